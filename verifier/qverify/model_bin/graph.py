@@ -1,0 +1,54 @@
+"""Graph and Node: the compiled model as both simulator and runtime run it (normative: board_runtime/FORMAT.md)."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.tensors.spec import TensorSpec
+
+ROUNDINGS = (
+    "ref-exact", "tflite-single", "gemmlowp", "cmsis", "pow2-half-up", "pow2-half-away", "pow2-floor",
+    "mul8", "mul15", "mul16", "mul24", "mul31",
+)  # index = rounding id of FORMAT.md
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation. name: its first output. op: stem of its page. inputs: tensor names, None where an optional input
+    is absent. words: int32 each, in the order of the op's row in NUMERICS.md. covers: ONNX nodes it stands for."""
+
+    name: str
+    op: str
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str, ...]
+    words: tuple[int, ...] = ()
+    covers: tuple[str, ...] = ()
+    integer_reference: bool = True
+
+
+@dataclass(slots=True)
+class Graph:
+    """A compiled model. tensors: every tensor by name, constants included; constants: name to dense array."""
+
+    nodes: list[Node]
+    tensors: dict[str, TensorSpec]
+    constants: dict[str, npt.NDArray[np.generic]]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    rounding: str = "ref-exact"
+    producer: str = "qverify"
+    meta: dict[str, Any] = field(default_factory=dict)  # source_sha256, integer_sha256, options, check
+
+    def spec(self, name: str) -> TensorSpec:
+        return self.tensors[name]
+
+    def producers(self) -> dict[str, Node]:
+        """Tensor name to the node that makes it."""
+        return {out: node for node in self.nodes for out in node.outputs}
+
+    def observable(self) -> list[str]:
+        """Names of all node outputs a comparison expects, in running order (interior tensors left out)."""
+        return [o for n in self.nodes for o in n.outputs if not self.tensors[o].interior]

@@ -1,0 +1,41 @@
+"""PreparedInputs: the aligned raw bytes of every model input, made once and shared by all sides."""
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.tensors.spec import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInput:
+    """spec: of the model input. data: aligned bytes (spec.size_bytes). source: a path, or `random`. seed: or None."""
+
+    spec: TensorSpec
+    data: bytes
+    source: str
+    seed: int | None = None
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    def array(self) -> npt.NDArray[np.generic]:
+        """The valid elements, shape spec.shape."""
+        return self.spec.valid_view(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInputs:
+    inputs: tuple[PreparedInput, ...]
+
+    @property
+    def sha256(self) -> str:
+        text = "".join(f"{i.spec.name}\0{i.sha256}\n" for i in self.inputs)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        return {i.spec.name: i.array() for i in self.inputs}

@@ -1,0 +1,58 @@
+"""Recording: what one side produced for one set of inputs."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[np.generic]
+State = Literal["complete", "partial", "did not run"]
+
+
+class Tensors(Mapping[str, Array]):
+    """Named tensors loaded when asked for, so that a Recording need not hold all of them in memory."""
+
+    def __init__(self, loaders: dict[str, Callable[[], Array]]):
+        self._loaders = loaders
+
+    def __getitem__(self, name: str) -> Array:
+        return self._loaders[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaders)
+
+    def __len__(self) -> int:
+        return len(self._loaders)
+
+
+@dataclass(slots=True)
+class Recording:
+    """side: float, reference, simulator, board, dump. declared: tensors this side offers. tensors: valid elements
+    (shape = spec.shape) of those held on this host; may be fewer than digests (a board's are pulled on demand).
+    digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
+    missing: declared tensor that did not come, to why. capabilities: of finals, per_node, inject, digests.
+    """
+
+    side: str
+    engine: str
+    version: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    host: str = ""
+    duration_s: float = 0.0
+    specs: dict[str, TensorSpec] = field(default_factory=dict)
+    finals: tuple[str, ...] = ()
+    tensors: Mapping[str, Array] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset({"finals"})
+    model_sha256: str = ""
+    inputs_sha256: str = ""
+    state: State = "complete"
+    why: str = ""  # why it is partial or did not run
+    link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
+    notes: list[str] = field(default_factory=list)

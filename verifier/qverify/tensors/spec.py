@@ -1,0 +1,87 @@
+"""TensorSpec: name, dtype, shape, quantization and stored layout of one tensor; the only description of padding."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NC")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One named tensor.
+
+    shape: valid shape in elements. aligned_shape: stored shape, every dim >= shape. strides_bytes: row-major over
+    aligned_shape. scale: float32, real value per LSB, () when not quantized, else one or one a channel.
+    zero_point: LSB, as many as scale. channel_axis: -1 when per tensor.
+    interior: inside a float region or made by the compiler; never expected in a comparison.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    aligned_shape: tuple[int, ...] = ()
+    scale: tuple[float, ...] = ()
+    zero_point: tuple[int, ...] = ()
+    channel_axis: int = -1
+    layout: str = ""
+    interior: bool = False
+    integer_reference: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.aligned_shape:
+            object.__setattr__(self, "aligned_shape", self.shape)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[np.generic]:
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def strides_bytes(self) -> tuple[int, ...]:
+        item = self.numpy_dtype.itemsize
+        return tuple(item * prod(self.aligned_shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the aligned buffer."""
+        return prod(self.aligned_shape) * self.numpy_dtype.itemsize
+
+    @property
+    def valid_bytes(self) -> int:
+        return self.elements * self.numpy_dtype.itemsize
+
+    @property
+    def quantized(self) -> bool:
+        return bool(self.scale)
+
+    def valid_view(self, aligned: bytes | memoryview) -> npt.NDArray[np.generic]:
+        """The valid elements (a view of shape `shape`) of aligned bytes; ValueError when the size differs."""
+        if len(aligned) != self.size_bytes:
+            raise ValueError(f"{self.name}: {len(aligned)} bytes, wanted {self.size_bytes}")
+        whole = np.frombuffer(aligned, self.numpy_dtype).reshape(self.aligned_shape)
+        return whole[tuple(slice(0, n) for n in self.shape)]
+
+    def aligned_bytes(self, valid: npt.NDArray[np.generic]) -> bytes:
+        """`valid` stored in the aligned layout, padding zero."""
+        whole = np.zeros(self.aligned_shape, self.numpy_dtype)
+        whole[tuple(slice(0, n) for n in self.shape)] = valid
+        return whole.tobytes()
+
+    def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+        """Real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats pass through."""
+        real = values.astype(np.float64)
+        if not self.scale:
+            return real
+        scale, zero = np.array(self.scale, np.float64), np.array(self.zero_point, np.float64)
+        if len(self.scale) > 1:
+            along = [1] * len(self.shape)
+            along[self.channel_axis] = -1
+            scale, zero = scale.reshape(along), zero.reshape(along)
+        return (real - zero) * scale

@@ -1,0 +1,127 @@
+/* The library's face: a loaded model, its tensors and nodes, and how ops plug in. */
+#ifndef QVRT_H
+#define QVRT_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define QV_MAX_RANK 8
+#define QV_NO_TENSOR (-1)
+
+typedef enum {
+  QV_OK = 0, QV_E_IO = -1, QV_E_FORMAT = -2, QV_E_CRC = -3, QV_E_UNSUPPORTED = -4, QV_E_MEMORY = -5,
+  QV_E_INPUT = -6, QV_E_CANCELLED = -7, QV_E_PROTOCOL = -8, QV_E_NOT_FOUND = -9, QV_E_INTERNAL = -10
+} qv_status;
+const char *qv_status_phrase(qv_status s);
+
+typedef enum { QV_F32 = 1, QV_U8, QV_S8, QV_U16, QV_S16, QV_I32, QV_I64, QV_F64, QV_BOOL } qv_dtype;
+enum { QV_CONSTANT = 1, QV_INPUT = 2, QV_OUTPUT = 4, QV_INTERIOR = 8, QV_NO_INTEGER_REFERENCE = 16 };
+typedef enum {
+  QV_REF_EXACT = 0, QV_TFLITE_SINGLE, QV_GEMMLOWP, QV_CMSIS, QV_POW2_HALF_UP, QV_POW2_HALF_AWAY, QV_POW2_FLOOR,
+  QV_MUL8, QV_MUL15, QV_MUL16, QV_MUL24, QV_MUL31
+} qv_rounding;
+
+typedef struct {
+  const char *name;
+  int32_t dtype, rank;
+  uint32_t flags;
+  int32_t shape[QV_MAX_RANK], aligned[QV_MAX_RANK];
+  int64_t stride[QV_MAX_RANK];        /* bytes, of the aligned layout at the border */
+  int64_t elements;                   /* valid elements */
+  int64_t dense_bytes, aligned_bytes; /* what kernels see; what crosses the border */
+  int32_t n_scales, channel_axis;     /* n_scales 0: not quantized */
+  const float *scale;
+  const int32_t *zero_point;
+  const void *constant;               /* dense, or NULL */
+  int64_t arena_offset;               /* of the dense buffer, -1 for constants */
+} qv_tensor;
+
+typedef struct qv_op qv_op;
+typedef struct {
+  const char *name, *op_name;
+  const qv_op *op;
+  int32_t n_inputs, n_outputs, n_words, n_covers;
+  const int32_t *inputs, *outputs, *words, *covers;
+  uint32_t flags;
+  int64_t scratch_bytes, prepared_bytes; /* asked for by check; the arena gives them */
+  int64_t scratch_offset, prepared_offset;
+} qv_node;
+
+typedef struct {
+  const uint8_t *file;
+  size_t file_bytes;
+  int32_t n_tensors, n_nodes, n_inputs, n_outputs;
+  qv_tensor *tensors;
+  qv_node *nodes;
+  const int32_t *inputs, *outputs;
+  const char *strings;
+  size_t strings_bytes;
+  qv_rounding rounding;
+  char error[256]; /* one line: what, where, got, wanted */
+} qv_model;
+
+/* A model with its memory. keep_all: every tensor has its own place until the next run. */
+typedef struct {
+  qv_model *model;
+  uint8_t *arena;
+  int64_t arena_bytes;
+  int keep_all;
+  int plain_only; /* 1: the plain kernels only (to prove the fast ones equal) */
+} qv_session;
+
+/* An op: check at load (all shapes, dtypes, words; sets scratch_bytes / prepared_bytes), then run blind. */
+struct qv_op {
+  const char *stem;
+  qv_status (*check)(qv_model *m, qv_node *n);
+  qv_status (*prepare)(const qv_session *s, const qv_node *n); /* once after load; may be NULL */
+  qv_status (*run)(const qv_session *s, const qv_node *n);
+};
+extern const qv_op qv_op_table[];
+extern const int qv_op_count;
+
+/* For op files. */
+static inline const qv_tensor *qv_in(const qv_model *m, const qv_node *n, int i) {
+  return (i < n->n_inputs && n->inputs[i] >= 0) ? &m->tensors[n->inputs[i]] : NULL;
+}
+static inline const qv_tensor *qv_out(const qv_model *m, const qv_node *n, int i) { return &m->tensors[n->outputs[i]]; }
+static inline void *qv_data(const qv_session *s, const qv_tensor *t) {
+  return t->constant ? (void *)(uintptr_t)t->constant : (void *)(s->arena + t->arena_offset);
+}
+static inline void *qv_scratch(const qv_session *s, const qv_node *n) { return s->arena + n->scratch_offset; }
+static inline void *qv_prepared(const qv_session *s, const qv_node *n) { return s->arena + n->prepared_offset; }
+/* Writes "NODE (op): text" into m->error and returns status. printf-like. */
+qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *format, ...);
+
+/* model_bin.c: parse and check `file` (must outlive the model, 64-byte aligned). workspace holds tensors and nodes. */
+size_t qv_model_workspace_bytes(const uint8_t *file, size_t file_bytes); /* 0: not a model.bin header */
+qv_status qv_model_load(qv_model *m, const uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes);
+
+/* arena.c: plan all memory; fills arena_offset, scratch_offset, prepared_offset; returns bytes or a negative status. */
+int64_t qv_arena_plan(qv_model *m, int keep_all);
+
+/* run.c */
+typedef struct {
+  /* Called after each node; may be NULL. Return nonzero to cancel. */
+  int (*on_node)(void *user, const qv_session *s, int node_index, uint64_t elapsed_ns);
+  void *user;
+  uint64_t (*now_ns)(void); /* may be NULL: elapsed is 0 */
+} qv_run_hooks;
+qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all); /* plans, prepares */
+/* Aligned input bytes into the tensor's dense buffer; QV_E_INPUT when the size differs. */
+qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_t bytes);
+qv_status qv_run(qv_session *s, const qv_run_hooks *hooks);                      /* every node */
+/* One node only. Its non-constant inputs were set by qv_set_dense. */
+qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks);
+qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t bytes);
+/* A tensor's bytes, dense or in its aligned layout (padding zero). `out` holds dense_bytes or aligned_bytes. */
+void qv_read_tensor(const qv_session *s, int tensor, int aligned, uint8_t *out);
+int qv_find_tensor(const qv_model *m, const char *name); /* index or -1 */
+int qv_find_node(const qv_model *m, const char *name);
+
+/* digest/: XXH64 seed 0 (one shot and streaming), SHA-256 (streaming), CRC-32C. */
+uint64_t qv_xxh64(const void *data, size_t bytes, uint64_t seed);
+typedef struct { uint32_t h[8]; uint64_t bytes; uint8_t block[64]; uint32_t fill; } qv_sha256;
+void qv_sha256_init(qv_sha256 *c);
+void qv_sha256_add(qv_sha256 *c, const void *data, size_t bytes);
+void qv_sha256_end(qv_sha256 *c, uint8_t out[32]);
+uint32_t qv_crc32c(uint32_t crc, const void *data, size_t bytes); /* start with 0; chainable */
+#endif

@@ -1,0 +1,45 @@
+"""Units: each observable tensor with the nodes that make it out of other observable tensors; what forcing re-runs."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qverify.model_bin.graph import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """name: its first output. nodes: in running order, ending in the node that makes the outputs. inputs: observable
+    tensors and graph inputs it reads (no constants). outputs: of the last node."""
+
+    name: str
+    op: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    integer_reference: bool
+
+
+def units(graph: Graph) -> list[Unit]:
+    """One Unit a node with an observable output, in running order. Interior producers (a DequantizeLinear, a float that
+    feeds only a QuantizeLinear) belong to every unit that reads them."""
+    made_by, order = graph.producers(), {node.name: i for i, node in enumerate(graph.nodes)}
+    found = []
+    for last in graph.nodes:
+        if all(graph.tensors[o].interior for o in last.outputs):
+            continue
+        members, inputs, todo = {last.name: last}, [], [last]
+        while todo:
+            for name in todo.pop().inputs:
+                if name is None or name in graph.constants or name in inputs:
+                    continue
+                maker = made_by.get(name)
+                if maker is None or not graph.tensors[name].interior:
+                    inputs.append(name)
+                elif maker.name not in members:
+                    members[maker.name] = maker
+                    todo.append(maker)
+        nodes = tuple(sorted(members.values(), key=lambda n: order[n.name]))
+        op = last.op if len(nodes) == 1 else "+".join(n.op for n in nodes if n.op not in ("quantize", "dequantize")) or last.op
+        exact = all(n.integer_reference for n in nodes)
+        found.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
+    return found

@@ -1,0 +1,56 @@
+"""Every op, one page each: formula, WORDS, prepare (once a model) and simulate. The file name is the op's stem."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+
+
+class Page(Protocol):
+    """WORDS: names of the node's words; a last one ending in `[rank]` repeats. prepare: what can be computed from the
+    constants alone. simulate: dense valid arrays in, dense valid arrays of the outputs' dtypes out."""
+
+    WORDS: tuple[str, ...]
+
+    def prepare(self, node: Node, graph: Graph) -> Any: ...
+    def simulate(self, node: Node, inputs: list[Array | None], graph: Graph, state: Any) -> tuple[Array, ...]: ...
+
+
+def page(stem: str) -> Page:
+    """The page of an op. Raises BadFileError for a stem no page defines."""
+    if not stem.isidentifier() or find_spec(f"qverify.ops.{stem}") is None:
+        raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
+    return cast(Page, import_module(f"qverify.ops.{stem}"))
+
+
+def words(node: Node) -> dict[str, int]:
+    """The node's words by name. Raises BadFileError when their number is not what the op wants."""
+    names = page(node.op).WORDS
+    if names and names[-1].endswith("[rank]"):
+        names = names[:-1] + tuple(f"{names[-1][:-6]}{i}" for i in range(len(node.words) - len(names) + 1))
+    if len(names) != len(node.words):
+        raise BadFileError(f"node {node.name!r} ({node.op}): {len(node.words)} words, wanted {len(names)}")
+    return dict(zip(names, node.words, strict=True))
+
+
+def float_word(word: int) -> np.float32:
+    """A `_f32` word as its float32."""
+    return np.array(word, np.int32).view(np.float32)[()]
+
+
+def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: Any = None) -> dict[str, Array]:
+    """The node's outputs by name, from the values of its inputs."""
+    of = page(node.op)
+    if state is None:
+        state = of.prepare(node, graph)
+    inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in node.inputs]
+    return dict(zip(node.outputs, of.simulate(node, inputs, graph, state), strict=True))

@@ -1,0 +1,1 @@
+"""What scripts/bench measures: ratios, side by side, in one run."""

@@ -1,0 +1,44 @@
+"""Clocks and peak memory for the benchmarks: median of repeated calls, and a child process's high-water mark."""
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def median_s(call: Callable[[], Any], repeat: int) -> float:
+    """Median wall seconds of `repeat` calls, after one that is not counted."""
+    call()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def peak_mb() -> float:
+    """High-water mark of this process, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_child(module: str, *words: str, timeout_s: float = 1800) -> dict[str, Any]:
+    """The JSON object that `python -m module words...` prints last, so that each side's memory is its own."""
+    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, timeout=timeout_s,
+                          cwd=Path(__file__).resolve().parents[1])
+    if done.returncode:
+        raise RuntimeError(f"{module} {' '.join(words)}: {done.stderr.strip().splitlines()[-1:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def good_models() -> list[Path]:
+    """The 28 real quantized models beside the project, or none."""
+    folder = Path(__file__).resolve().parents[3] / "shared" / "models"
+    return sorted(p for p in folder.glob("*/*_q*.onnx") if p.parent.name != "bad")

@@ -1,0 +1,33 @@
+"""Simulator against the reference runs themselves: integer ONNX, all tensors exposed, two threads, one model a child."""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.measure import median_s, peak_mb
+
+
+def sides(model: str, side: str, repeat: int) -> dict[str, float]:
+    """Median seconds of one side's run on one model, and the peak memory of the process that held only it."""
+    from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.inputs.prepare import random_inputs
+
+    data = Path(model).read_bytes()
+    compiled = compile_model(data, Path(model).name, CompileOptions(check=False))
+    prepared = random_inputs(compiled.graph, seed=0)
+    if side == "simulator":
+        from qverify.sides.simulator import Simulator
+
+        runner = Simulator(compiled.graph)
+        seconds = median_s(lambda: runner.run(prepared), repeat)
+    else:
+        from qverify.sides.reference import Reference
+
+        reference = Reference(compiled.integer_onnx, compiled.graph, data)
+        seconds = median_s(lambda: reference.run(prepared), repeat)
+    return {"seconds": seconds, "peak_mb": peak_mb()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(sides(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -1,0 +1,56 @@
+"""What every integer linear op shares: centred operands and the requantization of its accumulator."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.requantize import requantize
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where an accumulator goes. rq as NUMERICS.md section 1; wide: int64 accumulators; axis: of the channels."""
+
+    rq: Array
+    zero_point: int
+    low: int
+    high: int
+    dtype: str
+    rounding: str
+    wide: bool
+    axis: int = 1
+
+    def of(self, acc: Array) -> Array:
+        """acc: exact integers in float32, float64 or int64; 8-bit sums beyond int32 wrap. May overwrite acc."""
+        if acc.dtype == np.float32 and self.rq.dtype == np.float32:
+            along = [1] * acc.ndim
+            if self.rq.shape[-1] > 1:
+                along[self.axis] = -1
+            acc *= self.rq.reshape(along)
+            np.rint(acc, out=acc)
+            np.clip(acc, self.low - self.zero_point, self.high - self.zero_point, out=acc)
+            acc += self.zero_point
+            return acc.astype(self.dtype)
+        whole = acc.astype(np.int64) if self.wide else wrapped_int32(acc)
+        return requantize(whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis)
+
+
+def is_wide(*dtypes: str) -> bool:
+    """16-bit operands accumulate in int64."""
+    return any(d in ("int16", "uint16") for d in dtypes)
+
+
+def along_axis(values: tuple[int, ...] | tuple[float, ...], rank: int, axis: int) -> Array:
+    """Zero points or scales shaped to broadcast along `axis`."""
+    array = np.array(values)
+    if len(values) == 1:
+        return array.reshape([1] * rank)
+    shape = [1] * rank
+    shape[axis] = -1
+    return array.reshape(shape)

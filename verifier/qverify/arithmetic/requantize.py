@@ -1,0 +1,76 @@
+"""Accumulator to output type in every rounding mode (formula: verifier/NUMERICS.md section 1)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def requantize(acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1) -> Array:
+    """acc (int32 or int64, or an exact float of integers) to dtype. rq: f32/f64 [C] or int32 [2, C] along `axis`."""
+    along = [1] * acc.ndim
+    if rq.shape[-1] > 1:
+        along[axis] = -1
+    if rq.dtype == np.float32:
+        value = acc.astype(np.float32)
+        value *= rq.reshape(along)
+        return _finish(value, zero_point, low, high, dtype)
+    if rq.dtype == np.float64:
+        return _finish(acc.astype(np.float64) * rq.reshape(along), zero_point, low, high, dtype)
+    result = shifted(acc.astype(np.int64), rq[0].reshape(along).astype(np.int64), rq[1].reshape(along).astype(np.int64), rounding, wide)
+    return np.clip(result + zero_point, low, high).astype(dtype)
+
+
+def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:
+    np.rint(value, out=value)
+    np.clip(value, low - zero_point, high - zero_point, out=value)
+    value += zero_point
+    return value.astype(dtype)
+
+
+def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bool) -> Array:
+    """The integer modes, before zero point and clip. All int64."""
+    if rounding.startswith("pow2"):
+        return _power_of_two(acc, shift, rounding)
+    if rounding in ("gemmlowp", "cmsis") and not wide:
+        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+        lifted = np.clip(acc << left, -(2**31), 2**31 - 1)
+        product = lifted * multiplier
+        if rounding == "cmsis":
+            return rounding_divide_by_pot((product + 2**30) >> 31, right)
+        nudged = product + np.where(product >= 0, 2**30, 1 - 2**30)
+        return rounding_divide_by_pot(np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31)), right)
+    return half_up(acc * multiplier, shift)
+
+
+def half_up(value: Array, shift: Array) -> Array:
+    """(value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
+    safe = np.clip(shift, 1, 62)
+    return np.where(shift > 62, 0, (value + (np.int64(1) << (safe - 1))) >> safe)
+
+
+def half_away(value: Array, shift: Array) -> Array:
+    """Half away from zero by 2^shift; 0 where shift > 62."""
+    return np.sign(value) * half_up(np.abs(value), shift)
+
+
+def rounding_divide_by_pot(value: Array, shift: Array) -> Array:
+    """RDByPOT; 0 where shift > 31."""
+    safe = np.minimum(shift, 31)
+    mask = (np.int64(1) << safe) - 1
+    up = (value & mask) > ((mask >> 1) + (value < 0))
+    return np.where(shift > 31, 0, (value >> safe) + up)
+
+
+def _power_of_two(acc: Array, shift: Array, rounding: str) -> Array:
+    lifted = acc << np.clip(-shift, 0, 30)
+    if rounding == "pow2-floor":
+        down = acc >> np.clip(shift, 0, 63)
+    elif rounding == "pow2-half-away":
+        down = half_away(acc, shift)
+    else:
+        down = half_up(acc, shift)
+    return np.where(shift >= 1, down, lifted)

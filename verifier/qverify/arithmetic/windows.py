@@ -1,0 +1,59 @@
+"""Conv and pool windows: padded planes, patches as matrix columns, and the taps of a window."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Kernel, stride, padding (top left bottom right) and dilation, in elements."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int, int, int]
+    dilation: tuple[int, int] = (1, 1)
+
+    def padded(self, x: Array, out: tuple[int, int], fill: float | int) -> Array:
+        """x [N,C,H,W] with padding, at least as large as the output's taps reach."""
+        top, left, bottom, right = self.pad
+        height, width = x.shape[2:]
+        need = [(out[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)]
+        bottom = max(bottom, need[0] - height - top, 0)
+        right = max(right, need[1] - width - left, 0)
+        if not (top or left or bottom or right):
+            return x
+        whole = np.full((*x.shape[:2], height + top + bottom, width + left + right), fill, x.dtype)
+        whole[:, :, top : top + height, left : left + width] = x
+        return whole
+
+    def taps(self, padded: Array, out: tuple[int, int]) -> Iterator[Array]:
+        """Views [N,C,oh,ow] of a padded input, one a tap, row-major over the kernel."""
+        for i in range(self.kernel[0]):
+            for j in range(self.kernel[1]):
+                y, x = i * self.dilation[0], j * self.dilation[1]
+                rows = slice(y, y + (out[0] - 1) * self.stride[0] + 1, self.stride[0])
+                yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
+
+    def columns(self, padded: Array, out: tuple[int, int]) -> Array:
+        """[N, C, kh*kw, oh*ow] patches, copied once."""
+        n, c = padded.shape[:2]
+        columns = np.empty((n, c, self.kernel[0] * self.kernel[1], *out), padded.dtype)
+        for k, tap in enumerate(self.taps(padded, out)):
+            columns[:, :, k] = tap
+        return columns.reshape(n, c, self.kernel[0] * self.kernel[1], out[0] * out[1])
+
+
+def as_planes(x: Array) -> Array:
+    """Rank 3 (N,C,W) as rank 4 with H = 1."""
+    return x[:, :, None, :] if x.ndim == 3 else x
+
+
+def plane_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])

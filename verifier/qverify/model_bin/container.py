@@ -1,0 +1,77 @@
+"""Sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md, "Container")."""
+from __future__ import annotations
+
+import struct
+
+from google_crc32c import value as crc32c
+
+from qverify.errors import BadFileError
+
+MAGIC, VERSION = b"QVMODEL\0", 1
+KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
+HEADER, ENTRY, ALIGN = 64, 32, 64
+MAX_BYTES = 2**31 - 1
+
+
+def _padded(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def pack(sections: dict[bytes, bytes]) -> bytes:
+    """The whole file. sections: one entry for each of KINDS."""
+    at, table = _padded(HEADER + ENTRY * len(KINDS)), b""
+    body: list[bytes] = []
+    last = len(KINDS) - 1
+    for i, kind in enumerate(KINDS):
+        data = sections[kind]
+        table += struct.pack("<4sIQQQ", kind, crc32c(data), at, len(data), 0)
+        size = _padded(len(data)) if i < last else len(data)
+        body.append(data + bytes(size - len(data)))
+        at += size
+    start = _padded(HEADER + len(table))
+    total = start + sum(map(len, body))
+    if total > MAX_BYTES:
+        raise BadFileError(f"model.bin would be {total} bytes; the format holds {MAX_BYTES}")
+    head = struct.pack("<8sIIQI36x", MAGIC, VERSION, 0, total, len(KINDS))
+    crc = crc32c(head + table)
+    head = struct.pack("<8sIIQI36x", MAGIC, VERSION, crc, total, len(KINDS))
+    return head + table + bytes(start - HEADER - len(table)) + b"".join(body)
+
+
+def unpack(data: bytes) -> dict[bytes, memoryview]:
+    """Sections by kind. Raises BadFileError naming the first rule that is broken."""
+    if data[:8] != MAGIC:
+        raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
+    start = _padded(HEADER + ENTRY * len(KINDS))
+    if len(data) < start:
+        raise BadFileError(f"model.bin is truncated: {len(data)} bytes, the header alone needs {start}")
+    version, crc, size, count = struct.unpack_from("<IIQI", data, 8)
+    if version != VERSION:
+        raise BadFileError(f"model.bin has format version {version}; this qverify reads {VERSION}. Compile it again")
+    if size != len(data):
+        raise BadFileError(f"model.bin is truncated or grown: {len(data)} bytes, its header says {size}")
+    if count != len(KINDS) or any(data[28:64]):
+        raise BadFileError(f"model.bin header: {count} sections, wanted {len(KINDS)}, and 36 zero bytes")
+    table = data[HEADER : HEADER + ENTRY * count]
+    if crc32c(data[:12] + bytes(4) + data[16:64] + table) != crc:
+        raise BadFileError("model.bin header: CRC-32C differs; the file is damaged")
+    return {kind: _section(data, i, kind) for i, kind in enumerate(KINDS)}
+
+
+def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
+    kind, crc, offset, size, zero = struct.unpack_from("<4sIQQQ", data, HEADER + ENTRY * index)
+    if index == 0:
+        expected = _padded(HEADER + ENTRY * len(KINDS))
+    else:
+        before, before_size = struct.unpack_from("<QQ", data, HEADER + ENTRY * (index - 1) + 8)
+        expected = _padded(before + before_size)
+    name = wanted.decode()
+    if kind != wanted or zero or offset != expected or offset + size > len(data):
+        raise BadFileError(f"model.bin section {name}: bad table entry (kind {kind!r}, offset {offset}, size {size})")
+    end = len(data) if index == len(KINDS) - 1 else _padded(offset + size)
+    if end > len(data) or any(data[offset + size : end]):
+        raise BadFileError(f"model.bin section {name}: bytes after it are not zero")
+    view = memoryview(data)[offset : offset + size]
+    if crc32c(bytes(view)) != crc:
+        raise BadFileError(f"model.bin section {name}: CRC-32C differs; the file is damaged")
+    return view

@@ -1,0 +1,61 @@
+"""y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; ((A-za)Ma + (B-zb)Mb) >> t + zy in the integer modes."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.float32 import fma32
+from qverify.arithmetic.requantize import half_away, half_up
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[Any]
+WORDS = ("swap", "act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> Array | None:
+    """For 8-bit operands the whole function: a table [65536] by the two operands' bytes."""
+    a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
+    if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
+        return None
+    first = np.arange(256, dtype=np.uint8).view(a.dtype).repeat(256)
+    return formula(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
+
+
+def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
+    a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    swap, low, high = node.words
+    rq, zero = graph.constants[node.inputs[2] or ""], y.zero_point[0]
+    if rq.dtype == np.float32:
+        if swap:
+            first, second = second, first
+        value = fma32(first.astype(np.float32), rq[0], fma32(second.astype(np.float32), rq[1], rq[2]))
+        return np.clip(np.rint(value), low, high).astype(y.dtype)
+    real_a, real_b = first.astype(np.int64) - a.zero_point[0], second.astype(np.int64) - b.zero_point[0]
+    if rq.dtype == np.float64:
+        result = np.rint(real_a * rq[0] + real_b * rq[1])
+    else:
+        result = _shift(real_a * np.int64(rq[0]) + real_b * np.int64(rq[1]), np.int64(rq[2]), graph.rounding)
+    return np.clip(result + zero, low, high).astype(y.dtype)
+
+
+def _shift(acc: Array, shift: Any, rounding: str) -> Array:
+    if rounding == "pow2-floor":
+        return acc >> shift
+    return half_away(acc, shift) if rounding in ("gemmlowp", "pow2-half-away") else half_up(acc, shift)
+
+
+def by_table(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
+    """table[first byte * 256 + second byte], broadcast."""
+    index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
+    return table.take(index).reshape(y.shape)
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array | None) -> tuple[Array, ...]:
+    first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
+    assert first is not None and second is not None
+    if state is not None:
+        return (by_table(state, first, second, y),)
+    return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -1,0 +1,50 @@
+"""ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else requantize(sum, S/count)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.requantize import shifted
+from qverify.arithmetic.windows import Window, as_planes, plane_shape
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
+         "count_include_pad", "act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> Window:
+    w = node.words
+    return Window((w[0], w[1]), (w[2], w[3]), (w[4], w[5], w[6], w[7]))
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window) -> tuple[Array, ...]:
+    spec, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    assert inputs[0] is not None
+    x, out = as_planes(inputs[0]), plane_shape(y.shape)
+    include_pad, low, high = node.words[8:]
+    rq, zero = graph.constants[node.inputs[1] or ""], y.zero_point[0]
+    valid = state.padded(np.ones((1, 1, *x.shape[2:]), np.int64), out, 0)
+    count = sum(state.taps(valid, out))
+    divisor = np.full_like(count, state.kernel[0] * state.kernel[1]) if include_pad else np.maximum(count, 1)
+    centred = x.astype(np.int64) - spec.zero_point[0]
+    if rq.dtype == np.float32:
+        real = state.padded(rq[0] * centred.astype(np.float32), out, 0)
+        total = np.zeros((*x.shape[:2], *out), np.float32)
+        for tap in state.taps(real, out):
+            total += tap
+        value = np.rint((total / divisor.astype(np.float32)) / rq[1] + np.float32(zero))
+    else:
+        acc = np.zeros((*x.shape[:2], *out), np.int64)
+        for tap in state.taps(state.padded(centred, out, 0), out):
+            acc += tap
+        if rq.dtype == np.float64:
+            value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
+        else:
+            multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq)
+            value = shifted(acc, multiplier, shift, graph.rounding, is_wide(spec.dtype, y.dtype)) + zero
+    value = np.where(count == 0, zero, value)
+    return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)

@@ -1,0 +1,34 @@
+"""y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops.conv import constant
+
+Array = npt.NDArray[Any]
+WORDS = ("act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
+    x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 2, max(w.channel_axis, 0))
+    bias = constant(graph, node.inputs[2])
+    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
+    dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), int(np.abs(centred).sum(1).max()), largest_bias)
+    output = Output(graph.constants[node.inputs[3] or ""], y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(x.dtype, w.dtype, y.dtype))
+    return np.ascontiguousarray(centred.T.astype(dtype)), None if bias is None else bias.astype(dtype), output
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Array | None, Output]) -> tuple[Array, ...]:
+    weight, bias, output = state
+    assert inputs[0] is not None
+    acc = np.matmul(inputs[0].astype(weight.dtype) - weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0]), weight)
+    if bias is not None:
+        acc += bias
+    return (output.of(acc),)

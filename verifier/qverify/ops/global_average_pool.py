@@ -1,0 +1,27 @@
+"""y = clip(requantize(sum over the plane of (x-zx), S) + zy), S = fl32(sx / fl32(sy * fl32(H*W)))."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.linear import Output, is_wide
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> Output:
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    return Output(graph.constants[node.inputs[1] or ""], y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(x.dtype, y.dtype))
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output) -> tuple[Array, ...]:
+    x, spec = inputs[0], graph.spec(node.inputs[0] or "")
+    assert x is not None
+    axes = tuple(range(2, x.ndim))
+    count = int(np.prod(x.shape[2:]))
+    acc = x.sum(axes, dtype=np.int64, keepdims=True) - np.int64(spec.zero_point[0]) * count
+    return (state.of(acc).reshape(graph.spec(node.outputs[0]).shape),)

@@ -1,0 +1,23 @@
+"""y = T[x - qmin(x)]: any function of one 8-bit or 16-bit tensor, its table filled by the compiler."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS: tuple[str, ...] = ()
+
+
+def prepare(node: Node, graph: Graph) -> None:
+    return None
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    x, y = inputs[0], graph.spec(node.outputs[0])
+    assert x is not None
+    table = graph.constants[node.inputs[1] or ""]
+    return (table.take(x.astype(np.int64) - np.iinfo(x.dtype).min).reshape(y.shape),)

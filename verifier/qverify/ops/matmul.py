@@ -1,0 +1,41 @@
+"""y = clip(requantize(sum (a-za)(b-zb), S) + zy): numpy's matmul broadcasting, quantized per last axis of b or per tensor."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[Any]
+WORDS = ("act_min", "act_max")
+
+
+def _centred(values: Array, spec: TensorSpec, dtype: Any) -> Array:
+    axis = spec.channel_axis if spec.channel_axis >= 0 else 0
+    return values.astype(dtype) - along_axis(spec.zero_point, len(spec.shape), axis).astype(dtype)
+
+
+def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
+    a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    largest = largest_centred(a.dtype, a.zero_point[0])
+    if b.name in graph.constants:
+        centred = _centred(graph.constants[b.name], b, np.int64)
+        dtype = exact_dtype(largest, int(np.abs(centred).sum(-2).max()))
+        constant = centred.astype(dtype)
+    else:
+        dtype, constant = exact_dtype(largest, a.shape[-1] * largest_centred(b.dtype, b.zero_point[0])), None
+    rq = graph.constants[node.inputs[2] or ""]
+    return dtype, constant, Output(rq, y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(a.dtype, b.dtype, y.dtype), -1)
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Output]) -> tuple[Array, ...]:
+    dtype, constant, output = state
+    assert inputs[0] is not None and inputs[1] is not None
+    a = _centred(inputs[0], graph.spec(node.inputs[0] or ""), dtype)
+    b = _centred(inputs[1], graph.spec(node.inputs[1] or ""), dtype) if constant is None else constant
+    return (output.of(np.matmul(a, b)).reshape(graph.spec(node.outputs[0]).shape),)

@@ -1,0 +1,42 @@
+"""y = clip(RNE(fl32(fl32(fl32((A-za)(B-zb))*R) + zy))) in ref-exact; requantize((A-za)(B-zb), S) + zy otherwise."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.requantize import requantize
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops.add import by_table
+
+Array = npt.NDArray[Any]
+WORDS = ("act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> Array | None:
+    a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
+    if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
+        return None
+    first = np.arange(256, dtype=np.uint8).view(a.dtype).repeat(256)
+    return formula(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
+
+
+def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
+    a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    low, high = node.words
+    rq, zero = graph.constants[node.inputs[2] or ""], y.zero_point[0]
+    acc = (first.astype(np.int64) - a.zero_point[0]) * (second.astype(np.int64) - b.zero_point[0])
+    if rq.dtype == np.float32:
+        value = acc.astype(np.float32) * rq[0] + np.float32(zero)
+        return np.clip(np.rint(value), low, high).astype(y.dtype)
+    return requantize(acc, rq, zero, low, high, y.dtype, graph.rounding, is_wide(a.dtype, b.dtype, y.dtype))
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array | None) -> tuple[Array, ...]:
+    first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
+    assert first is not None and second is not None
+    if state is not None:
+        return (by_table(state, first, second, y),)
+    return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -1,0 +1,38 @@
+"""y = clip(RNE(fl32(x/s)) + z), per tensor or per channel; NaN gives the type's minimum."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic import float32
+from qverify.arithmetic.linear import along_axis
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[Any]
+WORDS: tuple[str, ...] = ()
+
+
+def prepare(node: Node, graph: Graph) -> None:
+    return None
+
+
+def parameters(spec: TensorSpec) -> tuple[Array, Array]:
+    """Scale (float32) and zero point of a tensor, shaped to broadcast."""
+    axis = max(spec.channel_axis, 0)
+    return along_axis(spec.scale, len(spec.shape), axis).astype(np.float32), along_axis(spec.zero_point, len(spec.shape), axis)
+
+
+def as_quantized(x: Array, spec: TensorSpec, y: TensorSpec) -> Array:
+    """x as y stores it: a copy where scale and zero point are equal, dequantized and quantized again otherwise."""
+    if not y.scale or (spec.scale, spec.zero_point, spec.dtype) == (y.scale, y.zero_point, y.dtype):
+        return x
+    return float32.quantize(float32.dequantize(x, *parameters(spec)), *parameters(y), y.dtype)
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    assert inputs[0] is not None
+    y = graph.spec(node.outputs[0])
+    return (float32.quantize(inputs[0], *parameters(y), y.dtype),)

@@ -1,0 +1,33 @@
+"""y = clip(requantize(sum (x-zx), sx/(sy*count)) + zy); float32: sequential float64 sum / count, rounded once."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.linear import Output, is_wide
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("axes_mask", "act_min", "act_max")
+
+
+def prepare(node: Node, graph: Graph) -> Output | None:
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    if x.dtype == "float32":
+        return None
+    return Output(graph.constants[node.inputs[1] or ""], y.zero_point[0], node.words[1], node.words[2], y.dtype, graph.rounding, is_wide(x.dtype, y.dtype))
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output | None) -> tuple[Array, ...]:
+    x, spec, y = inputs[0], graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    assert x is not None
+    axes = [i for i in range(x.ndim) if node.words[0] >> i & 1]
+    count = int(np.prod([x.shape[i] for i in axes]))
+    if state is not None:
+        acc = x.sum(tuple(axes), dtype=np.int64) - np.int64(spec.zero_point[0]) * count
+        return (state.of(acc).reshape(y.shape),)
+    rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*[n for i, n in enumerate(x.shape) if i not in axes], count)
+    total = np.add.accumulate(rows.astype(np.float64), -1)[..., -1]
+    return ((total / count).astype(np.float32).reshape(y.shape),)

@@ -1,0 +1,69 @@
+"""The simulator side: model.bin in numpy, bit for bit what a correct board computes."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from qverify import ops
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import Unit
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+
+
+class Simulator:
+    """Runs a Graph. What a page prepares from constants is kept for the life of the object."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self._states: dict[str, Any] = {}
+
+    def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
+        if node.name not in self._states:
+            self._states[node.name] = ops.page(node.op).prepare(node, self.graph)
+        return ops.simulate_node(self.graph, node, values, self._states[node.name])
+
+    def run(
+        self, prepared: PreparedInputs, keep: set[str] | None = None, digests: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Recording:
+        """keep: names whose values the Recording holds (default all observable). Digests cover every observable tensor."""
+        start, graph = time.perf_counter(), self.graph
+        values = dict(prepared.arrays())
+        wanted = set(graph.observable()) if keep is None else keep | set(graph.outputs)
+        last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
+        held: dict[str, Array] = {}
+        marks: dict[str, str] = {}
+        for i, node in enumerate(graph.nodes):
+            for name, value in self._node(node, values).items():
+                values[name] = value
+                if not graph.tensors[name].interior:
+                    if digests:
+                        marks[name] = tensor_digest(value)
+                    if name in wanted:
+                        held[name] = value
+            for name in node.inputs:
+                if name is not None and last_use.get(name) == i:
+                    values.pop(name, None)
+            if progress is not None:
+                progress(i + 1, len(graph.nodes))
+        for name in graph.outputs:
+            if name in graph.inputs:
+                held[name] = prepared.arrays()[name]
+        specs = {n: graph.spec(n) for n in graph.observable()}
+        return Recording(
+            "simulator", "qverify simulator", np.__version__, {"rounding": graph.rounding}, duration_s=time.perf_counter() - start,
+            specs=specs, finals=graph.outputs, tensors=held, digests=marks,
+            capabilities=frozenset({"finals", "per_node", "inject", "digests"}), inputs_sha256=prepared.sha256,
+        )
+
+    def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The unit alone on the given inputs (valid elements by tensor name)."""
+        values = dict(inputs)
+        for node in unit.nodes:
+            values |= self._node(node, values)
+        return {name: values[name] for name in unit.outputs}

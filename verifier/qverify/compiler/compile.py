@@ -1,0 +1,135 @@
+"""quant.onnx to integer ONNX to Graph, with the check of every unit against the original file."""
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings.float_node import FloatNodes
+from qverify.compiler.match import Matched, exposed, match
+from qverify.compiler.unit import Unit
+from qverify.compiler.view import View
+from qverify.errors import BadFileError, UnsupportedError
+from qverify.model_bin.graph import ROUNDINGS, Graph
+from qverify.model_bin.units import units
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.load import is_quantized, load
+from qverify.tensors.spec import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs."""
+
+    rounding: str = "ref-exact"
+    align: int = 1
+    check: bool = True
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    folder: str = ""
+
+
+@dataclass(slots=True)
+class Compiled:
+    graph: Graph
+    integer_onnx: bytes
+    source: bytes
+
+
+def compile_model(source: bytes, name: str, options: CompileOptions | None = None) -> Compiled:
+    """Raises BadFileError for a file that is wrong, UnsupportedError for a node that cannot be compiled."""
+    options = options or CompileOptions()
+    if options.rounding not in ROUNDINGS:
+        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    if not 1 <= options.align <= 4096:
+        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+    model = load(source, name, options.folder, options.shapes)
+    if not is_quantized(model):
+        raise BadFileError(f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization")
+    matched = match(View(model, name))
+    integer = matched.model.SerializeToString(deterministic=True)
+    graph = _graph(matched, options)
+    graph.meta = {
+        "source_name": name.replace("\\", "/").rsplit("/", 1)[-1], "source_sha256": hashlib.sha256(source).hexdigest(),
+        "integer_sha256": hashlib.sha256(integer).hexdigest(),
+        "options": {k: v for k, v in asdict(options).items() if k in ("rounding", "align", "shapes")},
+    }
+    compiled = Compiled(graph, integer, source)
+    if options.check:
+        graph.meta["check"] = check_against_original(compiled, model)
+    return compiled
+
+
+def _graph(matched: Matched, options: CompileOptions) -> Graph:
+    view, builder = matched.view, Builder(options.rounding)
+    floats = FloatNodes(builder, view, _interior(view))
+    for name in view.inputs:
+        builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
+    for step in matched.steps:
+        first = len(builder.nodes)
+        if isinstance(step, Unit):
+            step.lower(builder)
+            covers = step.covers
+        else:
+            floats.lower(step)
+            covers = (step.name,)
+        builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
+    graph = builder.graph(list(view.inputs), list(view.outputs), {})
+    if options.align > 1:
+        graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}
+    return graph
+
+
+def _layout(shape: tuple[int, ...]) -> str:
+    return {4: "NCHW", 3: "NCW", 2: "NC"}.get(len(shape), "")
+
+
+def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
+    if not spec.shape:
+        return spec
+    return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
+
+
+def _interior(view: View) -> set[str]:
+    """DequantizeLinear outputs, and floats that feed nothing but QuantizeLinear; never graph outputs."""
+    names = set()
+    for node in view.nodes:
+        for name in node.output:
+            users = view.consumers[name]
+            only_quantized = bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
+            if node.op_type == "DequantizeLinear" or only_quantized:
+                names.add(name)
+    return names - set(view.outputs)
+
+
+def check_against_original(compiled: Compiled, model: Any) -> dict[str, Any]:
+    """Every unit of the graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
+
+    Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
+    from qverify.inputs.prepare import random_inputs
+    from qverify.sides.simulator import Simulator
+
+    graph = compiled.graph
+    prepared = random_inputs(graph, 0)
+    listed = [n for n in graph.observable() if n not in graph.outputs]
+    there = {o for node in model.graph.node for o in node.output}
+    names = [n for n in listed if n in there]
+    recorded = dict(Engine(exposed(model, names).SerializeToString()).run(prepared.arrays()))
+    recorded |= prepared.arrays()
+    simulator, over, missing, worst, checked = Simulator(graph), [], [], 0.0, 0
+    for unit in units(graph):
+        if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
+            missing.append(unit.name)
+            continue
+        checked += 1
+        for name, value in simulator.run_unit(unit, recorded).items():
+            spec = graph.spec(name)
+            distance = float(np.abs(value.astype(np.float64) - recorded[name].astype(np.float64)).max(initial=0.0))
+            if spec.quantized:
+                worst = max(worst, distance)
+            limit = 1.0 if spec.quantized else 2.0**-18 * float(np.abs(recorded[name]).max(initial=0.0))
+            if not distance <= limit:
+                over.append(name)
+    return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}

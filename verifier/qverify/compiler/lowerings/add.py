@@ -1,0 +1,77 @@
+"""Add -> QLinearAdd, Mul -> QLinearMul; Sub and 16-bit stay float in the integer ONNX."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.arithmetic.float32 import fma32
+from qverify.compiler.builder import Builder
+from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, with_activation
+from qverify.compiler.view import Quantized, View
+
+ONNX_TYPES = ("Add", "Mul", "Sub")
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+    a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
+    if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
+        return None
+    kernel = node.op_type != "Sub" and a.eight_bit and a.dtype == b.dtype == y.dtype
+    lower = lower_mul if node.op_type == "Mul" else lower_add
+    unit = Unit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, kernel))
+    if kernel:
+        unit.onnx = [microsoft(f"QLinear{node.op_type}", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        with_activation(unit, y, act)
+    return unit
+
+
+def from_operator(view: View, node: Any) -> Unit:
+    from qverify.compiler.qoperator import quantized_input, quantized_output
+
+    a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
+    limits = np.iinfo(y.dtype)
+    lower = lower_mul if node.op_type == "QLinearMul" else lower_add
+    act = Activation(int(limits.min), int(limits.max))
+    return Unit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, True), [node])
+
+
+def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """onnxruntime's Broadcaster takes A as the inner scalar: from the innermost dim over min(rank) dims, positions where
+    both are 1 are skipped unless it is the last of them; there A is a scalar iff its dim is at most 1."""
+    shared = min(len(a), len(b))
+    if shared == 0:
+        return len(a) == 0
+    for i in range(1, shared + 1):
+        if a[-i] == 1 and b[-i] == 1 and i < shared:
+            continue
+        return a[-i] <= 1
+    return False
+
+
+def lower_add(builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+    shape_a, shape_b = view.shape(a.name), view.shape(b.name)
+    swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
+    ratio_a, ratio_b = (float(q.scale[0]) / float(y.scale[0]) for q in (a, b))
+    if kind == "Sub":
+        ratio_b = -ratio_b
+    if builder.rounding != "ref-exact":
+        rq, swap = builder.add_scales(y.name, ratio_a, ratio_b), 0
+    elif not kernel:
+        rq = builder.constant(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
+    else:
+        first, second = (b, a) if swap else (a, b)
+        r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
+        z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
+        offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
+        rq = builder.constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node("add", [operand(builder, a, shape_a), operand(builder, b, shape_b), rq], [y.name], [swap, act.low, act.high], (), kernel)
+
+
+def lower_mul(builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+    single = np.float32(np.float32(a.scale[0]) * np.float32(b.scale[0])) / np.float32(y.scale[0])
+    real = float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
+    rq = builder.scales(y.name, np.array([single]), np.array([real]), kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit)
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node("mul", [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq], [y.name], [act.low, act.high], (), kernel)

@@ -1,0 +1,123 @@
+"""A float region that maps one quantized tensor element by element becomes a table, harvested from onnxruntime itself."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings.movement import SHAPE_ONLY
+from qverify.compiler.unit import Array, Unit, microsoft, operand, triple
+from qverify.compiler.view import ELEMENT, Quantized, View, attributes
+from qverify.onnx_model.engine import Engine
+from qverify.tensors.spec import TensorSpec
+
+UNARY = {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu", "Celu", "Erf", "Exp", "Log", "Sqrt",
+         "Abs", "Neg", "Reciprocal", "Softplus", "Softsign", "Pow", "Add", "Sub", "Mul", "Div", "Min", "Max", "PRelu", "Gelu", "Floor",
+         "Ceil", "Round", "ThresholdedRelu", "Mish", "Sin", "Cos", *SHAPE_ONLY}
+
+
+def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
+    """The one per-tensor activation a float tensor depends on element by element, and the nodes between, in order."""
+    members: dict[str, Any] = {}
+    todo, leaf = [output], ""
+    while todo:
+        name = todo.pop()
+        if view.float_constant(name) is not None:
+            continue
+        node = view.producer.get(name)
+        if node is None:
+            return None
+        if node.op_type == "DequantizeLinear":
+            if leaf and leaf != name:
+                return None
+            leaf = name
+        elif node.op_type not in UNARY:
+            return None
+        elif node.name not in members:
+            members[node.name] = node
+            for i, source in enumerate(node.input):
+                constant = view.float_constant(source) if source else None
+                if constant is not None and not (node.op_type in SHAPE_ONLY and i > 0) and constant.size != 1:
+                    return None
+            todo += [n for n in (node.input[:1] if node.op_type in SHAPE_ONLY else node.input) if n]
+    x = view.dequantized(leaf) if leaf else None
+    if x is None or x.value is not None or len(x.scale) > 1 or not (x.eight_bit or x.sixteen_bit):
+        return None
+    size = int(np.prod(view.shape(x.name)))
+    if any(int(np.prod(view.shape(n.output[0]))) != size for n in members.values()):
+        return None
+    return x, [n for n in view.nodes if n.name in members]
+
+
+def match(view: View, output: str, y: Quantized) -> Unit | None:
+    """The unit of a QuantizeLinear whose float input comes element by element from one quantized tensor."""
+    found = region(view, output)
+    if found is None or len(y.scale) > 1:
+        return None
+    x, nodes = found
+    unit = Unit(y.name, lambda b: lower(b, view, x, y, harvest(view, x, y, output, nodes, unit)), covers=tuple(n.name for n in nodes))
+    if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
+        attrs = attributes(nodes[0])
+        unit.onnx = [microsoft(f"QLinear{nodes[0].op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **attrs)]
+    return unit
+
+
+def from_operator(view: View, node: Any) -> Unit:
+    from qverify.compiler.qoperator import quantized_input, quantized_output
+
+    x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
+    unit = Unit(y.name, lambda b: lower(b, view, x, y, harvest(view, x, y, "", [], unit)), [node])
+    return unit
+
+
+def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: Unit) -> Array:
+    """y for every value of x, computed by onnxruntime on the unit's own operators."""
+    limits = np.iinfo(x.dtype)
+    every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
+    source, dequantized = "every", f"every/{x.name}"
+    initializers = {x.scale_name: x.scale.reshape(()), x.zero_name: x.zero_point.reshape(()), y.scale_name: y.scale.reshape(()), y.zero_name: y.zero_point.reshape(())}
+    body: list[onnx.NodeProto] = []
+    if unit.onnx:
+        kernel = onnx.NodeProto()
+        kernel.CopyFrom(unit.onnx[0])
+        kernel.input[0], kernel.output[0] = source, "result"
+        body.append(kernel)
+    else:
+        body.append(helper.make_node("DequantizeLinear", [source, x.scale_name, x.zero_name], [dequantized]))
+        leaf = {n.output[0] for n in view.nodes if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
+        for node in nodes:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            if node.op_type in SHAPE_ONLY:
+                copy = helper.make_node("Identity", [node.input[0]], list(node.output))
+            for i, name in enumerate(copy.input):
+                value = view.float_constant(name) if name else None
+                if name in leaf:
+                    copy.input[i] = dequantized
+                elif value is not None:
+                    initializers[name] = value.reshape(())
+            body.append(copy)
+        last = dequantized if output in leaf else output
+        body.append(helper.make_node("QuantizeLinear", [last, y.scale_name, y.zero_name], ["result"]))
+    graph = helper.make_graph(
+        body, "table", [helper.make_tensor_value_info(source, ELEMENT[x.dtype], every.shape)],
+        [helper.make_tensor_value_info("result", ELEMENT[y.dtype], every.shape)],
+        [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in initializers.items() if n],
+    )
+    model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
+    model.ir_version = view.model.ir_version
+    return Engine(model.SerializeToString(), threads=1).run({source: every})["result"]
+
+
+def missing_domain(view: View) -> list[Any]:
+    """The com.microsoft opset, where the model does not import it."""
+    return [] if any(o.domain == "com.microsoft" for o in view.model.opset_import) else [helper.make_opsetid("com.microsoft", 1)]
+
+
+def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:
+    name = builder.constant(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node("lookup", [operand(builder, x, view.shape(x.name)), name], [y.name])

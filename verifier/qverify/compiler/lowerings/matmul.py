@@ -1,0 +1,102 @@
+"""MatMul -> QLinearMatMul; Gemm -> QGemm (fully_connected in model.bin)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings.conv import integer_bias
+from qverify.compiler.unit import Activation, Array, Unit, integer_kernel, microsoft, operand, standard, triple, with_activation
+from qverify.compiler.view import Quantized, View, attributes
+from qverify.errors import UnsupportedError
+from qverify.tensors.spec import TensorSpec
+
+ONNX_TYPES = ("MatMul", "Gemm")
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+    a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
+    if a is None or b is None or len(a.scale) > 1 or len(y.scale) > 1:
+        return None
+    if node.op_type == "Gemm":
+        return _gemm(view, node, a, b, y, act)
+    if min(len(view.shape(a.name)), len(view.shape(b.name))) < 2:
+        return None
+    kernel = integer_kernel(a, y, b)
+    unit = Unit(y.name, lambda builder: lower_matmul(builder, view, node, a, b, y, act, kernel))
+    if kernel:
+        unit.onnx = [standard("QLinearMatMul", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        with_activation(unit, y, act)
+    return unit
+
+
+def _gemm(view: View, node: Any, x: Quantized, w: Quantized, y: Quantized, act: Activation) -> Unit | None:
+    attrs = attributes(node)
+    if w.value is None or attrs.get("transA", 0) or attrs.get("beta", 1.0) != 1.0 or attrs.get("alpha", 1.0) <= 0:
+        return None
+    alpha = np.float32(attrs.get("alpha", 1.0))
+    wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
+    scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
+    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", scaled, w, wide)
+    if bias is not None and bias.size == 1 and w.value.shape[0 if attrs.get("transB", 0) else 1] > 1:
+        return None
+    kernel = integer_kernel(x, y, w) and not wide
+    unit = Unit(y.name, lambda b: lower_gemm(b, view, node, x, w, bias, y, act, kernel))
+    if kernel:
+        inputs = [*triple(x), *triple(w), bias_name, y.scale_name, y.zero_name]
+        keep = {k: v for k, v in attrs.items() if k in ("alpha", "transA", "transB")}
+        unit.onnx, unit.constants = [microsoft("QGemm", inputs, [y.name], **keep)], new
+        with_activation(unit, y, act)
+    return unit
+
+
+def from_operator(view: View, node: Any) -> Unit:
+    from qverify.compiler.qoperator import quantized_input, quantized_output
+
+    gemm = node.op_type == "QGemm"
+    transposed = bool(attributes(node).get("transB", 0))
+    a = quantized_input(view, node, 0)
+    b = quantized_input(view, node, 3, 0 if gemm and transposed else len(view.shape(node.input[3])) - 1)
+    if gemm and len(node.input) < 9:
+        raise UnsupportedError(f"{node.name} (QGemm): float output is not supported; requantize it")
+    y = quantized_output(view, node, 0, 7 if gemm else 6)
+    limits = np.iinfo(y.dtype)
+    act = Activation(int(limits.min), int(limits.max))
+    if gemm:
+        bias = view.constants[node.input[6]] if node.input[6] else None
+        return Unit(y.name, lambda c: lower_gemm(c, view, node, a, b, bias, y, act, True), [node])
+    return Unit(y.name, lambda c: lower_matmul(c, view, node, a, b, y, act, True), [node])
+
+
+def lower_matmul(builder: Builder, view: View, node: Any, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+    if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
+        raise UnsupportedError(f"{node.name} (MatMul): weights quantized along axis {b.axis}; wanted the last axis")
+    single = np.float32(np.float32(a.scale[0]) * b.scale) / np.float32(y.scale[0])
+    real = float(a.scale[0]) * b.scale.astype(np.float64) / float(y.scale[0])
+    rq = builder.scales(y.name, single, real, kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit)
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    inputs: list[str | None] = [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq]
+    builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel)
+
+
+def lower_gemm(builder: Builder, view: View, node: Any, x: Quantized, w: Quantized, bias: Array | None, y: Quantized, act: Activation, kernel: bool) -> None:
+    attrs = attributes(node)
+    assert w.value is not None
+    transposed = bool(attrs.get("transB", 0))
+    weight, out_axis = (w.value, 0) if transposed else (w.value.T, 1)
+    if len(w.scale) > 1 and w.axis != out_axis:
+        raise UnsupportedError(f"{node.name} (Gemm): weights quantized along axis {w.axis}; wanted the output axis {out_axis}")
+    alpha = np.float32(attrs.get("alpha", 1.0))
+    wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
+    single = np.float32(np.float32(alpha * np.float32(x.scale[0])) * w.scale) / np.float32(y.scale[0])
+    real = float(alpha) * float(x.scale[0]) * w.scale.astype(np.float64) / float(y.scale[0])
+    rq = builder.scales(y.name, single, real, kernel, wide)
+    bias_name = None
+    if bias is not None:
+        bias_name = builder.constant(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))
+    name = f"{y.name}/weight"
+    builder.constant(name, weight, TensorSpec(name, w.dtype, tuple(weight.shape), scale=tuple(map(float, w.scale)),
+                                              zero_point=tuple(map(int, w.zero_point)), channel_axis=0 if len(w.scale) > 1 else -1))
+    builder.tensor(y.spec(y.name, view.shape(y.name), layout="NC"))
+    builder.node("fully_connected", [operand(builder, x, view.shape(x.name)), name, bias_name, rq], [y.name], [act.low, act.high], (), kernel)

@@ -1,0 +1,55 @@
+"""Softmax -> QLinearSoftmax: a table of exponentials, onnxruntime's way."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.builder import Builder, float_word
+from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
+from qverify.compiler.view import Quantized, View, attributes
+
+ONNX_TYPES = ("Softmax",)
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+    x = view.dequantized(node.input[0])
+    if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
+        return None
+    if not x.eight_bit or x.dtype != y.dtype or act.clamps(y.dtype):
+        return None
+    shape = view.shape(x.name)
+    axis, rows = softmax_rows(shape, attributes(node).get("axis", -1 if view.opset >= 13 else 1), view.opset)
+    if rows[1] < 2:
+        return None
+    unit = Unit(y.name, lambda b: lower(b, view, x, y, rows))
+    unit.onnx = [microsoft("QLinearSoftmax", [*triple(x), y.scale_name, y.zero_name], [y.name], axis=axis, opset=view.opset)]
+    return unit
+
+
+def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:
+    """axis, and (outer, depth, inner); before opset 13 everything from axis on is one row."""
+    axis %= len(shape)
+    if opset < 13:
+        return axis, (math.prod(shape[:axis]), math.prod(shape[axis:]), 1)
+    return axis, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+
+
+def from_operator(view: View, node: Any) -> Unit:
+    from qverify.compiler.qoperator import quantized_input, quantized_output
+
+    x, y, attrs = quantized_input(view, node, 0), quantized_output(view, node, 0, 3), attributes(node)
+    _, rows = softmax_rows(view.shape(x.name), attrs.get("axis", -1), attrs.get("opset", view.opset))
+    return Unit(y.name, lambda b: lower(b, view, x, y, rows), [node])
+
+
+def lower(builder: Builder, view: View, x: Quantized, y: Quantized, rows: tuple[int, int, int]) -> None:
+    scale = float(x.scale[0])
+    largest = float(np.float32(np.finfo(np.float32).max) / np.float32(rows[1]))
+    bound = max(0.0, math.log(largest) - 5.0) / scale
+    table = np.array([math.exp((i - 255 + bound) * scale) for i in range(256)], np.float64).astype(np.float32)
+    name = builder.constant(f"{y.name}/table", table)
+    inverse = float(np.floor(np.float32(1.0) / np.float32(y.scale[0])))
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node("softmax", [operand(builder, x, view.shape(x.name)), name], [y.name], [*rows, float_word(inverse)])

@@ -1,0 +1,170 @@
+"""quant.onnx to the integer form, unit by unit, with our own matcher: integer ONNX nodes, and how to write model.bin."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings import add, concat, conv, lookup, matmul, movement, pool, resize_linear, softmax
+from qverify.compiler.unit import Activation, Unit, quantized_limits, standard
+from qverify.compiler.view import ELEMENT, Quantized, View, attributes
+from qverify.errors import UnsupportedError
+
+Matcher = Callable[[View, Any, Quantized, Activation], Unit | None]
+MATCHERS: dict[str, Matcher] = {}
+for _page in (conv, matmul, add, pool, softmax, concat, resize_linear):
+    MATCHERS |= dict.fromkeys(_page.ONNX_TYPES, _page.match)
+OPERATORS: dict[str, Callable[[View, Any], Unit]] = {
+    "QLinearConv": conv.from_operator, "QLinearMatMul": matmul.from_operator, "QGemm": matmul.from_operator,
+    "QLinearAdd": add.from_operator, "QLinearMul": add.from_operator, "QLinearGlobalAveragePool": pool.from_operator,
+    "QLinearAveragePool": pool.from_operator, "QLinearSoftmax": softmax.from_operator, "QLinearSigmoid": lookup.from_operator,
+    "QLinearLeakyRelu": lookup.from_operator, "QLinearConcat": concat.from_operator,
+}
+INTEGER_MOVES_8_BIT = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Slice", "Split", "Gather", "MaxPool", "Resize")
+
+
+@dataclass(slots=True)
+class Matched:
+    """steps: units and remaining original nodes, in running order. model: the integer ONNX. covers: tensor to ONNX nodes."""
+
+    view: View
+    model: onnx.ModelProto
+    steps: list[Unit | Any]
+    covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def match(view: View) -> Matched:
+    """Raises UnsupportedError naming the node that has no integer form."""
+    found: dict[str, Unit] = {}
+    covers: dict[str, tuple[str, ...]] = {}
+    for node in view.nodes:
+        unit = None
+        if node.op_type == "QuantizeLinear":
+            unit = _unit(view, node)
+        elif node.op_type in OPERATORS:
+            unit = OPERATORS[node.op_type](view, node)
+        if unit is not None:
+            found[node.name] = unit
+            covers[unit.output] = unit.covers or (node.name,)
+    steps, kept = _alive(view, found)
+    return Matched(view, _integer_model(view, kept), steps, covers)
+
+
+def _unit(view: View, quantize: Any) -> Unit | None:
+    """The unit that ends in this QuantizeLinear, or None when it stays a node of its own."""
+    y = view.parameters(quantize, quantize.output[0])
+    producer = view.producer.get(quantize.input[0])
+    if producer is None:
+        return None
+    limits = np.iinfo(y.dtype)
+    act = Activation(int(limits.min), int(limits.max))
+    core, names = producer, (producer.name,)
+    if producer.op_type in ("Relu", "Clip") and producer.input[0] in view.producer:
+        before = view.producer[producer.input[0]]
+        if before.op_type in MATCHERS and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
+            core, names, act = before, (before.name, producer.name), _activation(view, producer, y)
+    matcher = MATCHERS.get(core.op_type)
+    unit = matcher(view, core, y, act) if matcher is not None else None
+    if unit is None:
+        unit = _movement(view, producer, y)
+    if unit is None:
+        unit = lookup.match(view, quantize.input[0], y)
+    if unit is not None and not unit.covers:
+        unit.covers = names
+    return unit
+
+
+def _activation(view: View, node: Any, y: Quantized) -> Activation:
+    low, high = 0.0, np.inf
+    if node.op_type == "Clip":
+        attrs = attributes(node)
+        bounds = [view.float_constant(n) if n else None for n in [*node.input[1:], "", ""][:2]]
+        low = float(bounds[0]) if bounds[0] is not None else float(attrs.get("min", -np.inf))
+        high = float(bounds[1]) if bounds[1] is not None else float(attrs.get("max", np.inf))
+    first, last = quantized_limits(y, low, high)
+    return Activation(first, last, (node.name,), node.input[0])
+
+
+def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
+    """DQ -> movement -> Q with equal parameters: the movement on integers."""
+    if not movement.is_movement(view, node) or len(node.output) > 1 and any(node.output[1:]):
+        return None
+    x = view.dequantized(node.input[0])
+    if x is None or x.value is not None or len(x.scale) > 1 or not x.same_parameters(y):
+        return None
+
+    def lower(builder: Builder) -> None:
+        source = builder.tensor(x.spec(x.name, view.shape(x.name)))
+        builder.tensor(y.spec(y.name, view.shape(y.name)))
+        movement.lower(builder, view, node, source, [y.name])
+
+    unit = Unit(y.name, lower)
+    if x.eight_bit and node.op_type in INTEGER_MOVES_8_BIT:
+        copy = standard(node.op_type, [x.name, *node.input[1:]], [y.name])
+        copy.attribute.extend(node.attribute)
+        unit.onnx = [copy]
+    return unit
+
+
+def _alive(view: View, found: dict[str, Unit]) -> tuple[list[Any], list[Any]]:
+    """Steps for model.bin and ONNX nodes of the integer form, without what nothing needs any more."""
+    needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
+    steps: list[Any] = []
+    kept: list[Any] = []
+    for node in reversed(view.nodes):
+        unit = found.get(node.name)
+        if unit is not None and unit.output in needed_bin:
+            steps.append((node, unit))
+            probe = Builder("ref-exact")
+            unit_inputs(unit, probe)
+            needed_bin |= {n for made in probe.nodes for n in made.inputs if n is not None}
+        elif unit is None and needed_bin & set(node.output):
+            steps.append((node, None))
+            needed_bin |= set(node.input)
+        if unit is not None and unit.onnx and unit.output in needed_onnx:
+            kept.append((node, unit))
+            needed_onnx |= {n for made in unit.onnx for n in made.input}
+        elif not (unit is not None and unit.onnx) and needed_onnx & set(node.output):
+            kept.append((node, None))
+            needed_onnx |= set(node.input)
+    return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
+
+
+def unit_inputs(unit: Unit, probe: Builder) -> None:
+    """Lowers into a throw-away builder, to learn which tensors the unit reads."""
+    unit.lower(probe)
+
+
+def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, Any] = {}
+    for node, unit in kept:
+        nodes += unit.onnx if unit is not None else [node]
+        if unit is not None:
+            constants |= unit.constants
+    used = {n for node in nodes for n in node.input}
+    constants |= {n: v for n, v in view.constants.items() if n in used}
+    source = view.model.graph
+    inputs = [i for i in source.input if i.name in view.inputs]
+    initializers = [numpy_helper.from_array(np.ascontiguousarray(constants[n]).reshape(np.shape(constants[n])), n) for n in sorted(constants) if n in used]
+    graph = helper.make_graph(nodes, "integer", inputs, list(source.output), initializers)
+    model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *lookup.missing_domain(view)], producer_name="qverify")
+    model.ir_version = view.model.ir_version
+    return model
+
+
+def exposed(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
+    """The model with more tensors as outputs."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    there = {o.name for o in copy.graph.output}
+    copy.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in there)
+    return copy
+
+
+__all__ = ["ELEMENT", "Matched", "UnsupportedError", "exposed", "match"]

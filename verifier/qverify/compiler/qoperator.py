@@ -1,0 +1,31 @@
+"""Operands of QLinear operators in QOperator models, as Quantized tensors."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.view import Quantized, View
+from qverify.errors import UnsupportedError
+
+
+def _parameters(view: View, node: Any, scale_at: int) -> tuple[Any, Any]:
+    scale = view.constants.get(node.input[scale_at])
+    zero = view.constants.get(node.input[scale_at + 1]) if len(node.input) > scale_at + 1 else None
+    if scale is None or zero is None:
+        raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is not a constant")
+    return scale.reshape(-1), zero.reshape(-1)
+
+
+def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
+    """The operand (tensor, scale, zero point) whose tensor is input `at`."""
+    name = node.input[at]
+    scale, zero = _parameters(view, node, at + 1)
+    if len(zero) == 1 < len(scale):
+        zero = np.repeat(zero, len(scale))
+    return Quantized(name, scale, zero, str(zero.dtype), axis if len(scale) > 1 else -1, node.input[at + 1], node.input[at + 2], view.constants.get(name))
+
+
+def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quantized:
+    scale, zero = _parameters(view, node, scale_at)
+    return Quantized(node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1])

@@ -1,0 +1,92 @@
+"""Unit: what the matcher found, as integer ONNX nodes and as a way to write model.bin nodes."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from qverify.arithmetic import float32
+from qverify.compiler.builder import Builder
+from qverify.compiler.view import Quantized
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Relu or Clip between an operator and its Q, as limits in output units. covers: its ONNX node names."""
+
+    low: int
+    high: int
+    covers: tuple[str, ...] = ()
+    tensor: str = ""  # the operator's own float output
+
+    def clamps(self, dtype: str) -> bool:
+        limits = np.iinfo(dtype)
+        return self.low > limits.min or self.high < limits.max
+
+
+@dataclass(slots=True)
+class Unit:
+    """onnx: integer nodes that replace the covered ones; empty when the float nodes stay (no integer kernel there).
+    constants: new initializers of those. lower: writes the model.bin nodes."""
+
+    output: str
+    lower: Callable[[Builder], None]
+    onnx: list[onnx.NodeProto] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    covers: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        return bool(self.onnx)
+
+
+def quantized_limits(y: Quantized, low: float, high: float) -> tuple[int, int]:
+    """Real limits as output units: Q is monotone, so Q(clamp(v)) = clamp(Q(v))."""
+    zero = y.zero_point.astype(np.int64)
+    edges = float32.quantize(np.array([low, high], np.float32), y.scale, zero, y.dtype)
+    return int(edges[0]), int(edges[1])
+
+
+def microsoft(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", domain="com.microsoft", **attributes)
+
+
+def standard(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", **attributes)
+
+
+def with_activation(unit: Unit, y: Quantized, act: Activation) -> None:
+    """Appends an integer Clip to the unit's ONNX form where the activation does more than saturation does."""
+    if not unit.onnx or not act.clamps(y.dtype):
+        return
+    before, low, high = f"{y.name}/preactivation", f"{y.name}/clip_min", f"{y.name}/clip_max"
+    last = unit.onnx[-1]
+    last.output[0] = before
+    unit.constants |= {low: np.array(act.low, y.dtype), high: np.array(act.high, y.dtype)}
+    unit.onnx.append(standard("Clip", [before, low, high], [y.name]))
+
+
+def triple(q: Quantized) -> list[str]:
+    """The integer tensor, its scale and its zero point, as QLinear operators take them."""
+    return [q.name, q.scale_name, q.zero_name]
+
+
+def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
+    """An activation operand: a tensor made elsewhere, or a constant."""
+    if q.value is not None:
+        return builder.constant(q.name, q.value, q.spec(q.name, tuple(q.value.shape)))
+    return builder.tensor(q.spec(q.name, shape))
+
+
+def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
+    """onnxruntime has an integer kernel for these types: 8-bit, one activation type, no int8 activation with uint8 weight."""
+    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype:
+        return False
+    return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

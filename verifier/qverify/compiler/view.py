@@ -1,0 +1,153 @@
+"""A typed view of an ONNX graph for the matcher: producers, consumers, constants, shapes, and quantized tensors."""
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+from qverify.errors import UnsupportedError
+from qverify.tensors.spec import TensorSpec
+
+Array = npt.NDArray[Any]
+DTYPES = {
+    onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.UINT8: "uint8", onnx.TensorProto.INT8: "int8",
+    onnx.TensorProto.UINT16: "uint16", onnx.TensorProto.INT16: "int16", onnx.TensorProto.INT32: "int32",
+    onnx.TensorProto.INT64: "int64", onnx.TensorProto.BOOL: "bool",
+}
+ELEMENT = {v: k for k, v in DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A quantized tensor: its integer name, parameters, and value when constant. axis -1: per tensor."""
+
+    name: str
+    scale: Array
+    zero_point: Array
+    dtype: str
+    axis: int
+    scale_name: str
+    zero_name: str
+    value: Array | None = None
+
+    @property
+    def eight_bit(self) -> bool:
+        return self.dtype in ("int8", "uint8")
+
+    @property
+    def sixteen_bit(self) -> bool:
+        return self.dtype in ("int16", "uint16")
+
+    def same_parameters(self, other: Quantized) -> bool:
+        return self.dtype == other.dtype and np.array_equal(self.scale, other.scale) and np.array_equal(self.zero_point, other.zero_point)
+
+    def spec(self, name: str, shape: tuple[int, ...], **more: Any) -> TensorSpec:
+        axis = self.axis if len(self.scale) > 1 else -1
+        return TensorSpec(name, self.dtype, shape, scale=tuple(map(float, self.scale)), zero_point=tuple(map(int, self.zero_point)), channel_axis=axis, **more)
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+class View:
+    """Look-ups over one model. Raises UnsupportedError naming the node where the graph is not what we can read."""
+
+    def __init__(self, model: onnx.ModelProto, name: str):
+        self.model, self.file = model, name
+        graph = model.graph
+        self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+        self.nodes: list[onnx.NodeProto] = []
+        for i, node in enumerate(graph.node):
+            if node.op_type == "Constant":
+                self.constants[node.output[0]] = self._constant(node)
+                continue
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.name = node.name or f"{node.op_type}_{i}"
+            self.nodes.append(copy)
+        self.inputs = [i.name for i in graph.input if i.name not in self.constants]
+        self.outputs = [o.name for o in graph.output]
+        self.producer = {o: n for n in self.nodes for o in n.output if o}
+        self.consumers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        for node in self.nodes:
+            for tensor in node.input:
+                self.consumers[tensor].append(node)
+        self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for value in [*graph.input, *graph.value_info, *graph.output]:
+            kind = value.type.tensor_type
+            if kind.elem_type in DTYPES and kind.HasField("shape"):
+                dims = tuple(d.dim_value for d in kind.shape.dim)
+                if all(d > 0 for d in dims):
+                    self.types[value.name] = (DTYPES[kind.elem_type], dims)
+
+    def _constant(self, node: onnx.NodeProto) -> Array:
+        for key, value in attributes(node).items():
+            if key == "value":
+                return numpy_helper.to_array(value)
+            if key in ("value_float", "value_int", "value_floats", "value_ints"):
+                return np.array(value, np.float32 if "float" in key else np.int64)
+        raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        if name in self.constants:
+            return tuple(self.constants[name].shape)
+        if name not in self.types:
+            raise UnsupportedError(f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape")
+        return self.types[name][1]
+
+    def dtype(self, name: str) -> str:
+        if name in self.constants:
+            return str(self.constants[name].dtype)
+        self.shape(name)
+        return self.types[name][0]
+
+    def parameters(self, node: onnx.NodeProto, name: str) -> Quantized:
+        """Scale and zero point of a QuantizeLinear or DequantizeLinear, for the integer tensor `name`."""
+        scale = self.constants.get(node.input[1])
+        zero_name = node.input[2] if len(node.input) > 2 else ""
+        zero = self.constants.get(zero_name) if zero_name else None
+        if scale is None or (zero_name and zero is None):
+            raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is computed at run time; only constants can be compiled")
+        if attributes(node).get("block_size"):
+            raise UnsupportedError(f"{node.name} ({node.op_type}): blocked quantization is not supported; use per tensor or per channel")
+        if zero is None:
+            kind = self.dtype(name) if node.op_type == "DequantizeLinear" else "uint8"
+            zero = np.zeros(scale.shape, kind)
+        if scale.dtype != np.float32:
+            raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
+        if not (np.isfinite(scale) & (scale > 0)).all():
+            raise UnsupportedError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
+        if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
+            raise UnsupportedError(f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use 8-bit or 16-bit")
+        rank = len(self.shape(name)) or 1
+        axis = attributes(node).get("axis", 1) % rank if scale.size > 1 else -1
+        return Quantized(name, scale.reshape(-1), zero.reshape(-1), str(zero.dtype), axis, node.input[1], zero_name, self.constants.get(name))
+
+    def dequantized(self, name: str) -> Quantized | None:
+        """What a DequantizeLinear reads to make the float tensor `name`; None when something else makes it."""
+        node = self.producer.get(name)
+        return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
+
+    def float_constant(self, name: str) -> Array | None:
+        """The value of a constant float tensor: an initializer, or a dequantized one (fl32(fl32(q-z)*s))."""
+        if name in self.constants:
+            return self.constants[name]
+        quantized = self.dequantized(name)
+        if quantized is None or quantized.value is None:
+            return None
+        along = [1] * quantized.value.ndim
+        if quantized.axis >= 0 and quantized.value.ndim:
+            along[quantized.axis] = -1
+        centred = quantized.value.astype(np.int64) - quantized.zero_point.astype(np.int64).reshape(along)
+        return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
+
+    def sole_consumer(self, name: str) -> onnx.NodeProto | None:
+        users = self.consumers[name]
+        return users[0] if len(users) == 1 and name not in self.outputs else None

@@ -1,0 +1,46 @@
+"""Source and model input to PreparedInputs; random inputs by seed."""
+from __future__ import annotations
+
+import numpy as np
+
+from qverify.model_bin.graph import Graph
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.spec import TensorSpec
+
+
+def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
+    """The integer tensor a float graph input is quantized to, when a quantize node (through copies) reads it."""
+    for node in graph.nodes:
+        if name in node.inputs:
+            if node.op == "quantize":
+                return graph.spec(node.outputs[0])
+            if node.op == "reshape":
+                return quantization_of(graph, node.outputs[0])
+    return None
+
+
+def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    """Uniform over the input's full quantized range, dequantized; floats without one: -1..1; integers: their own range."""
+    if spec.dtype == "float32":
+        quantized = quantization_of(graph, spec.name)
+        if quantized is None:
+            return generator.uniform(-1, 1, spec.shape).astype(np.float32)
+        limits = np.iinfo(quantized.numpy_dtype)
+        whole = generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True)
+        scale = np.array(quantized.scale[:1], np.float32)
+        return ((whole - quantized.zero_point[0]).astype(np.float32) * scale).astype(np.float32)
+    if spec.dtype == "bool":
+        return generator.integers(0, 2, spec.shape).astype(bool)
+    limits = np.iinfo(spec.numpy_dtype)
+    high = limits.max if spec.quantized else min(int(limits.max), 1)
+    return generator.integers(limits.min if spec.quantized else 0, high, spec.shape, dtype=np.int64, endpoint=True).astype(spec.dtype)
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
+    """PCG64 inputs, one stream over the inputs in order."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    made = []
+    for name in graph.inputs:
+        spec = graph.spec(name)
+        made.append(PreparedInput(spec, spec.aligned_bytes(random_values(graph, spec, generator)), "random", seed))
+    return PreparedInputs(tuple(made))

@@ -1,0 +1,61 @@
+"""The only import of onnxruntime: sessions with pinned settings."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError
+
+Array = npt.NDArray[Any]
+LEVELS = ("disable_all", "basic", "extended", "all")
+
+
+def version() -> str:
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+class Engine:
+    """One onnxruntime session. settings: what was pinned, for the report."""
+
+    def __init__(self, model: bytes, level: str = "disable_all", threads: int = 2, allow_int8: bool = True, precision: bool = False, optimized_path: str = ""):
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        chosen = {
+            "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL, "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+            "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+        }
+        options.graph_optimization_level = chosen[level]
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 4
+        if allow_int8:
+            options.add_session_config_entry("session.qdqisint8allowed", "1")
+        if precision:
+            options.add_session_config_entry("session.x64quantprecision", "1")
+        if optimized_path:
+            options.optimized_model_filepath = optimized_path
+        self.settings = {"level": level, "threads": threads, "qdqisint8allowed": int(allow_int8), "x64quantprecision": int(precision)}
+        try:
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"])
+        except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
+            raise BadFileError(f"onnxruntime refuses the model: {_first_line(error)}") from error
+        self.inputs = [i.name for i in self._session.get_inputs()]
+        self.outputs = [o.name for o in self._session.get_outputs()]
+
+    def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
+        """Named outputs (all by default). Raises BadFileError when onnxruntime fails."""
+        wanted = list(names) if names is not None else self.outputs
+        try:
+            values = self._session.run(wanted, {n: feed[n] for n in self.inputs})
+        except Exception as error:
+            raise BadFileError(f"onnxruntime fails on the model: {_first_line(error)}") from error
+        return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

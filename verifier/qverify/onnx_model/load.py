@@ -1,0 +1,105 @@
+"""Opens the user's ONNX file or refuses it in one line."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper, shape_inference
+
+from qverify.errors import BadFileError
+
+MAX_BYTES = 2**31 - 1
+QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd"}
+
+
+def read_file(path: str) -> bytes:
+    """The file's bytes, with a one-line refusal."""
+    try:
+        size = os.path.getsize(path)
+        if size > MAX_BYTES:
+            raise BadFileError(f"{path}: {size} bytes; models above 2 GiB are not supported")
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadFileError(f"{path}: {error.strerror}") from error
+
+
+def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
+    """A checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
+
+    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
+    NaN or infinite weights."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        raise BadFileError(f"{name}: not an ONNX file (protobuf does not parse)") from None
+    if not model.graph.node or not model.opset_import:
+        raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
+    _load_external(model, name, folder)
+    _fix_shapes(model, name, shapes or {})
+    _finite(model, name)
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
+            raise BadFileError(f"{name}: not a valid ONNX model: {str(error).strip().splitlines()[0][:200]}") from error
+    return shape_inference.infer_shapes(model)
+
+
+def is_quantized(model: onnx.ModelProto) -> bool:
+    return any(node.op_type in QUANTIZED for node in model.graph.node)
+
+
+def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
+    for tensor in model.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {e.key: e.value for e in tensor.external_data}
+        if not folder:
+            raise BadFileError(f"{name}: initializer {tensor.name!r} has external data, but the model was not read from a folder")
+        base, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, entries.get("location", "")))
+        if os.path.commonpath([base, path]) != base:
+            raise BadFileError(f"{name}: external data of {tensor.name!r} lies outside the model's folder")
+        if not os.path.isfile(path):
+            raise BadFileError(f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model")
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
+        except Exception as error:
+            raise BadFileError(f"{name}: external data of {tensor.name!r} cannot be read: {str(error).splitlines()[0]}") from error
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    constants = {i.name for i in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in constants]
+    unknown = shapes.keys() - {i.name for i in inputs}
+    if unknown:
+        raise BadFileError(f"{name}: --shape names {sorted(unknown)}, the model's inputs are {[i.name for i in inputs]}")
+    for value in inputs:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in shapes:
+            if len(shapes[value.name]) != len(dims):
+                raise BadFileError(f"{name}: --shape gives {value.name!r} {len(shapes[value.name])} dims, the model has {len(dims)}")
+            for dim, size in zip(dims, shapes[value.name], strict=True):
+                dim.Clear()
+                dim.dim_value = size
+        if not value.type.tensor_type.HasField("shape") or any(d.dim_value < 1 for d in dims):
+            shown = [d.dim_param or d.dim_value or "?" for d in dims]
+            raise BadFileError(f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}=1,3,224,224")
+    if shapes:
+        del model.graph.value_info[:]
+
+
+def _finite(model: onnx.ModelProto, name: str) -> None:
+    for tensor in model.graph.initializer:
+        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16):
+            try:
+                values = numpy_helper.to_array(tensor)
+            except Exception as error:
+                raise BadFileError(f"{name}: initializer {tensor.name!r} is damaged: {str(error).splitlines()[0]}") from error
+            if values.size and np.isnan(values).any():
+                raise BadFileError(f"{name}: initializer {tensor.name!r} holds NaN")

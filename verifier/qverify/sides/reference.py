@@ -1,0 +1,84 @@
+"""The reference side: the integer ONNX on onnxruntime with every tensor exposed, the untouched file beside it."""
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from qverify.compiler.match import exposed
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.onnx_model.engine import Engine, version
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+
+
+class Reference:
+    """integer_onnx: of the compiler. original: the untouched file, for plain()."""
+
+    def __init__(self, integer_onnx: bytes, graph: Graph, original: bytes | None = None):
+        self.graph, self.original = graph, original
+        self._model = onnx.load_from_string(integer_onnx)
+        made = {o for node in self._model.graph.node for o in node.output}
+        self.names = [n for n in graph.observable() if n in made]
+        self._engine = Engine(exposed(self._model, self.names).SerializeToString())
+        self._units: dict[str, Engine] = {}
+
+    def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
+        start = time.perf_counter()
+        values = self._engine.run(prepared.arrays(), self.names)
+        duration = time.perf_counter() - start
+        specs = {n: self.graph.spec(n) for n in self.names}
+        return Recording(
+            "reference", "onnxruntime", version(), dict(self._engine.settings), duration_s=duration, specs=specs,
+            finals=self.graph.outputs, tensors=values, digests={n: tensor_digest(v) for n, v in values.items()} if digests else {},
+            capabilities=frozenset({"finals", "per_node", "inject", "digests"}), inputs_sha256=prepared.sha256,
+        )
+
+    def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The unit's own ONNX nodes on the given inputs."""
+        if unit.name not in self._units:
+            self._units[unit.name] = Engine(self._cut(unit).SerializeToString(), threads=1)
+        return self._units[unit.name].run(inputs, list(unit.outputs))
+
+    def _cut(self, unit: Unit) -> onnx.ModelProto:
+        """The nodes between the unit's inputs and outputs as a model of their own."""
+        source = self._model.graph
+        producer = {o: node for node in source.node for o in node.output}
+        constants = {i.name: i for i in source.initializer}
+        wanted, todo, used = set(), list(unit.outputs), set()
+        while todo:
+            name = todo.pop()
+            if name in unit.inputs or name in constants or name not in producer:
+                used.add(name)
+                continue
+            node = producer[name]
+            if id(node) not in wanted:
+                wanted.add(id(node))
+                todo += [n for n in node.input if n]
+                used.update(node.input)
+        from qverify.compiler.view import ELEMENT
+
+        inputs = [onnx.helper.make_tensor_value_info(n, ELEMENT[self.graph.spec(n).dtype], self.graph.spec(n).shape) for n in unit.inputs if n in used]
+        graph = onnx.helper.make_graph(
+            [n for n in source.node if id(n) in wanted], "unit", inputs, [onnx.ValueInfoProto(name=n) for n in unit.outputs],
+            [constants[n] for n in sorted(used) if n in constants])
+        model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        model.ir_version = self._model.ir_version
+        return model
+
+    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """The untouched file on plain onnxruntime (all optimizations) against these finals: equal, or by how much not."""
+        if self.original is None:
+            return []
+        plain = Engine(self.original, level="all").run(prepared.arrays(), list(self.graph.outputs))
+        rows = []
+        for name, value in plain.items():
+            mine = finals[name]
+            distance = float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0)) if value.shape == mine.shape else float("inf")
+            rows.append({"name": name, "equal": bool(value.shape == mine.shape and np.array_equal(value, mine)), "max_abs": distance})
+        return rows

@@ -33,6 +33,7 @@ typedef struct {
   const int32_t *zero_point;
   const void *constant;               /* dense, or NULL */
   int64_t arena_offset;               /* of the dense buffer, -1 for constants */
+  int32_t first_use, last_use;        /* node indices; the arena's lifetimes */
 } qv_tensor;
 
 typedef struct qv_op qv_op;
@@ -75,8 +76,7 @@ struct qv_op {
   qv_status (*prepare)(const qv_session *s, const qv_node *n); /* once after load; may be NULL */
   qv_status (*run)(const qv_session *s, const qv_node *n);
 };
-extern const qv_op qv_op_table[];
-extern const int qv_op_count;
+extern const qv_op *const qv_op_table[]; /* ends in NULL */
 
 /* For op files. */
 static inline const qv_tensor *qv_in(const qv_model *m, const qv_node *n, int i) {

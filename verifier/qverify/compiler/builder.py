@@ -31,7 +31,7 @@ class Builder:
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
         """A dense constant. spec: quantized ones carry theirs."""
-        value = np.ascontiguousarray(value)
+        value = np.array(value, order="C")
         if name not in self.constants:
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
             self.constants[name] = value

@@ -46,7 +46,29 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     except (onnx.checker.ValidationError, ValueError) as error:
         if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
             raise BadFileError(f"{name}: not a valid ONNX model: {str(error).strip().splitlines()[0][:200]}") from error
-    return shape_inference.infer_shapes(model)
+    return complete_shapes(shape_inference.infer_shapes(model))
+
+
+def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Shapes that ONNX inference does not know (com.microsoft operators), taken from one run on zeros."""
+    from qverify.onnx_model.engine import Engine
+
+    known = {v.name for v in [*model.graph.value_info, *model.graph.input, *model.graph.output]}
+    unknown = [o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known]
+    if not unknown:
+        return model
+    open_model = onnx.ModelProto()
+    open_model.CopyFrom(model)
+    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown)
+    constants = {i.name for i in model.graph.initializer}
+    feed = {
+        i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type))
+        for i in model.graph.input if i.name not in constants
+    }
+    for name, value in Engine(open_model.SerializeToString()).run(feed, unknown).items():
+        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
+    return model
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:

@@ -1,0 +1,79 @@
+"""Builds the runtime for every architecture, reproducibly, with the compiler that comes from PyPI (ziglang) or with gcc."""
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+OUT = HERE.parent / "agents" / "qverify_agents" / "bin"
+TARGETS = {
+    "x86_64": ["-target", "x86_64-linux-musl"], "aarch64": ["-target", "aarch64-linux-musl"],
+    "armv7": ["-target", "arm-linux-musleabihf", "-mcpu=generic+v7a+vfp3"],
+    "riscv64": ["-target", "riscv64-linux-musl"],
+}
+FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", "-Wall", "-Wextra", "-pedantic", "-Wconversion",
+         "-Wmissing-prototypes", "-Werror"]
+
+
+def sources(faulty: bool) -> list[Path]:
+    """Every C file of one binary, sorted; the faulty table takes the place of the real one."""
+    skip = "ops/table.c" if faulty else "faults/table.c"
+    return sorted(p for p in (HERE / "src").rglob("*.c") if p.relative_to(HERE / "src").as_posix() != skip)
+
+
+def source_sha256() -> str:
+    """Hash of everything a binary is made from."""
+    digest = hashlib.sha256("\0".join([*FLAGS, json.dumps(TARGETS)]).encode())
+    for path in sorted([*(HERE / "src").rglob("*.[ch]"), *(HERE / "include").rglob("*.h")]):
+        digest.update(path.relative_to(HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", extra: tuple[str, ...] = ()) -> Path:
+    """One static binary. Raises RuntimeError with the compiler's first lines."""
+    name = f"qvrt{'-faulty' if faulty else ''}-{arch}"
+    if compiler == "zig":
+        command = [sys.executable, "-m", "ziglang", "cc", *TARGETS[arch], "-static", "-s"]
+    else:
+        command = [compiler, "-static", "-s"]
+    out.mkdir(parents=True, exist_ok=True)
+    part = out / f"{name}.part"
+    names = [p.relative_to(HERE).as_posix() for p in sources(faulty)]
+    command += [*FLAGS, *extra, "-Iinclude", "-Isrc", *names, "-o", str(part), "-lm"]
+    caches = {k: os.environ.get(k, str(HERE.parent / ".cache" / "zig")) for k in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, **caches}, timeout=1800)
+    if done.returncode:
+        raise RuntimeError(f"{name}: the compiler failed:\n" + "\n".join(done.stderr.splitlines()[:20]))
+    part.chmod(0o755)
+    part.replace(out / name)
+    return out / name
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", nargs="*", default=list(TARGETS), choices=list(TARGETS))
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--cc", default="zig", help="zig (default), or a native compiler such as gcc")
+    parser.add_argument("--check", action="store_true", help="only say whether the binaries in --out are current")
+    options = parser.parse_args()
+    manifest = options.out / "manifest.json"
+    if options.check:
+        held = json.loads(manifest.read_text()) if manifest.exists() else {}
+        current = held.get("source_sha256") == source_sha256()
+        print("current" if current else "stale: run python board_runtime/build.py")
+        return 0 if current else 1
+    made = [build(arch, faulty, options.out, options.cc) for arch in options.arch for faulty in (False, True)]
+    digests = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in made}
+    manifest.write_text(json.dumps({"source_sha256": source_sha256(), "binaries": digests}, indent=1, sort_keys=True) + "\n")
+    for path in made:
+        print(f"{path.name} {path.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+/* Plans all memory of a model: tensors by first fit over their lifetimes, one shared scratch, prepared constants. */
+#include <string.h>
+
+#include "qvrt.h"
+
+static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* first_use: the node that makes a tensor (-1: an input); last_use: the last that reads it (n_nodes: an output). */
+static void lifetimes(qv_model *m) {
+  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].first_use = m->tensors[i].last_use = -1;
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    for (int i = 0; i < n->n_inputs; i++)
+      if (n->inputs[i] >= 0) m->tensors[n->inputs[i]].last_use = k;
+    for (int i = 0; i < n->n_outputs; i++) m->tensors[n->outputs[i]].first_use = m->tensors[n->outputs[i]].last_use = k;
+  }
+  for (int i = 0; i < m->n_tensors; i++)
+    if (m->tensors[i].flags & QV_OUTPUT) m->tensors[i].last_use = m->n_nodes;
+}
+
+/* The lowest offset at which t does not overlap a placed tensor that lives at the same time. */
+static int64_t place(const qv_model *m, const qv_tensor *t) {
+  int64_t at = 0, size = padded(t->dense_bytes);
+  for (;;) {
+    int64_t moved = at;
+    for (int o = 0; o < m->n_tensors; o++) {
+      const qv_tensor *other = &m->tensors[o];
+      if (other->arena_offset < 0 || other->last_use < t->first_use || t->last_use < other->first_use) continue;
+      int64_t after = other->arena_offset + padded(other->dense_bytes);
+      if (other->arena_offset < at + size && at < after && after > moved) moved = after;
+    }
+    if (moved == at) return at;
+    at = moved;
+  }
+}
+
+int64_t qv_arena_plan(qv_model *m, int keep_all) {
+  int64_t top = 0, scratch = 0;
+  lifetimes(m);
+  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = -1;
+  for (int i = 0; i < m->n_tensors; i++) {
+    qv_tensor *t = &m->tensors[i];
+    if (t->constant) continue;
+    t->arena_offset = keep_all ? top : place(m, t);
+    int64_t end = t->arena_offset + padded(t->dense_bytes);
+    if (end > top) top = end;
+  }
+  for (int k = 0; k < m->n_nodes; k++) {
+    if (m->nodes[k].scratch_bytes > scratch) scratch = m->nodes[k].scratch_bytes;
+    m->nodes[k].prepared_offset = top;
+    top += padded(m->nodes[k].prepared_bytes);
+    if (top > (int64_t)1 << 40) return QV_E_MEMORY;
+  }
+  for (int k = 0; k < m->n_nodes; k++) m->nodes[k].scratch_offset = top;
+  return top + padded(scratch) + 64;
+}

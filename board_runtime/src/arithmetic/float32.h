@@ -1,0 +1,25 @@
+/* float32 and float64 arithmetic in a defined order (NUMERICS.md section 3). No library function but sqrt. */
+#ifndef QV_FLOAT32_H
+#define QV_FLOAT32_H
+#include "../ops/op.h"
+
+/* Round to nearest even, |v| <= 2^22 (f32) or 2^51 (f64). */
+static inline float qv_round_f32(float v) {
+  float big = v + 12582912.0f;
+  return big - 12582912.0f;
+}
+static inline double qv_round_f64(double v) {
+  double big = v + 6755399441055744.0;
+  return big - 6755399441055744.0;
+}
+float qv_fma32(float a, float b, float c); /* one rounding, without the machine's fma */
+double qv_exp64(double x);
+double qv_tanh64(double x);
+double qv_sigmoid64(double x);
+double qv_log64(double x);
+double qv_pow64(double x, double y);
+double qv_erf64(double x);
+/* quantize and dequantize of NUMERICS.md, one element. */
+int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype);
+float qv_dequantize(int32_t q, float scale, int32_t zero);
+#endif

@@ -1,0 +1,98 @@
+/* Accumulator to output type in every rounding mode (NUMERICS.md section 1). */
+#include "requantize.h"
+
+#include "float32.h"
+
+int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
+  return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
+}
+
+qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
+  const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
+  if (!rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "its rq is not a constant");
+  int integer = m->rounding != QV_REF_EXACT;
+  int good = integer ? rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
+  if (!good) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+  int32_t columns = rq->shape[rq->rank - 1];
+  if (columns != 1 && columns != channels) return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales for %ld channels", columns, (long)channels);
+  const int32_t *field = rq->constant;
+  int shift_low = m->rounding >= QV_POW2_HALF_UP && m->rounding <= QV_POW2_FLOOR ? -30 : m->rounding == QV_GEMMLOWP || m->rounding == QV_CMSIS ? -(1 << 20) : 1;
+  for (int i = 0; integer && i < columns; i++)
+    if (field[i] < 0 || field[columns + i] < shift_low || field[columns + i] > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "a multiplier or shift is out of range");
+  if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) || qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
+    return qv_fail(m, n, QV_E_FORMAT, "its activation limits do not fit its output type");
+  return QV_OK;
+}
+
+void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int low_word, int wide, qv_requantizer *r) {
+  const qv_tensor *rq = qv_in(s->model, n, rq_input), *y = qv_out(s->model, n, 0);
+  r->values = rq->constant;
+  r->dtype = rq->dtype;
+  r->channels = rq->shape[rq->rank - 1];
+  r->rounding = s->model->rounding;
+  r->wide = wide;
+  r->zero = y->zero_point[0];
+  r->low = qv_word(n, low_word);
+  r->high = qv_word(n, low_word + 1);
+}
+
+int64_t qv_shift_right(int64_t value, int shift) { return value < 0 ? ~(~value >> shift) : value >> shift; }
+
+int64_t qv_half_up(int64_t value, int32_t shift) {
+  if (shift > 62) return 0;
+  return qv_shift_right((int64_t)((uint64_t)value + ((uint64_t)1 << (shift - 1))), shift);
+}
+
+static int64_t half_away(int64_t value, int32_t shift) {
+  return value < 0 ? -qv_half_up(-value, shift) : qv_half_up(value, shift);
+}
+
+static int64_t divide_by_pot(int64_t x, int32_t shift) {
+  if (shift > 31) return 0;
+  int64_t mask = ((int64_t)1 << shift) - 1;
+  return qv_shift_right(x, shift) + ((x & mask) > ((mask >> 1) + (x < 0)));
+}
+
+static int64_t saturate32(int64_t x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : x; }
+
+static int64_t power_of_two(qv_rounding rounding, int64_t acc, int32_t shift) {
+  if (shift < 1) return acc * ((int64_t)1 << -shift);
+  if (rounding == QV_POW2_FLOOR) return qv_shift_right(acc, shift > 63 ? 63 : shift);
+  return rounding == QV_POW2_HALF_AWAY ? half_away(acc, shift) : qv_half_up(acc, shift);
+}
+
+int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t multiplier, int32_t shift) {
+  if (rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR) return power_of_two(rounding, acc, shift);
+  if ((rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide) {
+    int32_t left = shift > 0 ? shift : 0, right = shift < 0 ? -shift : 0;
+    int64_t product = saturate32(acc * ((int64_t)1 << left)) * multiplier;
+    if (rounding == QV_CMSIS) return divide_by_pot(qv_shift_right(product + ((int64_t)1 << 30), 31), right);
+    int64_t nudged = product + (product >= 0 ? (int64_t)1 << 30 : 1 - ((int64_t)1 << 30));
+    return divide_by_pot(nudged / ((int64_t)1 << 31), right);
+  }
+  return qv_half_up(acc * multiplier, shift);
+}
+
+int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift) {
+  if (rounding == QV_POW2_FLOOR) return qv_shift_right(value, shift);
+  if (rounding == QV_GEMMLOWP || rounding == QV_POW2_HALF_AWAY) return half_away(value, shift);
+  return qv_half_up(value, shift);
+}
+
+int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
+  int64_t at = r->channels > 1 ? channel : 0;
+  int32_t low = r->low - r->zero, high = r->high - r->zero;
+  if (r->dtype == QV_F32) {
+    float v = (float)(int32_t)acc * ((const float *)r->values)[at];
+    v = v < (float)low ? (float)low : v > (float)high ? (float)high : v;
+    return (int32_t)qv_round_f32(v) + r->zero;
+  }
+  if (r->dtype == QV_F64) {
+    double v = (double)acc * ((const double *)r->values)[at];
+    v = v < (double)low ? (double)low : v > (double)high ? (double)high : v;
+    return (int32_t)qv_round_f64(v) + r->zero;
+  }
+  const int32_t *field = r->values;
+  int64_t y = qv_integer_scale(r->rounding, r->wide, acc, field[at], field[r->channels + at]) + r->zero;
+  return (int32_t)(y < r->low ? r->low : y > r->high ? r->high : y);
+}

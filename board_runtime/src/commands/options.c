@@ -1,0 +1,19 @@
+/* --name=value and --name value options of the command line. */
+#include "options.h"
+
+#include <string.h>
+
+const char *qv_option(int argc, char **argv, const char *name, const char *fallback) {
+  size_t length = strlen(name);
+  for (int i = 1; i < argc; i++) {
+    if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0) continue;
+    if (argv[i][2 + length] == '=') return argv[i] + 3 + length;
+    if (argv[i][2 + length] == 0) return i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 ? argv[i + 1] : "true";
+  }
+  return fallback;
+}
+
+int qv_flag(int argc, char **argv, const char *name) {
+  const char *value = qv_option(argc, argv, name, "0");
+  return strcmp(value, "0") != 0 && strcmp(value, "false") != 0 && strcmp(value, "False") != 0;
+}

@@ -1,0 +1,10 @@
+/* --name=value and --name value options of the command line. */
+#ifndef QV_OPTIONS_H
+#define QV_OPTIONS_H
+const char *qv_option(int argc, char **argv, const char *name, const char *fallback);
+int qv_flag(int argc, char **argv, const char *name); /* present, and not false or 0 */
+int qv_infer_main(int argc, char **argv);
+int qv_model_info_main(int argc, char **argv);
+int qv_perf_main(int argc, char **argv);
+int qv_agent_main(int argc, char **argv);
+#endif

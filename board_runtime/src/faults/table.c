@@ -1,0 +1,79 @@
+/* The op table of qvrt-faulty: every op runs as it should, then the fault QVRT_FAULT=KIND@NODE spoils that node's output. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../ops/op.h"
+
+#define QV_OPS(X) \
+  X(add) \
+  X(arg_max) \
+  X(average_pool) \
+  X(batch_norm) \
+  X(concat) \
+  X(conv) \
+  X(conv_transpose) \
+  X(depth_to_space) \
+  X(dequantize) \
+  X(elementwise_float) \
+  X(fully_connected) \
+  X(gather) \
+  X(global_average_pool) \
+  X(layer_norm) \
+  X(lookup) \
+  X(lrn) \
+  X(matmul) \
+  X(max_pool) \
+  X(mul) \
+  X(pad) \
+  X(quantize) \
+  X(reduce_mean) \
+  X(reshape) \
+  X(resize_linear) \
+  X(resize_nearest) \
+  X(slice) \
+  X(softmax) \
+  X(softmax_float) \
+  X(split) \
+  X(transpose) \
+  X(where)
+
+#define DECLARE(stem) extern const qv_op qv_op_##stem;
+QV_OPS(DECLARE)
+
+/* Spoils the bytes of a tensor; kinds that end or block the process never return. */
+static void spoil(const char *kind, const qv_tensor *t, uint8_t *data) {
+  size_t bytes = (size_t)t->dense_bytes, size = qv_dtype_size(t->dtype);
+  if (strncmp(kind, "bitflip", 7) == 0) data[bytes / 2] ^= 1;
+  else if (strncmp(kind, "off_by_one", 10) == 0) memmove(data + size, data, bytes - size);
+  else if (strncmp(kind, "zero_tail", 9) == 0) memset(data + bytes / 2, 0, bytes - bytes / 2);
+  else if (strncmp(kind, "plus_one", 8) == 0) for (size_t i = 0; i < bytes; i += size) data[i]++;
+  else if (strncmp(kind, "nan", 3) == 0) for (size_t i = 0; i + 4 <= bytes && t->dtype == QV_F32; i += 4) memset(data + i, 0xff, 4);
+  else if (strncmp(kind, "die", 3) == 0) raise(SIGKILL);
+  else if (strncmp(kind, "hang", 4) == 0) for (;;) pause();
+  else if (strncmp(kind, "garbage", 7) == 0 && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
+}
+
+static void fault(const qv_session *s, const qv_node *n) {
+  const char *asked = getenv("QVRT_FAULT"), *at = asked ? strchr(asked, '@') : NULL;
+  if (!at || strcmp(at + 1, n->name) != 0) return;
+  const qv_tensor *t = &s->model->tensors[n->outputs[0]];
+  spoil(asked, t, qv_data(s, t));
+}
+
+#define WRAP(stem) \
+  static qv_status faulty_##stem(const qv_session *s, const qv_node *n) { \
+    qv_status status = qv_op_##stem.run(s, n); \
+    if (status == QV_OK) fault(s, n); \
+    return status; \
+  } \
+  static qv_op wrapped_##stem;
+QV_OPS(WRAP)
+
+#define ENTRY(stem) &wrapped_##stem,
+const qv_op *const qv_op_table[] = {QV_OPS(ENTRY) NULL};
+
+#define FILL(stem) wrapped_##stem = qv_op_##stem; wrapped_##stem.run = faulty_##stem;
+__attribute__((constructor)) static void fill(void) { QV_OPS(FILL) }

@@ -1,0 +1,18 @@
+/* A model file opened for running: bytes, workspace, arena. */
+#ifndef QV_LOADED_H
+#define QV_LOADED_H
+#include "qvrt.h"
+
+typedef struct {
+  uint8_t *file;
+  size_t file_bytes;
+  void *workspace;
+  uint8_t *arena;
+  qv_model model;
+  qv_session session;
+} qv_loaded;
+
+/* Opens and prepares; model.error holds the line to print. Everything allocated is freed by qv_unload. */
+qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all);
+void qv_unload(qv_loaded *l);
+#endif

@@ -1,0 +1,74 @@
+/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))), or ((A-za)Ma + (B-zb)Mb) >> t + zy in the integer modes. */
+#include "op.h"
+#include "../arithmetic/requantize.h"
+#include "../arithmetic/float32.h"
+
+typedef struct {
+  const qv_tensor *a, *b, *y, *rq;
+  const void *pa, *pb;
+  void *py;
+  int32_t swap, low, high;
+  qv_rounding rounding;
+} adding;
+
+static int32_t limited(const adding *w, double v) {
+  v = v < (double)w->low ? (double)w->low : v > (double)w->high ? (double)w->high : v;
+  return (int32_t)qv_round_f64(v);
+}
+
+static int32_t one(const adding *w, int32_t a, int32_t b) {
+  if (w->rq->dtype == QV_F32) {
+    const float *r = w->rq->constant;
+    float first = (float)(w->swap ? b : a), second = (float)(w->swap ? a : b);
+    return limited(w, (double)qv_fma32(first, r[0], qv_fma32(second, r[1], r[2])));
+  }
+  int64_t da = a - w->a->zero_point[0], db = b - w->b->zero_point[0], zero = w->y->zero_point[0], v;
+  if (w->rq->dtype == QV_F64) {
+    const double *r = w->rq->constant;
+    double p = (double)da * r[0], q = (double)db * r[1], total = p + q;
+    double low = (double)(w->low - zero), high = (double)(w->high - zero);
+    total = total < low ? low : total > high ? high : total;
+    return (int32_t)qv_round_f64(total) + (int32_t)zero;
+  }
+  const int32_t *r = w->rq->constant;
+  v = qv_sum_shift(w->rounding, da * r[0] + db * r[1], r[2]) + zero;
+  return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
+}
+
+static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
+  const adding *w = user;
+  for (int64_t i = 0; i < length; i++, a += step_a, b += step_b)
+    qv_store(w->py, w->y->dtype, y + i, one(w, qv_load(w->pa, w->a->dtype, a), qv_load(w->pb, w->b->dtype, b)));
+}
+
+static qv_status add_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 3, 1, 3);
+  if (status != QV_OK) return status;
+  const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0), *rq = qv_in(m, n, 2);
+  if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
+  if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+  int exact = m->rounding == QV_REF_EXACT;
+  if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2)) : !(rq->dtype == QV_I32 && rq->elements == 3)) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+  if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62)) return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
+  if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2)) return qv_fail(m, n, QV_E_FORMAT, "bad activation limits");
+  return QV_OK;
+}
+
+static qv_status add_run(const qv_session *s, const qv_node *n) {
+  adding w;
+  w.a = qv_in(s->model, n, 0);
+  w.b = qv_in(s->model, n, 1);
+  w.y = qv_out(s->model, n, 0);
+  w.rq = qv_in(s->model, n, 2);
+  w.swap = qv_word(n, 0);
+  w.low = qv_word(n, 1);
+  w.high = qv_word(n, 2);
+  w.rounding = s->model->rounding;
+  w.pa = qv_data(s, w.a);
+  w.pb = qv_data(s, w.b);
+  w.py = qv_data(s, w.y);
+  qv_for_rows(w.a, w.b, w.y, row, &w);
+  return QV_OK;
+}
+
+const qv_op qv_op_add = {"add", add_check, NULL, add_run};

@@ -1,0 +1,63 @@
+/* ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else requantize(sum, S/count). */
+#include "../arithmetic/float32.h"
+#include "../arithmetic/requantize.h"
+#include "window.h"
+
+static qv_status average_pool_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 2, 1, 11);
+  if (status != QV_OK || (status = qv_window_check(m, n, 0, 0)) != QV_OK) return status;
+  const qv_tensor *x = qv_in(m, n, 0), *rq = qv_in(m, n, 1), *y = qv_out(m, n, 0);
+  int64_t kernel = (int64_t)qv_word(n, 0) * qv_word(n, 1);
+  if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1] || (qv_word(n, 8) & ~1)) return qv_fail(m, n, QV_E_FORMAT, "bad type or channels");
+  if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
+  if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel) return qv_fail(m, n, QV_E_FORMAT, "wanted a scale for every tap count");
+  return qv_check_rq(m, n, 1, m->rounding == QV_REF_EXACT ? 1 : kernel, 9);
+}
+
+static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, int64_t acc, int64_t divisor) {
+  if (r->dtype == QV_F32) {
+    float mean = real / (float)divisor, v = mean / ((const float *)r->values)[1] + (float)y->zero_point[0];
+    v = v < (float)r->low ? (float)r->low : v > (float)r->high ? (float)r->high : v;
+    return (int32_t)qv_round_f32(v);
+  }
+  if (r->dtype == QV_F64) {
+    double v = ((double)acc * ((const double *)r->values)[0]) / (double)divisor, low = (double)(r->low - r->zero), high = (double)(r->high - r->zero);
+    v = v < low ? low : v > high ? high : v;
+    return (int32_t)qv_round_f64(v) + r->zero;
+  }
+  return qv_requantize(r, acc, divisor - 1);
+}
+
+static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  qv_window w;
+  qv_requantizer r;
+  qv_window_of(s->model, n, 0, &w);
+  qv_requantizer_of(s, n, 1, 9, qv_is_wide(x, NULL, y), &r);
+  const void *from = qv_data(s, x);
+  void *to = qv_data(s, y);
+  int64_t at = 0;
+  for (int64_t p = 0; p < w.batch * w.channels; p++)
+    for (int64_t i = 0; i < w.out_h; i++)
+      for (int64_t j = 0; j < w.out_w; j++, at++) {
+        int64_t acc = 0, count = 0;
+        float real = 0.0f;
+        for (int64_t a = 0; a < w.kernel_h; a++)
+          for (int64_t b = 0; b < w.kernel_w; b++) {
+            int64_t row = i * w.stride_h - w.top + a, column = j * w.stride_w - w.left + b;
+            if (row < 0 || row >= w.in_h || column < 0 || column >= w.in_w) continue;
+            int32_t v = qv_load(from, x->dtype, (p * w.in_h + row) * w.in_w + column) - x->zero_point[0];
+            acc += v;
+            count++;
+            if (r.dtype == QV_F32) real += ((const float *)r.values)[0] * (float)v;
+          }
+        int32_t result = y->zero_point[0];
+        if (count) result = finish(&r, y, real, acc, qv_word(n, 8) ? w.kernel_h * w.kernel_w : count);
+        if (result < r.low) result = r.low;
+        if (result > r.high) result = r.high;
+        qv_store(to, y->dtype, at, result);
+      }
+  return QV_OK;
+}
+
+const qv_op qv_op_average_pool = {"average_pool", average_pool_check, NULL, average_pool_run};

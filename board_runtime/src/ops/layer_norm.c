@@ -1,0 +1,41 @@
+/* y = fl32((x-mean)/sqrt(var+eps)*gamma + beta) over the last elements; sequential float64 sums. */
+#include "op.h"
+#include <math.h>
+
+static qv_status layer_norm_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 3, 1, 2);
+  if (status != QV_OK) return status;
+  const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
+  int64_t depth = qv_word(n, 0);
+  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || x->elements != y->elements || depth < 1 || x->elements % depth) return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
+  for (int i = 1; i < 3; i++)
+    if (qv_in(m, n, i) && (qv_in(m, n, i)->dtype != QV_F32 || qv_in(m, n, i)->elements != depth)) return qv_fail(m, n, QV_E_FORMAT, "bad gamma or beta");
+  return QV_OK;
+}
+
+static qv_status layer_norm_run(const qv_session *s, const qv_node *n) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  int64_t depth = qv_word(n, 0);
+  const qv_tensor *gamma = qv_in(s->model, n, 1), *beta = qv_in(s->model, n, 2);
+  const float *g = gamma ? qv_data(s, gamma) : NULL, *b = beta ? qv_data(s, beta) : NULL, *from = qv_data(s, x);
+  float *to = qv_data(s, y);
+  for (int64_t row = 0; row < x->elements; row += depth) {
+    double sum = (double)from[row], squares = 0.0;
+    for (int64_t i = 1; i < depth; i++) sum += (double)from[row + i];
+    double mean = sum / (double)depth;
+    for (int64_t i = 0; i < depth; i++) {
+      double d = (double)from[row + i] - mean, dd = d * d;
+      squares = i ? squares + dd : dd;
+    }
+    double root = sqrt(squares / (double)depth + (double)qv_word_f32(n, 1));
+    for (int64_t i = 0; i < depth; i++) {
+      double v = ((double)from[row + i] - mean) / root;
+      if (g) v = v * (double)g[i];
+      if (b) v = v + (double)b[i];
+      to[row + i] = (float)v;
+    }
+  }
+  return QV_OK;
+}
+
+const qv_op qv_op_layer_norm = {"layer_norm", layer_norm_check, NULL, layer_norm_run};

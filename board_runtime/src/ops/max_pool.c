@@ -1,0 +1,43 @@
+/* y = max of x over the valid taps; equal quantization on both sides. */
+#include "window.h"
+
+static qv_status max_pool_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 1, 1, 10);
+  if (status != QV_OK || (status = qv_check_copy(m, n)) != QV_OK || (status = qv_window_check(m, n, 1, 0)) != QV_OK) return status;
+  const qv_tensor *x = qv_in(m, n, 0);
+  if (!(qv_is_8bit(x) || qv_is_16bit(x) || x->dtype == QV_F32) || qv_out(m, n, 0)->shape[1] != x->shape[1]) return qv_fail(m, n, QV_E_FORMAT, "bad type or channels");
+  return QV_OK;
+}
+
+static qv_status max_pool_run(const qv_session *s, const qv_node *n) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  qv_window w;
+  qv_window_of(s->model, n, 1, &w);
+  const void *from = qv_data(s, x);
+  void *to = qv_data(s, y);
+  int64_t at = 0;
+  for (int64_t p = 0; p < w.batch * w.channels; p++)
+    for (int64_t i = 0; i < w.out_h; i++)
+      for (int64_t j = 0; j < w.out_w; j++, at++) {
+        int32_t best = qv_is_8bit(x) || qv_is_16bit(x) ? qv_qmin(x->dtype) : 0;
+        float best_f = -3.4028234663852886e38f * 2.0f;
+        for (int64_t a = 0; a < w.kernel_h; a++)
+          for (int64_t b = 0; b < w.kernel_w; b++) {
+            int64_t r = i * w.stride_h - w.top + a * w.dilation_h, c = j * w.stride_w - w.left + b * w.dilation_w;
+            if (r < 0 || r >= w.in_h || c < 0 || c >= w.in_w) continue;
+            int64_t where = (p * w.in_h + r) * w.in_w + c;
+            if (x->dtype == QV_F32) {
+              float v = ((const float *)from)[where];
+              if (v > best_f || v != v) best_f = v;
+            } else {
+              int32_t v = qv_load(from, x->dtype, where);
+              if (v > best) best = v;
+            }
+          }
+        if (x->dtype == QV_F32) ((float *)to)[at] = best_f;
+        else qv_store(to, y->dtype, at, best);
+      }
+  return QV_OK;
+}
+
+const qv_op qv_op_max_pool = {"max_pool", max_pool_check, NULL, max_pool_run};

@@ -1,0 +1,87 @@
+/* What op files share: arity, copies and broadcasting. */
+#include "op.h"
+
+qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int words) {
+  if (n->n_inputs != inputs || n->n_outputs != outputs || (words >= 0 && n->n_words != words))
+    return qv_fail(m, n, QV_E_FORMAT, "%d inputs, %d outputs, %d words; wanted %d, %d, %d", n->n_inputs, n->n_outputs,
+                   n->n_words, inputs, outputs, words);
+  return QV_OK;
+}
+
+qv_status qv_check_copy(qv_model *m, const qv_node *n) {
+  const qv_tensor *x = qv_in(m, n, 0);
+  if (!x) return qv_fail(m, n, QV_E_FORMAT, "its first input is absent");
+  for (int i = 0; i < n->n_outputs; i++)
+    if (!qv_same_quantization(x, qv_out(m, n, i)))
+      return qv_fail(m, n, QV_E_FORMAT, "input and output differ in dtype, scale or zero point");
+  return QV_OK;
+}
+
+qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int a, int b) {
+  const qv_tensor *in[2] = {qv_in(m, n, a), qv_in(m, n, b)}, *y = qv_out(m, n, 0);
+  if (!in[0] || !in[1]) return qv_fail(m, n, QV_E_FORMAT, "an operand is absent");
+  for (int k = 0; k < y->rank; k++) {
+    int32_t size = 1;
+    for (int i = 0; i < 2; i++) {
+      int at = in[i]->rank - y->rank + k;
+      if (at < 0 || in[i]->shape[at] == 1) continue;
+      if (size != 1 && size != in[i]->shape[at]) return qv_fail(m, n, QV_E_FORMAT, "shapes do not broadcast in dim %d", k);
+      size = in[i]->shape[at];
+    }
+    if (size != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d, broadcasting gives %d", k, y->shape[k], size);
+  }
+  if (in[0]->rank > y->rank || in[1]->rank > y->rank) return qv_fail(m, n, QV_E_FORMAT, "output rank is too small");
+  return QV_OK;
+}
+
+void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stride[QV_MAX_RANK]) {
+  int64_t step = 1;
+  for (int k = out->rank - 1; k >= 0; k--) {
+    int at = t->rank - out->rank + k;
+    stride[k] = (at < 0 || t->shape[at] == 1) ? 0 : step;
+    if (at >= 0) step *= t->shape[at];
+  }
+}
+
+void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user) {
+  int64_t sa[QV_MAX_RANK] = {0}, sb[QV_MAX_RANK] = {0}, index[QV_MAX_RANK] = {0};
+  qv_broadcast_strides(a, out, sa);
+  qv_broadcast_strides(b, out, sb);
+  int last = out->rank - 1;
+  int64_t length = out->rank ? out->shape[last] : 1, at_a = 0, at_b = 0;
+  int64_t step_a = out->rank ? sa[last] : 0, step_b = out->rank ? sb[last] : 0;
+  for (int64_t at = 0; at < out->elements; at += length) {
+    row(user, at_a, at_b, at, step_a, step_b, length);
+    for (int k = last - 1; k >= 0; k--) {
+      at_a += sa[k];
+      at_b += sb[k];
+      if (++index[k] < out->shape[k]) break;
+      at_a -= sa[k] * out->shape[k];
+      at_b -= sb[k] * out->shape[k];
+      index[k] = 0;
+    }
+  }
+}
+
+void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], int64_t start, const void *source, void *target) {
+  int64_t index[QV_MAX_RANK] = {0}, at = start;
+  size_t size = qv_dtype_size(out->dtype);
+  const uint8_t *from = source;
+  uint8_t *to = target;
+  int last = out->rank - 1;
+  int64_t length = out->rank ? out->shape[last] : 1, step = out->rank ? stride[last] : 0;
+  for (int64_t done = 0; done < out->elements; done += length) {
+    if (step == 1) {
+      memcpy(to, from + (size_t)at * size, (size_t)length * size);
+      to += (size_t)length * size;
+    } else {
+      for (int64_t i = 0; i < length; i++, to += size) memcpy(to, from + (size_t)(at + i * step) * size, size);
+    }
+    for (int k = last - 1; k >= 0; k--) {
+      at += stride[k];
+      if (++index[k] < out->shape[k]) break;
+      at -= stride[k] * out->shape[k];
+      index[k] = 0;
+    }
+  }
+}

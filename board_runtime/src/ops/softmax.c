@@ -1,0 +1,40 @@
+/* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. */
+#include "op.h"
+#include "../arithmetic/float32.h"
+
+static qv_status softmax_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 2, 1, 4);
+  if (status != QV_OK) return status;
+  const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
+  const qv_tensor *table = qv_in(m, n, 1);
+  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->dtype != QV_F32 || table->elements != 256) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+  if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements || (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements) return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");
+  return QV_OK;
+}
+
+static qv_status softmax_run(const qv_session *s, const qv_node *n) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  int64_t outer = qv_word(n, 0), depth = qv_word(n, 1), inner = qv_word(n, 2);
+  float ys = qv_word_f32(n, 3);
+  const float *table = qv_in(s->model, n, 1)->constant;
+  const void *from = qv_data(s, x);
+  for (int64_t row = 0; row < outer * inner; row++) {
+    int64_t start = row / inner * depth * inner + row % inner;
+    int32_t largest = qv_load(from, x->dtype, start);
+    float sum = 0.0f;
+    for (int64_t i = 1; i < depth; i++) {
+      int32_t q = qv_load(from, x->dtype, start + i * inner);
+      if (q > largest) largest = q;
+    }
+    for (int64_t i = 0; i < depth; i++) sum += table[qv_load(from, x->dtype, start + i * inner) - largest + 255];
+    for (int64_t i = 0; i < depth; i++) {
+      float v = (table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * ys) / sum;
+      float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
+      v = v < low ? low : v > high ? high : v;
+      qv_store(qv_data(s, y), y->dtype, start + i * inner, (int32_t)qv_round_f32(v) + y->zero_point[0]);
+    }
+  }
+  return QV_OK;
+}
+
+const qv_op qv_op_softmax = {"softmax", softmax_check, NULL, softmax_run};

@@ -1,0 +1,66 @@
+/* Files, memory and clock: the only POSIX in the runtime. */
+#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t qv_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int64_t qv_memory_bytes(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+}
+
+const char *qv_machine(void) {
+  static struct utsname about;
+  return uname(&about) == 0 ? about.machine : "unknown";
+}
+
+void *qv_aligned_alloc(size_t bytes) {
+  void *p = NULL;
+  return posix_memalign(&p, 64, bytes ? bytes : 1) == 0 ? p : NULL;
+}
+
+qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes) {
+  FILE *file = fopen(path, "rb");
+  struct stat about;
+  if (!file) return QV_E_IO;
+  if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size < 0 || (uint64_t)about.st_size > INT32_MAX) {
+    fclose(file);
+    return QV_E_IO;
+  }
+  *bytes = (size_t)about.st_size;
+  *data = qv_aligned_alloc(*bytes);
+  if (!*data) {
+    fclose(file);
+    return QV_E_MEMORY;
+  }
+  size_t got = fread(*data, 1, *bytes, file);
+  fclose(file);
+  if (got == *bytes) return QV_OK;
+  free(*data);
+  *data = NULL;
+  return QV_E_IO;
+}
+
+qv_status qv_write_file(const char *path, const void *data, size_t bytes) {
+  char part[1100];
+  if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) return QV_E_IO;
+  FILE *file = fopen(part, "wb");
+  if (!file) return QV_E_IO;
+  int good = fwrite(data, 1, bytes, file) == bytes;
+  good = fclose(file) == 0 && good;
+  if (good && rename(part, path) == 0) return QV_OK;
+  remove(part);
+  return QV_E_IO;
+}

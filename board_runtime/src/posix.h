@@ -1,0 +1,14 @@
+/* Files, memory and clock: the only POSIX in the runtime. */
+#ifndef QV_POSIX_H
+#define QV_POSIX_H
+#include "qvrt.h"
+
+uint64_t qv_now_ns(void);
+int64_t qv_memory_bytes(void);
+const char *qv_machine(void);
+/* The whole file, 64-byte aligned, from malloc; QV_E_IO or QV_E_MEMORY. */
+qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);
+/* Written to PATH.part, then renamed. */
+qv_status qv_write_file(const char *path, const void *data, size_t bytes);
+void *qv_aligned_alloc(size_t bytes); /* 64-byte aligned, freed with free */
+#endif

@@ -1,0 +1,81 @@
+/* Runs a model: inputs in, nodes in order, tensors out. Everything was checked at load. */
+#include <string.h>
+
+#include "ops/op.h"
+#include "qvrt.h"
+
+qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all) {
+  memset(s, 0, sizeof *s);
+  int64_t need = qv_arena_plan(m, keep_all);
+  if (need < 0 || need > arena_bytes) return QV_E_MEMORY;
+  s->model = m;
+  s->arena = arena;
+  s->arena_bytes = arena_bytes;
+  s->keep_all = keep_all;
+  memset(arena, 0, (size_t)need);
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    qv_status status = n->op->prepare ? n->op->prepare(s, n) : QV_OK;
+    if (status != QV_OK) return status;
+  }
+  return QV_OK;
+}
+
+/* Copies between the dense buffer and the aligned layout, row by row. */
+static void border(const qv_tensor *t, uint8_t *dense, uint8_t *aligned, int outward) {
+  int64_t index[QV_MAX_RANK] = {0}, at = 0;
+  int last = t->rank - 1;
+  size_t row = t->rank ? (size_t)t->shape[last] * qv_dtype_size(t->dtype) : (size_t)t->dense_bytes;
+  for (int64_t done = 0; done < t->dense_bytes; done += (int64_t)row) {
+    if (outward) memcpy(aligned + at, dense + done, row);
+    else memcpy(dense + done, aligned + at, row);
+    for (int k = last - 1; k >= 0; k--) {
+      at += t->stride[k];
+      if (++index[k] < t->shape[k]) break;
+      at -= t->stride[k] * t->shape[k];
+      index[k] = 0;
+    }
+  }
+}
+
+qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_t bytes) {
+  const qv_tensor *t = &s->model->tensors[tensor];
+  if (bytes != t->aligned_bytes || t->constant) return QV_E_INPUT;
+  border(t, s->arena + t->arena_offset, (uint8_t *)(uintptr_t)aligned, 0);
+  return QV_OK;
+}
+
+qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t bytes) {
+  const qv_tensor *t = &s->model->tensors[tensor];
+  if (bytes != t->dense_bytes || t->constant) return QV_E_INPUT;
+  memcpy(s->arena + t->arena_offset, dense, (size_t)bytes);
+  return QV_OK;
+}
+
+void qv_read_tensor(const qv_session *s, int tensor, int aligned, uint8_t *out) {
+  const qv_tensor *t = &s->model->tensors[tensor];
+  if (!aligned) {
+    memcpy(out, qv_data(s, t), (size_t)t->dense_bytes);
+    return;
+  }
+  memset(out, 0, (size_t)t->aligned_bytes);
+  border(t, qv_data(s, t), out, 1);
+}
+
+qv_status qv_run_node(qv_session *s, int index, const qv_run_hooks *hooks) {
+  const qv_node *n = &s->model->nodes[index];
+  uint64_t start = hooks && hooks->now_ns ? hooks->now_ns() : 0;
+  qv_status status = n->op->run(s, n);
+  if (status != QV_OK) return status;
+  uint64_t elapsed = hooks && hooks->now_ns ? hooks->now_ns() - start : 0;
+  if (hooks && hooks->on_node && hooks->on_node(hooks->user, s, index, elapsed)) return QV_E_CANCELLED;
+  return QV_OK;
+}
+
+qv_status qv_run(qv_session *s, const qv_run_hooks *hooks) {
+  for (int k = 0; k < s->model->n_nodes; k++) {
+    qv_status status = qv_run_node(s, k, hooks);
+    if (status != QV_OK) return status;
+  }
+  return QV_OK;
+}

@@ -1,0 +1,223 @@
+"""Report and its parts: what a run found, as plain dataclasses; `to_json` is the published document."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+SCHEMA = "qverify.report/1"
+Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
+EXIT_STATUS: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
+Metric = int | float | None | dict[str, int]
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """FAILED > INCONCLUSIVE > PASSED; no verdict at all is INCONCLUSIVE."""
+    for verdict in ("FAILED", "INCONCLUSIVE", "PASSED"):
+        if verdict in verdicts:
+            return verdict  # type: ignore[return-value]
+    return "INCONCLUSIVE"
+
+
+@dataclass(slots=True)
+class Decimals:
+    digits: int
+    rule: str
+
+
+@dataclass(slots=True)
+class Blame:
+    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence."""
+
+    side: str
+    node: str
+    why: str
+
+
+@dataclass(slots=True)
+class MissingTensor:
+    tensor: str
+    side: str
+    why: str
+
+
+@dataclass(slots=True)
+class Coverage:
+    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected."""
+
+    expected: int = 0
+    compared: int = 0
+    missing: list[MissingTensor] = field(default_factory=list)
+    elements: int = 0
+    not_offered: list[MissingTensor] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Forced:
+    """One unit of side `by`, run on the inputs side `on` recorded, against what `on` recorded as its output."""
+
+    verdict: Verdict
+    max_lsb: int | None
+    mismatched: int | None
+    max_abs: float | None = None
+    elements: int = 0
+    limit: str = ""
+    by: str = ""
+    on: str = ""
+    why: str = ""
+
+
+@dataclass(slots=True)
+class TensorRow:
+    """One tensor of one pair. metrics: by name (max_abs, cosine, ...); flattened into the row in JSON.
+    failing: elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
+
+    name: str
+    node: str
+    op: str
+    covers: list[str]
+    dtype: str
+    shape: list[int]
+    verdict: Verdict
+    digests_equal: bool | None
+    bit_equal: bool
+    elements: int
+    final: bool
+    integer_reference: bool
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    failing: int | None = None
+    forced: Forced | None = None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Does it matter: share of batch items (0..1) whose largest value, and whose five largest, are at the same places."""
+
+    output: str
+    arg_max: float | None
+    top5: float | None
+
+
+@dataclass(slots=True)
+class FirstDivergence:
+    """tensor: the first that differs while everything its unit reads agrees. also: others like it, in running order."""
+
+    tensor: str
+    node: str
+    op: str
+    also: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Pair:
+    a: str
+    b: str
+    verdict: Verdict
+    cause: str | None = None
+    why: str = ""
+    bit_equal: bool = False
+    gate: str = ""
+    scope: str = "final outputs"
+    frame: int = 0
+    board: str | None = None
+    coverage: Coverage = field(default_factory=Coverage)
+    first_divergence: FirstDivergence | None = None
+    tensors: list[TensorRow] = field(default_factory=list)
+    agreement: list[Agreement] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class InputEntry:
+    name: str
+    source: str
+    sha256: str
+    seed: int | None = None
+
+
+@dataclass(slots=True)
+class ModelEntry:
+    path: str
+    sha256: str
+    kind: str
+
+
+@dataclass(slots=True)
+class SideEntry:
+    name: str
+    engine: str
+    version: str
+    settings: dict[str, Any]
+    seconds: float
+    host: str
+    state: str = "complete"
+    why: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PlainOutput:
+    name: str
+    equal: bool
+    max_abs: float | None
+
+
+@dataclass(slots=True)
+class PlainOnnxruntime:
+    """The untouched file on plain onnxruntime, against the reference's final outputs."""
+
+    outputs: list[PlainOutput] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class NoReference:
+    """A node whose original onnxruntime computes in float."""
+
+    node: str
+    op: str
+    why: str
+
+
+@dataclass(slots=True)
+class Report:
+    verdict: Verdict
+    blame: Blame | None
+    decimals: Decimals
+    pairs: list[Pair]
+    blamed: list[Blame] = field(default_factory=list)
+    inputs: list[InputEntry] = field(default_factory=list)
+    models: list[ModelEntry] = field(default_factory=list)
+    sides: list[SideEntry] = field(default_factory=list)
+    plain_onnxruntime: PlainOnnxruntime = field(default_factory=PlainOnnxruntime)
+    no_integer_reference: list[NoReference] = field(default_factory=list)
+    link: dict[str, int] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    dump_all: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT_STATUS[self.verdict]
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The document as plain values that `json.dumps(allow_nan=False)` takes; metrics of a row stand in the row."""
+    return {"schema": SCHEMA} | _plain(report)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TensorRow):
+        row = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
+        return row | {name: _plain(metric) for name, metric in value.metrics.items()}
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return value.item() if hasattr(value, "item") else str(value)

@@ -1,0 +1,57 @@
+"""The JSON Schema of the report, made from the dataclasses of document.py."""
+from __future__ import annotations
+
+import types
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from qverify.report.document import SCHEMA, Report, TensorRow
+
+NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
+_COUNT = {"type": ["integer", "null"]}
+_REAL = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan", None]}]}
+METRICS: dict[str, Any] = {
+    "max_abs": _REAL, "max_lsb": _COUNT, "mismatched": _COUNT, "matching_digits": _COUNT, "cosine": _REAL, "rmse": _REAL,
+    "sqnr_db": _REAL, "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
+}
+_SIMPLE: dict[Any, dict[str, Any]] = {
+    str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer"}, float: NUMBER, type(None): {"type": "null"}, Any: {},
+}
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of `to_json(report)`."""
+    definitions: dict[str, Any] = {}
+    body = _object(Report, definitions)
+    body["properties"] = {"schema": {"const": SCHEMA}} | body["properties"]
+    body["required"] = ["schema", *body["required"]]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA} | body | {"$defs": definitions}
+
+
+def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    properties = {f.name: _of(hints[f.name], definitions) for f in fields(kind)}
+    if kind is TensorRow:  # a page of compare/metrics/ adds a property of its own
+        del properties["metrics"]
+        return {"type": "object", "properties": properties | METRICS, "required": [*properties]}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"enum": [*arguments]}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_of(k, definitions) for k in arguments]}
+    if origin is list:
+        return {"type": "array", "items": _of(arguments[0], definitions)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
+    if is_dataclass(kind) and isinstance(kind, type):
+        if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}  # a type may contain itself
+            definitions[kind.__name__] = _object(kind, definitions)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    raise TypeError(f"no schema for {kind}")

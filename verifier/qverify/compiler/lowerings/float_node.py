@@ -35,10 +35,13 @@ class FloatNodes:
             self.builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), interior=name in self.interior))
         return name
 
-    def declare(self, node: Any) -> list[str]:
+    def declare(self, node: Any, like: str = "") -> list[str]:
+        """Specs of the node's outputs; `like` names the tensor whose quantization a movement carries on."""
+        source = self.builder.tensors.get(like)
+        carried = {"scale": source.scale, "zero_point": source.zero_point} if source is not None and len(source.scale) == 1 else {}
         for name in node.output:
             if name:
-                self.builder.tensor(TensorSpec(name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior))
+                self.builder.tensor(TensorSpec(name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior, **carried))
         return [n for n in node.output if n]
 
     def lower(self, node: Any) -> None:
@@ -50,8 +53,8 @@ class FloatNodes:
         elif node.op_type in ONE:
             self._elementwise(node, ONE[node.op_type], [self.source(node.input[0])])
         elif movement.is_movement(self.view, node):
-            source, outputs = self.source(node.input[0]), self.declare(node)
-            movement.lower(self.builder, self.view, node, source, outputs)
+            source = self.source(node.input[0])
+            movement.lower(self.builder, self.view, node, source, self.declare(node, like=source))
         else:
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): no integer form and no float kernel for it. Quantize its inputs and output, "
@@ -155,14 +158,17 @@ class FloatNodes:
 
     def _Resize(self, node: Any) -> None:
         if movement.is_movement(self.view, node):
-            movement.lower(self.builder, self.view, node, self.source(node.input[0]), self.declare(node))
+            source = self.source(node.input[0])
+            movement.lower(self.builder, self.view, node, source, self.declare(node, like=source))
             return
         if attributes(node).get("mode") != b"linear":
             raise UnsupportedError(f"{node.name} (Resize): mode {attributes(node)['mode'].decode()} is not supported; nearest and linear are")
         name, shape, out = node.output[0], self.view.shape(node.input[0]), self.view.shape(node.output[0])
         index, weight = linear_tables(self.view, node, shape, out)
         tables = [self.builder.constant(f"{name}/index", index), self.builder.constant(f"{name}/weight", weight)]
-        self.builder.node("resize_linear", [self.source(node.input[0]), *tables], self.declare(node), [0], (), False)
+        source = self.source(node.input[0])
+        whole = self.builder.tensors[source].quantized
+        self.builder.node("resize_linear", [source, *tables], self.declare(node, like=source), [int(whole)], (), whole)
 
     def _Pad(self, node: Any) -> None:
         attrs, view = attributes(node), self.view
@@ -174,4 +180,5 @@ class FloatNodes:
         rank = len(view.shape(node.input[0]))
         word = float_word(value) if view.dtype(node.output[0]) == "float32" else int(value)
         words = [("constant", "reflect", "edge").index(mode), word, *pads[:rank].tolist()]
-        self.builder.node("pad", [self.source(node.input[0])], self.declare(node), words)
+        source = self.source(node.input[0])
+        self.builder.node("pad", [source], self.declare(node, like=source), words)

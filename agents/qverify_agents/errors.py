@@ -1,0 +1,36 @@
+"""The error tree of links and boards.
+
+LinkError            one line for the user; exit 3
+ +- BoardUnreachable the board or its agent could not be started or found
+ +- LinkTimeout      a deadline passed
+ +- LinkClosed       the other end went away
+ +- AgentError       the call failed, the agent lives: status and text of the agent
+ +- ProtocolError    what came cannot be understood
+"""
+from __future__ import annotations
+
+
+class LinkError(Exception):
+    exit_status = 3
+
+
+class BoardUnreachable(LinkError):
+    pass
+
+
+class LinkTimeout(LinkError):
+    pass
+
+
+class LinkClosed(LinkError):
+    pass
+
+
+class AgentError(LinkError):
+    def __init__(self, status: int, text: str):
+        super().__init__(f"the agent says: {text} (status {status})")
+        self.status = status
+
+
+class ProtocolError(LinkError):
+    pass

@@ -1,0 +1,10 @@
+"""The scheme table: one line a board kind, one line a link; a page is imported only when it is asked for."""
+from __future__ import annotations
+
+BOARDS = {
+    "local": "qverify_agents.boards.local",
+    "qemu-user": "qverify_agents.boards.qemu_user",
+    "faulty": "qverify_agents.boards.faulty_runtime",
+    "finals": "qverify_agents.boards.finals_only",
+}
+LINKS = {"exec": "qverify_agents.links.exec_pipe"}

@@ -1,77 +1,27 @@
-"""Report and its parts: what a run found, as plain dataclasses; `to_json` is the published document."""
+"""Report and its parts: plain dataclasses, the versioned JSON contract `qverify.report/1`."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
-EXIT_STATUS: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
-Metric = int | float | None | dict[str, int]
-
-
-def worst(verdicts: list[Verdict]) -> Verdict:
-    """FAILED > INCONCLUSIVE > PASSED; no verdict at all is INCONCLUSIVE."""
-    for verdict in ("FAILED", "INCONCLUSIVE", "PASSED"):
-        if verdict in verdicts:
-            return verdict  # type: ignore[return-value]
-    return "INCONCLUSIVE"
-
-
-@dataclass(slots=True)
-class Decimals:
-    digits: int
-    rule: str
-
-
-@dataclass(slots=True)
-class Blame:
-    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence."""
-
-    side: str
-    node: str
-    why: str
-
-
-@dataclass(slots=True)
-class MissingTensor:
-    tensor: str
-    side: str
-    why: str
-
-
-@dataclass(slots=True)
-class Coverage:
-    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected."""
-
-    expected: int = 0
-    compared: int = 0
-    missing: list[MissingTensor] = field(default_factory=list)
-    elements: int = 0
-    not_offered: list[MissingTensor] = field(default_factory=list)
+SCHEMA = "qverify.report/1"
+EXIT = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 
 
 @dataclass(slots=True)
 class Forced:
-    """One unit of side `by`, run on the inputs side `on` recorded, against what `on` recorded as its output."""
+    """The node recomputed from the other side's recorded inputs. limit: LSB, or real units for floats."""
 
     verdict: Verdict
-    max_lsb: int | None
-    mismatched: int | None
-    max_abs: float | None = None
-    elements: int = 0
-    limit: str = ""
-    by: str = ""
-    on: str = ""
-    why: str = ""
+    max_lsb: float | None
+    mismatched: int
+    limit: float
 
 
 @dataclass(slots=True)
 class TensorRow:
-    """One tensor of one pair. metrics: by name (max_abs, cosine, ...); flattened into the row in JSON.
-    failing: elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
-
     name: str
     node: str
     op: str
@@ -80,102 +30,57 @@ class TensorRow:
     shape: list[int]
     verdict: Verdict
     digests_equal: bool | None
-    bit_equal: bool
     elements: int
-    final: bool
-    integer_reference: bool
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    failing: int | None = None
-    forced: Forced | None = None
+    mismatched: int
+    max_abs: float
+    max_lsb: float | None
+    matching_digits: int | None
+    cosine: float
+    rmse: float
+    sqnr_db: float
+    lsb_histogram: dict[str, int] = field(default_factory=dict)
+    same_arg_max: bool | None = None
+    top5_shared: int | None = None
+    gated: bool = True
     why: str = ""
+    forced: Forced | None = None
 
 
 @dataclass(slots=True)
-class Agreement:
-    """Does it matter: share of batch items (0..1) whose largest value, and whose five largest, are at the same places."""
+class Coverage:
+    """The ledger: PASSED needs expected == compared, compared > 0 and nothing missing."""
 
-    output: str
-    arg_max: float | None
-    top5: float | None
+    expected: int = 0
+    compared: int = 0
+    elements: int = 0
+    missing: list[dict[str, str]] = field(default_factory=list)
+    not_offered: list[str] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class FirstDivergence:
-    """tensor: the first that differs while everything its unit reads agrees. also: others like it, in running order."""
-
-    tensor: str
-    node: str
-    op: str
-    also: list[str] = field(default_factory=list)
+    @property
+    def full(self) -> bool:
+        return 0 < self.expected == self.compared and not self.missing
 
 
 @dataclass(slots=True)
 class Pair:
     a: str
     b: str
-    verdict: Verdict
+    verdict: Verdict = "INCONCLUSIVE"
     cause: str | None = None
     why: str = ""
-    bit_equal: bool = False
     gate: str = ""
-    scope: str = "final outputs"
+    bit_equal: bool = False
+    board: str = ""
     frame: int = 0
-    board: str | None = None
     coverage: Coverage = field(default_factory=Coverage)
-    first_divergence: FirstDivergence | None = None
+    first_divergence: dict[str, str] | None = None
     tensors: list[TensorRow] = field(default_factory=list)
-    agreement: list[Agreement] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class InputEntry:
-    name: str
-    source: str
-    sha256: str
-    seed: int | None = None
-
-
-@dataclass(slots=True)
-class ModelEntry:
-    path: str
-    sha256: str
-    kind: str
-
-
-@dataclass(slots=True)
-class SideEntry:
-    name: str
-    engine: str
-    version: str
-    settings: dict[str, Any]
-    seconds: float
-    host: str
-    state: str = "complete"
-    why: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class PlainOutput:
-    name: str
-    equal: bool
-    max_abs: float | None
-
-
-@dataclass(slots=True)
-class PlainOnnxruntime:
-    """The untouched file on plain onnxruntime, against the reference's final outputs."""
-
-    outputs: list[PlainOutput] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class NoReference:
-    """A node whose original onnxruntime computes in float."""
-
+class Blame:
+    side: str
     node: str
-    op: str
     why: str
 
 
@@ -183,41 +88,38 @@ class NoReference:
 class Report:
     verdict: Verdict
     blame: Blame | None
-    decimals: Decimals
+    decimals: dict[str, Any]
     pairs: list[Pair]
-    blamed: list[Blame] = field(default_factory=list)
-    inputs: list[InputEntry] = field(default_factory=list)
-    models: list[ModelEntry] = field(default_factory=list)
-    sides: list[SideEntry] = field(default_factory=list)
-    plain_onnxruntime: PlainOnnxruntime = field(default_factory=PlainOnnxruntime)
-    no_integer_reference: list[NoReference] = field(default_factory=list)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    models: list[dict[str, Any]] = field(default_factory=list)
+    sides: list[dict[str, Any]] = field(default_factory=list)
+    plain_onnxruntime: dict[str, Any] = field(default_factory=dict)
+    no_integer_reference: list[dict[str, str]] = field(default_factory=list)
+    canary: dict[str, Any] = field(default_factory=dict)
     link: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    dump_all: bool = False
 
-    @property
-    def exit_status(self) -> int:
-        return EXIT_STATUS[self.verdict]
-
-
-def to_json(report: Report) -> dict[str, Any]:
-    """The document as plain values that `json.dumps(allow_nan=False)` takes; metrics of a row stand in the row."""
-    return {"schema": SCHEMA} | _plain(report)
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; non-finite numbers become "inf", "-inf", "nan"."""
+        found = plain({"schema": SCHEMA, **asdict(self)})
+        assert isinstance(found, dict)
+        return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, TensorRow):
-        row = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
-        return row | {name: _plain(metric) for name, metric in value.metrics.items()}
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+def plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return value.item() if hasattr(value, "item") else str(value)
+    return value
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """FAILED > INCONCLUSIVE > PASSED; INCONCLUSIVE for none at all."""
+    for verdict in ("FAILED", "INCONCLUSIVE"):
+        if verdict in verdicts:
+            return verdict  # type: ignore[return-value]
+    return "PASSED" if verdicts else "INCONCLUSIVE"

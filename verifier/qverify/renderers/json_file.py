@@ -1,0 +1,40 @@
+"""The JSON report, written whole or not at all."""
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+from qverify.errors import UsageError
+from qverify.report.document import Report
+
+
+def write(report: Report, path: str) -> None:
+    """`-` is stdout. UsageError when the file cannot be written."""
+    text = json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    write_text(text, path)
+
+
+def write_text(text: str, path: str) -> None:
+    """Temp file beside the target, then rename."""
+    write_bytes(text.encode(), path)
+
+
+def write_bytes(data: bytes, path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        handle, part = tempfile.mkstemp(dir=folder, prefix=".qverify-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

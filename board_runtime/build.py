@@ -1,4 +1,5 @@
 """Builds the runtime for every architecture, reproducibly, with the compiler that comes from PyPI (ziglang) or with gcc."""
+
 from __future__ import annotations
 
 import argparse
@@ -12,12 +13,23 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "agents" / "qverify_agents" / "bin"
 TARGETS = {
-    "x86_64": ["-target", "x86_64-linux-musl"], "aarch64": ["-target", "aarch64-linux-musl"],
+    "x86_64": ["-target", "x86_64-linux-musl"],
+    "aarch64": ["-target", "aarch64-linux-musl"],
     "armv7": ["-target", "arm-linux-musleabihf", "-mcpu=generic+v7a+vfp3"],
     "riscv64": ["-target", "riscv64-linux-musl"],
 }
-FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", "-Wall", "-Wextra", "-pedantic", "-Wconversion",
-         "-Wmissing-prototypes", "-Werror"]
+FLAGS = [
+    "-std=c99",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-fast-math",
+    "-Wall",
+    "-Wextra",
+    "-pedantic",
+    "-Wconversion",
+    "-Wmissing-prototypes",
+    "-Werror",
+]
 
 
 def sources(faulty: bool) -> list[Path]:
@@ -45,7 +57,10 @@ def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", extra: tupl
     part = out / f"{name}.part"
     names = [p.relative_to(HERE).as_posix() for p in sources(faulty)]
     command += [*FLAGS, *extra, "-Iinclude", "-Isrc", *names, "-o", str(part), "-lm"]
-    caches = {k: os.environ.get(k, str(HERE.parent / ".cache" / "zig")) for k in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
+    caches = {
+        k: os.environ.get(k, str(HERE.parent / ".cache" / "zig"))
+        for k in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+    }
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, **caches}, timeout=1800)
     if done.returncode:
         raise RuntimeError(f"{name}: the compiler failed:\n" + "\n".join(done.stderr.splitlines()[:20]))
@@ -69,7 +84,9 @@ def main() -> int:
         return 0 if current else 1
     made = [build(arch, faulty, options.out, options.cc) for arch in options.arch for faulty in (False, True)]
     digests = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in made}
-    manifest.write_text(json.dumps({"source_sha256": source_sha256(), "binaries": digests}, indent=1, sort_keys=True) + "\n")
+    manifest.write_text(
+        json.dumps({"source_sha256": source_sha256(), "binaries": digests}, indent=1, sort_keys=True) + "\n"
+    )
     for path in made:
         print(f"{path.name} {path.stat().st_size} bytes")
     return 0

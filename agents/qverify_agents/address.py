@@ -1,4 +1,5 @@
 """-b parsed, nothing opened."""
+
 from __future__ import annotations
 
 import re
@@ -22,7 +23,9 @@ def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `finals:local`."""
     match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", uri, re.DOTALL)
     if not match:
-        raise BoardUnreachable(f"-b {uri}: not a board this version knows; known: local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD")
+        raise BoardUnreachable(
+            f"-b {uri}: not a board this version knows; known: local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
+        )
     rest, _, query = (match[2] or "").partition("?")
     options = dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
     return Address(match[1], rest, options)

@@ -1,4 +1,5 @@
 """-b to an agent that said HELLO."""
+
 from __future__ import annotations
 
 from importlib import import_module

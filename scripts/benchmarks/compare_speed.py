@@ -1,4 +1,5 @@
 """Per-node compare of a ResNet-50-sized set against Polygraphy's comparator, on the same arrays."""
+
 from __future__ import annotations
 
 import json
@@ -6,6 +7,7 @@ import sys
 import time
 
 import numpy as np
+
 from benchmarks.measure import peak_mb
 
 ELEMENTS, TENSORS, SHARE = 26_000_000, 122, 0.10
@@ -35,7 +37,9 @@ def ours() -> float:
     first, second = arrays()
     specs = {n: TensorSpec(n, "int8", a.shape, scale=(0.05,), zero_point=(3,)) for n, a in first.items()}
     sides = {
-        name: Recording(name, name, specs=specs, finals=("t0",), tensors=held, capabilities=frozenset({"finals", "per_node"}))
+        name: Recording(
+            name, name, specs=specs, finals=("t0",), tensors=held, capabilities=frozenset({"finals", "per_node"})
+        )
         for name, held in (("reference", first), ("simulator", second))
     }
     judge_all(sides, None, [], Options(dump_all=True), {}, None)

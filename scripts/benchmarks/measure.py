@@ -1,4 +1,5 @@
 """Clocks and peak memory for the benchmarks: median of repeated calls, and a child process's high-water mark."""
+
 from __future__ import annotations
 
 import json
@@ -30,8 +31,13 @@ def peak_mb() -> float:
 
 def in_child(module: str, *words: str, timeout_s: float = 1800) -> dict[str, Any]:
     """The JSON object that `python -m module words...` prints last, so that each side's memory is its own."""
-    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, timeout=timeout_s,
-                          cwd=Path(__file__).resolve().parents[1])
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=Path(__file__).resolve().parents[1],
+    )
     if done.returncode:
         raise RuntimeError(f"{module} {' '.join(words)}: {done.stderr.strip().splitlines()[-1:]}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,4 +1,5 @@
 """qvrt native against onnxruntime with one thread, on one model."""
+
 from __future__ import annotations
 
 import json
@@ -32,8 +33,13 @@ def runtime_s(model: str, repeat: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.bin"
         path.write_bytes(encode(compiled.graph))
-        done = subprocess.run([str(runtime_path("x86_64")), "perf", f"--model_file={path}", f"--frame_count={repeat}"],
-                              capture_output=True, text=True, timeout=600, check=True)
+        done = subprocess.run(
+            [str(runtime_path("x86_64")), "perf", f"--model_file={path}", f"--frame_count={repeat}"],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=True,
+        )
     line = next(text for text in done.stdout.splitlines() if "average latency" in text.lower())
     return float(line.split(":")[1].split()[0]) / 1000
 

@@ -7,6 +7,7 @@ QVerifyError                 one line for the user: what, where, got, wanted, ne
  +- BoardError      exit 3   anything at or from the board
  +- InternalError   exit 2   a check of our own failed: a bug
 """
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """A subprocess' stdin and stdout as a link; the process and everything it started end with the link."""
+
 from __future__ import annotations
 
 import contextlib
@@ -19,8 +20,14 @@ class ExecPipe:
         argv = [*address.argv, "agent", f"--store={self._store.name}"]
         try:
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
-                env={**os.environ, **address.environment})
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, **address.environment},
+            )
         except OSError as error:
             self._store.cleanup()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error

@@ -1,4 +1,5 @@
 """Speaks PROTOCOL.md to an agent over a link."""
+
 from __future__ import annotations
 
 import json
@@ -51,7 +52,9 @@ class Agent:
         except ValueError as error:
             raise ProtocolError("HELLO is not JSON") from error
         if not isinstance(hello, dict) or hello.get("protocol") != 1:
-            raise ProtocolError(f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1")
+            raise ProtocolError(
+                f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
+            )
         self.hello: dict[str, Any] = hello
 
     def _deadline(self, what: str) -> Deadline:
@@ -109,7 +112,9 @@ class Agent:
         self.counters["cached_bytes"] += held
         while held < len(data) or not data:
             piece = data[held : held + PIECE]
-            answer = self._ask(frames.PUT, bytes.fromhex(sha256) + struct.pack("<QQ", len(data), held) + piece, frames.PUT)
+            answer = self._ask(
+                frames.PUT, bytes.fromhex(sha256) + struct.pack("<QQ", len(data), held) + piece, frames.PUT
+            )
             if len(answer) != 8 or struct.unpack("<Q", answer)[0] != held + len(piece):
                 raise ProtocolError("PUT: the board holds another size than was sent")
             held += len(piece)

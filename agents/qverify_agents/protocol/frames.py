@@ -1,4 +1,5 @@
 """Frames of PROTOCOL.md: made, and found in a stream that may be damaged."""
+
 from __future__ import annotations
 
 import struct

@@ -1,4 +1,5 @@
 """Integer sums of products on BLAS: the element type in which every partial sum is exact, proved from the weights."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """float32 and float64 arithmetic in a defined order: exact fma, and our own exp, tanh, log, erf (NUMERICS.md section 3)."""
+
 from __future__ import annotations
 
 from math import factorial

@@ -1,4 +1,5 @@
 """What every integer linear op shares: centred operands and the requantization of its accumulator."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ class Output:
             acc += self.zero_point
             return acc.astype(self.dtype)
         whole = acc.astype(np.int64) if self.wide else wrapped_int32(acc)
-        return requantize(whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis)
+        return requantize(
+            whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis
+        )
 
 
 def is_wide(*dtypes: str) -> bool:

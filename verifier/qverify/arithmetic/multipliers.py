@@ -1,4 +1,5 @@
 """The multiplier and shift of every integer rounding mode (formula: verifier/NUMERICS.md section 1)."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Accumulator to output type in every rounding mode (formula: verifier/NUMERICS.md section 1)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +10,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def requantize(acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1) -> Array:
+def requantize(
+    acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
+) -> Array:
     """acc (int32 or int64, or an exact float of integers) to dtype. rq: f32/f64 [C] or int32 [2, C] along `axis`."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
@@ -20,7 +23,13 @@ def requantize(acc: Array, rq: Array, zero_point: int, low: int, high: int, dtyp
         return _finish(value, zero_point, low, high, dtype)
     if rq.dtype == np.float64:
         return _finish(acc.astype(np.float64) * rq.reshape(along), zero_point, low, high, dtype)
-    result = shifted(acc.astype(np.int64), rq[0].reshape(along).astype(np.int64), rq[1].reshape(along).astype(np.int64), rounding, wide)
+    result = shifted(
+        acc.astype(np.int64),
+        rq[0].reshape(along).astype(np.int64),
+        rq[1].reshape(along).astype(np.int64),
+        rounding,
+        wide,
+    )
     return np.clip(result + zero_point, low, high).astype(dtype)
 
 

@@ -1,4 +1,5 @@
 """Conv and pool windows: padded planes, patches as matrix columns, and the taps of a window."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """First divergence over the graph, and the culprit across sides."""
+
 from __future__ import annotations
 
 from qverify.compare.forced import failing
@@ -28,19 +29,35 @@ def blame(pairs: list[Pair]) -> Blame | None:
     at_reference = {r.node for r in reference}
     alone = [r for r in board if r.node not in at_reference]
     if alone:
-        who = "reference and simulator agree" if ("reference", "simulator") in have else "the simulator stands against it"
+        who = (
+            "reference and simulator agree" if ("reference", "simulator") in have else "the simulator stands against it"
+        )
         return Blame("board", alone[0].node, f"{alone[0].op}: forced on its own inputs, {_how(alone[0])}; {who}")
     if board and reference:
-        return Blame("simulator", board[0].node, f"{board[0].op}: forced, {_how(board[0])} from the board and the reference, which agree")
+        return Blame(
+            "simulator",
+            board[0].node,
+            f"{board[0].op}: forced, {_how(board[0])} from the board and the reference, which agree",
+        )
     if reference:
         why = "simulator and board agree" if ("simulator", "board") in have else "no board to compare with"
-        return Blame("compiler or arithmetic", reference[0].node, f"{reference[0].op}: forced, {_how(reference[0])} from the reference; {why}")
+        return Blame(
+            "compiler or arithmetic",
+            reference[0].node,
+            f"{reference[0].op}: forced, {_how(reference[0])} from the reference; {why}",
+        )
     if direct:
-        return Blame("board", direct[0].node, f"{direct[0].op}: forced on its own inputs, {_how(direct[0])} from the reference")
+        return Blame(
+            "board", direct[0].node, f"{direct[0].op}: forced on its own inputs, {_how(direct[0])} from the reference"
+        )
     return None
 
 
 def _how(row: object) -> str:
     forced = row.forced  # type: ignore[attr-defined]
     size = f"{forced.max_lsb:g} LSB" if forced.max_lsb is not None else "values"
-    return f"{forced.mismatched} elements differ by up to {size}" if forced.max_lsb is not None else f"{forced.mismatched} elements differ"
+    return (
+        f"{forced.mismatched} elements differ by up to {size}"
+        if forced.max_lsb is not None
+        else f"{forced.mismatched} elements differ"
+    )

@@ -1,4 +1,5 @@
 """When two values match to N decimal places, by five rules."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +33,11 @@ def _exact(a: Array, b: Array, digits: int) -> Array:
 
 
 RULES: dict[str, Callable[[Array, Array, int], Array]] = {
-    "half": _half, "round": _round, "truncate": _truncate, "numpy": _numpy, "exact": _exact,
+    "half": _half,
+    "round": _round,
+    "truncate": _truncate,
+    "numpy": _numpy,
+    "exact": _exact,
 }
 
 

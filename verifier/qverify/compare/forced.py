@@ -1,4 +1,5 @@
 """Each unit recomputed by one side from the other side's recorded inputs: who is to blame, free of what came before."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,15 @@ def limit_of(unit: Unit, spec: TensorSpec, reference: Array, exact: bool) -> flo
     return 0.0
 
 
-def force(pair: Pair, units: list[Unit], run_unit: RunUnit, fetch: Fetch, specs: Mapping[str, TensorSpec], exact_pair: bool, rounding: str) -> bool:
+def force(
+    pair: Pair,
+    units: list[Unit],
+    run_unit: RunUnit,
+    fetch: Fetch,
+    specs: Mapping[str, TensorSpec],
+    exact_pair: bool,
+    rounding: str,
+) -> bool:
     """Fills `forced` of every row. False when a unit could not be forced (its inputs or the run were not to be had)."""
     rows, whole = {r.name: r for r in pair.tensors}, True
     differing = {r.name for r in pair.tensors if r.mismatched}

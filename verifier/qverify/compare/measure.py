@@ -1,4 +1,5 @@
 """All metrics of one tensor pair in one pass over its blocks."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -52,7 +53,12 @@ def measure(spec: TensorSpec, a: Array, b: Array, digits: int, rule: str) -> Mea
             x, y, count = x[keep], y[keep], count[keep]
         difference = x - y
         differs = difference != 0
-        sums += (float(count @ (x * x)), float(count @ (y * y)), float(count @ (x * y)), float(count @ (difference * difference)))
+        sums += (
+            float(count @ (x * x)),
+            float(count @ (y * y)),
+            float(count @ (x * y)),
+            float(count @ (difference * difference)),
+        )
         if lsb.size:
             found.max_lsb = max(found.max_lsb or 0.0, float(np.abs(lsb).max(initial=0.0)))
         if not differs.any():
@@ -77,7 +83,9 @@ def _count_steps(steps: dict[int, int], lsb: Array, count: Array) -> None:
 
 def _finish(found: Measured, sums: Array, passing: int, steps: dict[int, int]) -> None:
     edge = HISTOGRAM_EDGE
-    found.lsb_histogram = {f"<=-{edge}" if k == -edge else f">={edge}" if k == edge else f"{k:+d}": n for k, n in sorted(steps.items())}
+    found.lsb_histogram = {
+        f"<=-{edge}" if k == -edge else f">={edge}" if k == edge else f"{k:+d}": n for k, n in sorted(steps.items())
+    }
     if found.one_sided:
         found.max_abs = float("inf")
         found.unmatched += found.one_sided

@@ -1,4 +1,5 @@
 """What a comparison is judged by."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

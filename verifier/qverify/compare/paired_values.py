@@ -1,4 +1,5 @@
 """Two tensors of one spec as (a, b, count) blocks, once: 8-bit ones as a 256 x 256 joint histogram, others in pieces."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ def _per_element(spec: TensorSpec) -> tuple[Array | None, Array | None]:
     along = [1] * len(spec.shape)
     if len(spec.scale) > 1:
         along[spec.channel_axis] = -1
-    pair = (np.broadcast_to(np.array(v, np.float64).reshape(along), spec.shape).reshape(-1) for v in (spec.scale, spec.zero_point))
+    pair = (
+        np.broadcast_to(np.array(v, np.float64).reshape(along), spec.shape).reshape(-1)
+        for v in (spec.scale, spec.zero_point)
+    )
     scale, zero = pair
     return scale, zero

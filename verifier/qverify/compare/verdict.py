@@ -1,4 +1,5 @@
 """All Recordings to one Report: judge, forced, blame, in that order."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -53,8 +54,13 @@ class Values:
 
 
 def judge_all(
-    recordings: dict[str, Recording], graph: Graph | None, units: list[Unit], options: Options,
-    run_unit: Mapping[str, RunUnit], pull: Pull | None = None, inputs: Mapping[str, Array] | None = None,
+    recordings: dict[str, Recording],
+    graph: Graph | None,
+    units: list[Unit],
+    options: Options,
+    run_unit: Mapping[str, RunUnit],
+    pull: Pull | None = None,
+    inputs: Mapping[str, Array] | None = None,
 ) -> Report:
     """One Report over every pair of sides. run_unit: by side, for forcing; pull: the board's tensors on demand."""
     values = Values(recordings, pull, inputs or {})
@@ -75,7 +81,14 @@ def judge_all(
     return Report(verdict, blame(pairs), {"digits": options.digits, "rule": options.rule}, pairs, link=dict(link))
 
 
-def _locate(pair: Pair, units: list[Unit], run: RunUnit | None, recordings: Mapping[str, Recording], values: Values, rounding: str) -> None:
+def _locate(
+    pair: Pair,
+    units: list[Unit],
+    run: RunUnit | None,
+    recordings: Mapping[str, Recording],
+    values: Values,
+    rounding: str,
+) -> None:
     exact = (pair.a, pair.b) == ("simulator", "board")
     whole = False
     if run is not None and units:

@@ -1,4 +1,5 @@
 """Collects tensors, constants and nodes of the Graph being compiled."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -38,10 +39,17 @@ class Builder:
         return name
 
     def node(
-        self, op: str, inputs: list[str | None], outputs: list[str], words: list[int] | tuple[int, ...] = (),
-        covers: tuple[str, ...] = (), integer_reference: bool = True,
+        self,
+        op: str,
+        inputs: list[str | None],
+        outputs: list[str],
+        words: list[int] | tuple[int, ...] = (),
+        covers: tuple[str, ...] = (),
+        integer_reference: bool = True,
     ) -> None:
-        self.nodes.append(Node(outputs[0], op, tuple(inputs), tuple(outputs), tuple(int(w) for w in words), covers, integer_reference))
+        self.nodes.append(
+            Node(outputs[0], op, tuple(inputs), tuple(outputs), tuple(int(w) for w in words), covers, integer_reference)
+        )
         if not integer_reference:
             for name in outputs:
                 self.tensors[name] = replace(self.tensors[name], integer_reference=False)
@@ -49,7 +57,7 @@ class Builder:
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
         """The `rq` constant of a node. exact: float32 S of onnxruntime's kernel; real: float64 S."""
         if self.rounding == "ref-exact":
-            value = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
+            value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             if not (np.isfinite(value) & (value > 0)).all() and not has_kernel:
                 raise UnsupportedError(f"{output}: its requantization scale is not finite and positive")
             if not np.isfinite(value).all():

@@ -1,4 +1,5 @@
 """quant.onnx to integer ONNX to Graph, with the check of every unit against the original file."""
+
 from __future__ import annotations
 
 import hashlib
@@ -47,12 +48,15 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
         raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
     model = load(source, name, options.folder, options.shapes)
     if not is_quantized(model):
-        raise BadFileError(f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization")
+        raise BadFileError(
+            f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
+        )
     matched = match(View(model, name))
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
     graph.meta = {
-        "source_name": name.replace("\\", "/").rsplit("/", 1)[-1], "source_sha256": hashlib.sha256(source).hexdigest(),
+        "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
+        "source_sha256": hashlib.sha256(source).hexdigest(),
         "integer_sha256": hashlib.sha256(integer).hexdigest(),
         "options": {k: v for k, v in asdict(options).items() if k in ("rounding", "align", "shapes")},
     }
@@ -98,7 +102,9 @@ def _interior(view: View) -> set[str]:
     for node in view.nodes:
         for name in node.output:
             users = view.consumers[name]
-            only_quantized = bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
+            only_quantized = (
+                bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
+            )
             if node.op_type == "DequantizeLinear" or only_quantized:
                 names.add(name)
     return names - set(view.outputs)

@@ -1,4 +1,5 @@
 """quant.onnx to the integer form, unit by unit, with our own matcher: integer ONNX nodes, and how to write model.bin."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,12 +21,31 @@ MATCHERS: dict[str, Matcher] = {}
 for _page in (conv, matmul, add, pool, softmax, concat, resize_linear):
     MATCHERS |= dict.fromkeys(_page.ONNX_TYPES, _page.match)
 OPERATORS: dict[str, Callable[[View, Any], Unit]] = {
-    "QLinearConv": conv.from_operator, "QLinearMatMul": matmul.from_operator, "QGemm": matmul.from_operator,
-    "QLinearAdd": add.from_operator, "QLinearMul": add.from_operator, "QLinearGlobalAveragePool": pool.from_operator,
-    "QLinearAveragePool": pool.from_operator, "QLinearSoftmax": softmax.from_operator, "QLinearSigmoid": lookup.from_operator,
-    "QLinearLeakyRelu": lookup.from_operator, "QLinearConcat": concat.from_operator,
+    "QLinearConv": conv.from_operator,
+    "QLinearMatMul": matmul.from_operator,
+    "QGemm": matmul.from_operator,
+    "QLinearAdd": add.from_operator,
+    "QLinearMul": add.from_operator,
+    "QLinearGlobalAveragePool": pool.from_operator,
+    "QLinearAveragePool": pool.from_operator,
+    "QLinearSoftmax": softmax.from_operator,
+    "QLinearSigmoid": lookup.from_operator,
+    "QLinearLeakyRelu": lookup.from_operator,
+    "QLinearConcat": concat.from_operator,
 }
-INTEGER_MOVES_8_BIT = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Slice", "Split", "Gather", "MaxPool", "Resize")
+INTEGER_MOVES_8_BIT = (
+    "Reshape",
+    "Flatten",
+    "Squeeze",
+    "Unsqueeze",
+    "Identity",
+    "Transpose",
+    "Slice",
+    "Split",
+    "Gather",
+    "MaxPool",
+    "Resize",
+)
 
 
 @dataclass(slots=True)
@@ -63,7 +83,7 @@ def _unit(view: View, quantize: Any) -> Unit | None:
         return None
     limits = np.iinfo(y.dtype)
     act = Activation(int(limits.min), int(limits.max))
-    core, names = producer, (producer.name,)
+    core, names = producer, tuple([producer.name])
     if producer.op_type in ("Relu", "Clip") and producer.input[0] in view.producer:
         before = view.producer[producer.input[0]]
         if before.op_type in MATCHERS and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
@@ -92,7 +112,7 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
 
 def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
     """DQ -> movement -> Q with equal parameters: the movement on integers."""
-    if not movement.is_movement(view, node) or len(node.output) > 1 and any(node.output[1:]):
+    if not movement.is_movement(view, node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or len(x.scale) > 1 or not x.same_parameters(y):
@@ -151,9 +171,15 @@ def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
     constants |= {n: v for n, v in view.constants.items() if n in used}
     source = view.model.graph
     inputs = [i for i in source.input if i.name in view.inputs]
-    initializers = [numpy_helper.from_array(np.ascontiguousarray(constants[n]).reshape(np.shape(constants[n])), n) for n in sorted(constants) if n in used]
+    initializers = [
+        numpy_helper.from_array(np.ascontiguousarray(constants[n]).reshape(np.shape(constants[n])), n)
+        for n in sorted(constants)
+        if n in used
+    ]
     graph = helper.make_graph(nodes, "integer", inputs, list(source.output), initializers)
-    model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *lookup.missing_domain(view)], producer_name="qverify")
+    model = helper.make_model(
+        graph, opset_imports=[*view.model.opset_import, *lookup.missing_domain(view)], producer_name="qverify"
+    )
     model.ir_version = view.model.ir_version
     return model
 

@@ -1,4 +1,5 @@
 """Operands of QLinear operators in QOperator models, as Quantized tensors."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,9 +24,20 @@ def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
     scale, zero = _parameters(view, node, at + 1)
     if len(zero) == 1 < len(scale):
         zero = np.repeat(zero, len(scale))
-    return Quantized(name, scale, zero, str(zero.dtype), axis if len(scale) > 1 else -1, node.input[at + 1], node.input[at + 2], view.constants.get(name))
+    return Quantized(
+        name,
+        scale,
+        zero,
+        str(zero.dtype),
+        axis if len(scale) > 1 else -1,
+        node.input[at + 1],
+        node.input[at + 2],
+        view.constants.get(name),
+    )
 
 
 def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quantized:
     scale, zero = _parameters(view, node, scale_at)
-    return Quantized(node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1])
+    return Quantized(
+        node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1]
+    )

@@ -1,4 +1,5 @@
 """Unit: what the matcher found, as integer ONNX nodes and as a way to write model.bin nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

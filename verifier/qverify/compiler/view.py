@@ -1,4 +1,5 @@
 """A typed view of an ONNX graph for the matcher: producers, consumers, constants, shapes, and quantized tensors."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -15,9 +16,14 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 DTYPES = {
-    onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.UINT8: "uint8", onnx.TensorProto.INT8: "int8",
-    onnx.TensorProto.UINT16: "uint16", onnx.TensorProto.INT16: "int16", onnx.TensorProto.INT32: "int32",
-    onnx.TensorProto.INT64: "int64", onnx.TensorProto.BOOL: "bool",
+    onnx.TensorProto.FLOAT: "float32",
+    onnx.TensorProto.UINT8: "uint8",
+    onnx.TensorProto.INT8: "int8",
+    onnx.TensorProto.UINT16: "uint16",
+    onnx.TensorProto.INT16: "int16",
+    onnx.TensorProto.INT32: "int32",
+    onnx.TensorProto.INT64: "int64",
+    onnx.TensorProto.BOOL: "bool",
 }
 ELEMENT = {v: k for k, v in DTYPES.items()}
 
@@ -44,11 +50,23 @@ class Quantized:
         return self.dtype in ("int16", "uint16")
 
     def same_parameters(self, other: Quantized) -> bool:
-        return self.dtype == other.dtype and np.array_equal(self.scale, other.scale) and np.array_equal(self.zero_point, other.zero_point)
+        return (
+            self.dtype == other.dtype
+            and np.array_equal(self.scale, other.scale)
+            and np.array_equal(self.zero_point, other.zero_point)
+        )
 
     def spec(self, name: str, shape: tuple[int, ...], **more: Any) -> TensorSpec:
         axis = self.axis if len(self.scale) > 1 else -1
-        return TensorSpec(name, self.dtype, shape, scale=tuple(map(float, self.scale)), zero_point=tuple(map(int, self.zero_point)), channel_axis=axis, **more)
+        return TensorSpec(
+            name,
+            self.dtype,
+            shape,
+            scale=tuple(map(float, self.scale)),
+            zero_point=tuple(map(int, self.zero_point)),
+            channel_axis=axis,
+            **more,
+        )
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, Any]:
@@ -99,7 +117,9 @@ class View:
         if name in self.constants:
             return tuple(self.constants[name].shape)
         if name not in self.types:
-            raise UnsupportedError(f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape")
+            raise UnsupportedError(
+                f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape"
+            )
         return self.types[name][1]
 
     def dtype(self, name: str) -> str:
@@ -114,9 +134,13 @@ class View:
         zero_name = node.input[2] if len(node.input) > 2 else ""
         zero = self.constants.get(zero_name) if zero_name else None
         if scale is None or (zero_name and zero is None):
-            raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is computed at run time; only constants can be compiled")
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): scale or zero point is computed at run time; only constants can be compiled"
+            )
         if attributes(node).get("block_size"):
-            raise UnsupportedError(f"{node.name} ({node.op_type}): blocked quantization is not supported; use per tensor or per channel")
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): blocked quantization is not supported; use per tensor or per channel"
+            )
         if zero is None:
             kind = self.dtype(name) if node.op_type == "DequantizeLinear" else "uint8"
             zero = np.zeros(scale.shape, kind)
@@ -128,7 +152,16 @@ class View:
             raise UnsupportedError(f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use 8-bit or 16-bit")
         rank = len(self.shape(name)) or 1
         axis = attributes(node).get("axis", 1) % rank if scale.size > 1 else -1
-        return Quantized(name, scale.reshape(-1), zero.reshape(-1), str(zero.dtype), axis, node.input[1], zero_name, self.constants.get(name))
+        return Quantized(
+            name,
+            scale.reshape(-1),
+            zero.reshape(-1),
+            str(zero.dtype),
+            axis,
+            node.input[1],
+            zero_name,
+            self.constants.get(name),
+        )
 
     def dequantized(self, name: str) -> Quantized | None:
         """What a DequantizeLinear reads to make the float tensor `name`; None when something else makes it."""

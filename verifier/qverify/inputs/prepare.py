@@ -1,4 +1,5 @@
 """Source and model input to PreparedInputs; random inputs by seed."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,15 +26,17 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
         quantized = quantization_of(graph, spec.name)
         if quantized is None:
             return generator.uniform(-1, 1, spec.shape).astype(np.float32)
-        limits = np.iinfo(quantized.numpy_dtype)
+        limits = np.iinfo(quantized.dtype)
         whole = generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True)
         scale = np.array(quantized.scale[:1], np.float32)
         return ((whole - quantized.zero_point[0]).astype(np.float32) * scale).astype(np.float32)
     if spec.dtype == "bool":
         return generator.integers(0, 2, spec.shape).astype(bool)
-    limits = np.iinfo(spec.numpy_dtype)
+    limits = np.iinfo(spec.dtype)
     high = limits.max if spec.quantized else min(int(limits.max), 1)
-    return generator.integers(limits.min if spec.quantized else 0, high, spec.shape, dtype=np.int64, endpoint=True).astype(spec.dtype)
+    return generator.integers(
+        limits.min if spec.quantized else 0, high, spec.shape, dtype=np.int64, endpoint=True
+    ).astype(spec.dtype)
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:

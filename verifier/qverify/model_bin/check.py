@@ -1,4 +1,5 @@
 """Checks a Graph once: every tensor made before it is read, quantization in range, every op's own rules."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,7 +18,9 @@ def check_graph(graph: Graph) -> None:
     for name, array in graph.constants.items():
         spec = graph.tensors[name]
         if array.shape != spec.shape or array.dtype != spec.numpy_dtype:
-            raise BadFileError(f"constant {name!r}: {array.dtype}{list(array.shape)}, its record says {spec.dtype}{list(spec.shape)}")
+            raise BadFileError(
+                f"constant {name!r}: {array.dtype}{list(array.shape)}, its record says {spec.dtype}{list(spec.shape)}"
+            )
     _check_order(graph)
 
 
@@ -27,11 +30,13 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
     if len(spec.scale) != len(spec.zero_point):
         raise BadFileError(f"tensor {name!r}: {len(spec.scale)} scales and {len(spec.zero_point)} zero points")
     if len(spec.scale) > 1 and (spec.channel_axis < 0 or len(spec.scale) != spec.shape[spec.channel_axis]):
-        raise BadFileError(f"tensor {name!r}: {len(spec.scale)} scales for axis {spec.channel_axis} of {list(spec.shape)}")
+        raise BadFileError(
+            f"tensor {name!r}: {len(spec.scale)} scales for axis {spec.channel_axis} of {list(spec.shape)}"
+        )
     if spec.scale:
         if spec.dtype in ("float32", "float64", "bool"):
             raise BadFileError(f"tensor {name!r}: {spec.dtype} carries a scale")
-        limits = np.iinfo(spec.numpy_dtype)
+        limits = np.iinfo(spec.dtype)
         if any(not limits.min <= z <= limits.max for z in spec.zero_point):
             raise BadFileError(f"tensor {name!r}: a zero point is outside {spec.dtype}")
         if any(not (np.isfinite(s) and s > 0) for s in spec.scale):
@@ -46,9 +51,9 @@ def _check_order(graph: Graph) -> None:
     for node in graph.nodes:
         if not node.outputs or node.name != node.outputs[0]:
             raise BadFileError(f"node {node.name!r}: not named after its first output")
-        for name in node.inputs:
-            if name is not None and name not in made:
-                raise BadFileError(f"node {node.name!r} reads {name!r} before anything makes it")
+        for source in node.inputs:
+            if source is not None and source not in made:
+                raise BadFileError(f"node {node.name!r} reads {source!r} before anything makes it")
         for name in node.outputs:
             if name in made or name not in graph.tensors:
                 raise BadFileError(f"node {node.name!r}: {name!r} is made twice or has no record")

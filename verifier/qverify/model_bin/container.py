@@ -1,4 +1,5 @@
 """Sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md, "Container")."""
+
 from __future__ import annotations
 
 import struct

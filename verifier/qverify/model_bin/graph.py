@@ -1,4 +1,5 @@
 """Graph and Node: the compiled model as both simulator and runtime run it (normative: board_runtime/FORMAT.md)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -10,8 +11,18 @@ import numpy.typing as npt
 from qverify.tensors.spec import TensorSpec
 
 ROUNDINGS = (
-    "ref-exact", "tflite-single", "gemmlowp", "cmsis", "pow2-half-up", "pow2-half-away", "pow2-floor",
-    "mul8", "mul15", "mul16", "mul24", "mul31",
+    "ref-exact",
+    "tflite-single",
+    "gemmlowp",
+    "cmsis",
+    "pow2-half-up",
+    "pow2-half-away",
+    "pow2-floor",
+    "mul8",
+    "mul15",
+    "mul16",
+    "mul24",
+    "mul31",
 )  # index = rounding id of FORMAT.md
 
 

@@ -1,4 +1,5 @@
 """Graph to model.bin bytes and back, knowing no op by name (normative: board_runtime/FORMAT.md)."""
+
 from __future__ import annotations
 
 import json
@@ -57,14 +58,29 @@ def encode(graph: Graph) -> bytes:
     inputs = tuple(index[n] for n in graph.inputs)
     outputs = tuple(index[n] for n in graph.outputs)
     head = struct.pack(
-        "<16I", len(graph.tensors), len(graph.nodes), len(inputs), pools.word_run(inputs), len(outputs),
-        pools.word_run(outputs), ROUNDINGS.index(graph.rounding), pools.string(graph.producer), *[0] * 8,
+        "<16I",
+        len(graph.tensors),
+        len(graph.nodes),
+        len(inputs),
+        pools.word_run(inputs),
+        len(outputs),
+        pools.word_run(outputs),
+        ROUNDINGS.index(graph.rounding),
+        pools.string(graph.producer),
+        *[0] * 8,
     )
-    return container.pack({
-        b"GRPH": head, b"STRS": bytes(pools.strings), b"TNSR": tensors, b"NODE": nodes,
-        b"WORD": np.array(pools.words, "<i4").tobytes(), b"SCAL": np.array(pools.scales, "<f4").tobytes(),
-        b"DATA": bytes(data), b"META": json.dumps(graph.meta, sort_keys=True).encode(),
-    })
+    return container.pack(
+        {
+            b"GRPH": head,
+            b"STRS": bytes(pools.strings),
+            b"TNSR": tensors,
+            b"NODE": nodes,
+            b"WORD": np.array(pools.words, "<i4").tobytes(),
+            b"SCAL": np.array(pools.scales, "<f4").tobytes(),
+            b"DATA": bytes(data),
+            b"META": json.dumps(graph.meta, sort_keys=True).encode(),
+        }
+    )
 
 
 def _tensor_bytes(graph: Graph, spec: TensorSpec, pools: _Pools, data: bytearray) -> bytes:
@@ -77,10 +93,21 @@ def _tensor_bytes(graph: Graph, spec: TensorSpec, pools: _Pools, data: bytearray
         offset = len(data)
         data += np.ascontiguousarray(graph.constants[spec.name], spec.numpy_dtype).tobytes()
     return TENSOR.pack(
-        pools.string(spec.name), DTYPES.index(spec.dtype), flags, len(spec.shape), pools.word_run(spec.shape),
-        pools.word_run(spec.aligned_shape), pools.word_run(spec.strides_bytes), spec.size_bytes, len(spec.scale),
-        pools.scale_run(spec.scale), pools.word_run(spec.zero_point), spec.channel_axis, offset,
-        LAYOUTS.index(spec.layout), 0,
+        pools.string(spec.name),
+        DTYPES.index(spec.dtype),
+        flags,
+        len(spec.shape),
+        pools.word_run(spec.shape),
+        pools.word_run(spec.aligned_shape),
+        pools.word_run(spec.strides_bytes),
+        spec.size_bytes,
+        len(spec.scale),
+        pools.scale_run(spec.scale),
+        pools.word_run(spec.zero_point),
+        spec.channel_axis,
+        offset,
+        LAYOUTS.index(spec.layout),
+        0,
     )
 
 
@@ -89,9 +116,18 @@ def _node_bytes(node: Node, index: dict[str, int], pools: _Pools) -> bytes:
     outputs = tuple(index[n] for n in node.outputs)
     covers = tuple(pools.string(c) for c in node.covers)
     return NODE.pack(
-        pools.string(node.name), pools.string(node.op), len(inputs), pools.word_run(inputs), len(outputs),
-        pools.word_run(outputs), len(node.words), pools.word_run(node.words), len(covers), pools.word_run(covers),
-        int(node.integer_reference), 0,
+        pools.string(node.name),
+        pools.string(node.op),
+        len(inputs),
+        pools.word_run(inputs),
+        len(outputs),
+        pools.word_run(outputs),
+        len(node.words),
+        pools.word_run(node.words),
+        len(covers),
+        pools.word_run(covers),
+        int(node.integer_reference),
+        0,
     )
 
 
@@ -167,8 +203,16 @@ def decode(data: bytes) -> Graph:
         raise BadFileError("model.bin section META: not JSON") from None
     if not isinstance(meta, dict):
         raise BadFileError("model.bin section META: not a JSON object")
-    graph = Graph(nodes, dict(zip(names, specs, strict=True)), constants, inputs, outputs, ROUNDINGS[rounding],
-                  reader.string(producer, "producer"), meta)
+    graph = Graph(
+        nodes,
+        dict(zip(names, specs, strict=True)),
+        constants,
+        inputs,
+        outputs,
+        ROUNDINGS[rounding],
+        reader.string(producer, "producer"),
+        meta,
+    )
     check_graph(graph)
     return graph
 
@@ -192,8 +236,15 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     if any(not 1 <= n <= 2**30 for n in shape) or any(not n <= m <= 2**30 for n, m in zip(shape, aligned, strict=True)):
         raise BadFileError(f"{what}: shape {shape} in aligned shape {aligned}")
     spec = TensorSpec(
-        name, DTYPES[dtype], shape, aligned, reader.scale_run(scale_at, n_scales, what),
-        reader.word_run(zero_at, n_scales, what), axis, LAYOUTS[layout], bool(flags & INTERIOR),
+        name,
+        DTYPES[dtype],
+        shape,
+        aligned,
+        reader.scale_run(scale_at, n_scales, what),
+        reader.word_run(zero_at, n_scales, what),
+        axis,
+        LAYOUTS[layout],
+        bool(flags & INTERIOR),
         not flags & NO_INTEGER_REFERENCE,
     )
     if spec.size_bytes != size or size >= 2**31 or reader.word_run(strides_at, rank, what) != spec.strides_bytes:
@@ -220,4 +271,6 @@ def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str)
     outputs = _names(reader.word_run(out_at, n_out, what), names, what)
     covers = tuple(reader.string(at, what) for at in reader.word_run(covers_at, n_covers, what))
     inputs = tuple(None if i < 0 else names[i] for i in run)
-    return Node(name, reader.string(op_at, what), inputs, outputs, reader.word_run(words_at, n_words, what), covers, bool(flags))
+    return Node(
+        name, reader.string(op_at, what), inputs, outputs, reader.word_run(words_at, n_words, what), covers, bool(flags)
+    )

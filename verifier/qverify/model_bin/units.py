@@ -1,4 +1,5 @@
 """Units: each observable tensor with the nodes that make it out of other observable tensors; what forcing re-runs."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -39,7 +40,11 @@ def units(graph: Graph) -> list[Unit]:
                     members[maker.name] = maker
                     todo.append(maker)
         nodes = tuple(sorted(members.values(), key=lambda n: order[n.name]))
-        op = last.op if len(nodes) == 1 else "+".join(n.op for n in nodes if n.op not in ("quantize", "dequantize")) or last.op
+        op = (
+            last.op
+            if len(nodes) == 1
+            else "+".join(n.op for n in nodes if n.op not in ("quantize", "dequantize")) or last.op
+        )
         exact = all(n.integer_reference for n in nodes)
         found.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
     return found

@@ -1,4 +1,5 @@
 """The only import of onnxruntime: sessions with pinned settings."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +23,23 @@ def version() -> str:
 class Engine:
     """One onnxruntime session. settings: what was pinned, for the report."""
 
-    def __init__(self, model: bytes, level: str = "disable_all", threads: int = 2, allow_int8: bool = True, precision: bool = False, optimized_path: str = ""):
+    def __init__(
+        self,
+        model: bytes,
+        level: str = "disable_all",
+        threads: int = 2,
+        allow_int8: bool = True,
+        precision: bool = False,
+        optimized_path: str = "",
+    ):
         import onnxruntime as ort
 
         options = ort.SessionOptions()
         chosen = {
-            "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL, "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-            "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+            "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+            "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+            "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+            "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }
         options.graph_optimization_level = chosen[level]
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -39,9 +50,16 @@ class Engine:
             options.add_session_config_entry("session.x64quantprecision", "1")
         if optimized_path:
             options.optimized_model_filepath = optimized_path
-        self.settings = {"level": level, "threads": threads, "qdqisint8allowed": int(allow_int8), "x64quantprecision": int(precision)}
+        self.settings = {
+            "level": level,
+            "threads": threads,
+            "qdqisint8allowed": int(allow_int8),
+            "x64quantprecision": int(precision),
+        }
         try:
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"])
+            self._session = ort.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]
+            )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
             raise BadFileError(f"onnxruntime refuses the model: {_first_line(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]

@@ -1,4 +1,5 @@
 """Opens the user's ONNX file or refuses it in one line."""
+
 from __future__ import annotations
 
 import os
@@ -54,7 +55,9 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     from qverify.onnx_model.engine import Engine
 
     known = {v.name for v in [*model.graph.value_info, *model.graph.input, *model.graph.output]}
-    unknown = [o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known]
+    unknown = [
+        o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known
+    ]
     if not unknown:
         return model
     open_model = onnx.ModelProto()
@@ -62,8 +65,12 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown)
     constants = {i.name for i in model.graph.initializer}
     feed = {
-        i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type))
-        for i in model.graph.input if i.name not in constants
+        i.name: np.zeros(
+            [d.dim_value for d in i.type.tensor_type.shape.dim],
+            onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type),
+        )
+        for i in model.graph.input
+        if i.name not in constants
     }
     for name, value in Engine(open_model.SerializeToString()).run(feed, unknown).items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
@@ -81,16 +88,22 @@ def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
             continue
         entries = {e.key: e.value for e in tensor.external_data}
         if not folder:
-            raise BadFileError(f"{name}: initializer {tensor.name!r} has external data, but the model was not read from a folder")
+            raise BadFileError(
+                f"{name}: initializer {tensor.name!r} has external data, but the model was not read from a folder"
+            )
         base, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, entries.get("location", "")))
         if os.path.commonpath([base, path]) != base:
             raise BadFileError(f"{name}: external data of {tensor.name!r} lies outside the model's folder")
         if not os.path.isfile(path):
-            raise BadFileError(f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model")
+            raise BadFileError(
+                f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model"
+            )
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
         except Exception as error:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} cannot be read: {str(error).splitlines()[0]}") from error
+            raise BadFileError(
+                f"{name}: external data of {tensor.name!r} cannot be read: {str(error).splitlines()[0]}"
+            ) from error
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
 
@@ -100,18 +113,24 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
     inputs = [i for i in model.graph.input if i.name not in constants]
     unknown = shapes.keys() - {i.name for i in inputs}
     if unknown:
-        raise BadFileError(f"{name}: --shape names {sorted(unknown)}, the model's inputs are {[i.name for i in inputs]}")
+        raise BadFileError(
+            f"{name}: --shape names {sorted(unknown)}, the model's inputs are {[i.name for i in inputs]}"
+        )
     for value in inputs:
         dims = value.type.tensor_type.shape.dim
         if value.name in shapes:
             if len(shapes[value.name]) != len(dims):
-                raise BadFileError(f"{name}: --shape gives {value.name!r} {len(shapes[value.name])} dims, the model has {len(dims)}")
+                raise BadFileError(
+                    f"{name}: --shape gives {value.name!r} {len(shapes[value.name])} dims, the model has {len(dims)}"
+                )
             for dim, size in zip(dims, shapes[value.name], strict=True):
                 dim.Clear()
                 dim.dim_value = size
         if not value.type.tensor_type.HasField("shape") or any(d.dim_value < 1 for d in dims):
             shown = [d.dim_param or d.dim_value or "?" for d in dims]
-            raise BadFileError(f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}=1,3,224,224")
+            raise BadFileError(
+                f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}=1,3,224,224"
+            )
     if shapes:
         del model.graph.value_info[:]
 
@@ -122,6 +141,8 @@ def _finite(model: onnx.ModelProto, name: str) -> None:
             try:
                 values = numpy_helper.to_array(tensor)
             except Exception as error:
-                raise BadFileError(f"{name}: initializer {tensor.name!r} is damaged: {str(error).splitlines()[0]}") from error
+                raise BadFileError(
+                    f"{name}: initializer {tensor.name!r} is damaged: {str(error).splitlines()[0]}"
+                ) from error
             if values.size and np.isnan(values).any():
                 raise BadFileError(f"{name}: initializer {tensor.name!r} holds NaN")

@@ -1,4 +1,5 @@
 """Every op, one page each: formula, WORDS, prepare (once a model) and simulate. The file name is the op's stem."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ def words(node: Node) -> dict[str, int]:
     return dict(zip(names, node.words, strict=True))
 
 
-def float_word(word: int) -> np.float32:
+def float_word(word: int) -> Any:
     """A `_f32` word as its float32."""
     return np.array(word, np.int32).view(np.float32)[()]
 

@@ -1,4 +1,5 @@
 """y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; ((A-za)Ma + (B-zb)Mb) >> t + zy in the integer modes."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = index of the first (or last) maximum along axis."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else requantize(sum, S/count)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,8 +13,19 @@ from qverify.arithmetic.windows import Window, as_planes, plane_shape
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
-         "count_include_pad", "act_min", "act_max")
+WORDS = (
+    "kernel_h",
+    "kernel_w",
+    "stride_h",
+    "stride_w",
+    "pad_top",
+    "pad_left",
+    "pad_bottom",
+    "pad_right",
+    "count_include_pad",
+    "act_min",
+    "act_max",
+)
 
 
 def prepare(node: Node, graph: Graph) -> Window:

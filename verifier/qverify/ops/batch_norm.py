@@ -1,4 +1,5 @@
 """y = fl32(fl32(x*k) + b) per channel (axis 1)."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = the inputs along axis; one whose scale or zero point differs from y's is dequantized and quantized again."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,5 +20,9 @@ def prepare(node: Node, graph: Graph) -> None:
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     y = graph.spec(node.outputs[0])
-    parts = [as_quantized(x, graph.spec(n), y) for x, n in zip(inputs, node.inputs, strict=True) if x is not None and n is not None]
+    parts = [
+        as_quantized(x, graph.spec(n), y)
+        for x, n in zip(inputs, node.inputs, strict=True)
+        if x is not None and n is not None
+    ]
     return (np.concatenate(parts, node.words[0]),)

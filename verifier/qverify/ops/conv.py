@@ -1,4 +1,5 @@
 """y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): 1-D and 2-D convolution, groups, dilation."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,8 +14,21 @@ from qverify.arithmetic.windows import Window, as_planes, plane_shape
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
-         "dilation_h", "dilation_w", "group", "act_min", "act_max")
+WORDS = (
+    "kernel_h",
+    "kernel_w",
+    "stride_h",
+    "stride_w",
+    "pad_top",
+    "pad_left",
+    "pad_bottom",
+    "pad_right",
+    "dilation_h",
+    "dilation_w",
+    "group",
+    "act_min",
+    "act_max",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +48,29 @@ def constant(graph: Graph, name: str | None) -> Array | None:
 
 def prepare(node: Node, graph: Graph) -> Prepared:
     x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
-    kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right, dilation_h, dilation_w, group, low, high = node.words
+    kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right, dilation_h, dilation_w, group, low, high = (
+        node.words
+    )
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
     flat = centred.reshape(w.shape[0], -1)
     bias = constant(graph, node.inputs[2])
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
     dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), int(np.abs(flat).sum(1).max()), largest_bias)
-    output = Output(graph.constants[node.inputs[3] or ""], y.zero_point[0], low, high, y.dtype, graph.rounding, is_wide(x.dtype, w.dtype, y.dtype))
+    output = Output(
+        graph.constants[node.inputs[3] or ""],
+        y.zero_point[0],
+        low,
+        high,
+        y.dtype,
+        graph.rounding,
+        is_wide(x.dtype, w.dtype, y.dtype),
+    )
     return Prepared(
-        Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), (dilation_h, dilation_w)), group,
+        Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), (dilation_h, dilation_w)),
+        group,
         np.ascontiguousarray(flat.reshape(group, w.shape[0] // group, -1).astype(dtype)),
-        None if bias is None else bias.astype(dtype), output,
+        None if bias is None else bias.astype(dtype),
+        output,
     )
 
 

@@ -1,4 +1,5 @@
 """channels to block x block pixels; mode 0 DCR, 1 CRD."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = fl32(fl32(q-z)*s), per tensor or per channel."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """float32 functions of one or two tensors, computed in float64 and rounded once (NUMERICS.md, elementwise_float)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +16,12 @@ Array = npt.NDArray[Any]
 WORDS = ("function", "p0_f32", "p1_f32")
 
 TWO: dict[int, Callable[[Array, Array], Array]] = {
-    0: np.add, 1: np.subtract, 2: np.multiply, 3: np.divide, 4: np.minimum, 5: np.maximum,
+    0: np.add,
+    1: np.subtract,
+    2: np.multiply,
+    3: np.divide,
+    4: np.minimum,
+    5: np.maximum,
 }
 ONE: dict[int, Callable[[Array, float, float], Array]] = {
     16: lambda x, p, q: np.where(x < 0, 0.0, x),

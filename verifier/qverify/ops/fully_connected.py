@@ -1,4 +1,5 @@
 """y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,14 +22,26 @@ def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
     bias = constant(graph, node.inputs[2])
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
     dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), int(np.abs(centred).sum(1).max()), largest_bias)
-    output = Output(graph.constants[node.inputs[3] or ""], y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(x.dtype, w.dtype, y.dtype))
+    output = Output(
+        graph.constants[node.inputs[3] or ""],
+        y.zero_point[0],
+        node.words[0],
+        node.words[1],
+        y.dtype,
+        graph.rounding,
+        is_wide(x.dtype, w.dtype, y.dtype),
+    )
     return np.ascontiguousarray(centred.T.astype(dtype)), None if bias is None else bias.astype(dtype), output
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Array | None, Output]) -> tuple[Array, ...]:
+def simulate(
+    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Array | None, Output]
+) -> tuple[Array, ...]:
     weight, bias, output = state
     assert inputs[0] is not None
-    acc = np.matmul(inputs[0].astype(weight.dtype) - weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0]), weight)
+    acc = np.matmul(
+        inputs[0].astype(weight.dtype) - weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0]), weight
+    )
     if bias is not None:
         acc += bias
     return (output.of(acc),)

@@ -1,4 +1,5 @@
 """y = x at indices along axis; negative indices count from the end."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = clip(requantize(sum over the plane of (x-zx), S) + zy), S = fl32(sx / fl32(sy * fl32(H*W)))."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +16,15 @@ WORDS = ("act_min", "act_max")
 
 def prepare(node: Node, graph: Graph) -> Output:
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    return Output(graph.constants[node.inputs[1] or ""], y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(x.dtype, y.dtype))
+    return Output(
+        graph.constants[node.inputs[1] or ""],
+        y.zero_point[0],
+        node.words[0],
+        node.words[1],
+        y.dtype,
+        graph.rounding,
+        is_wide(x.dtype, y.dtype),
+    )
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output) -> tuple[Array, ...]:

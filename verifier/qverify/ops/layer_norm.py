@@ -1,4 +1,5 @@
 """y = fl32((x-mean)/sqrt(var+eps)*gamma + beta) over the last elements; sequential float64 sums."""
+
 from __future__ import annotations
 
 from typing import Any

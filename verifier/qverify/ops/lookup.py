@@ -1,4 +1,5 @@
 """y = T[x - qmin(x)]: any function of one 8-bit or 16-bit tensor, its table filled by the compiler."""
+
 from __future__ import annotations
 
 from typing import Any

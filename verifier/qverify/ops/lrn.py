@@ -1,4 +1,5 @@
 """y = fl32(x / pow64(bias + alpha/size * sum of x*x over neighbouring channels, beta))."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = clip(requantize(sum (a-za)(b-zb), S) + zy): numpy's matmul broadcasting, quantized per last axis of b or per tensor."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,10 +31,25 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     else:
         dtype, constant = exact_dtype(largest, a.shape[-1] * largest_centred(b.dtype, b.zero_point[0])), None
     rq = graph.constants[node.inputs[2] or ""]
-    return dtype, constant, Output(rq, y.zero_point[0], node.words[0], node.words[1], y.dtype, graph.rounding, is_wide(a.dtype, b.dtype, y.dtype), -1)
+    return (
+        dtype,
+        constant,
+        Output(
+            rq,
+            y.zero_point[0],
+            node.words[0],
+            node.words[1],
+            y.dtype,
+            graph.rounding,
+            is_wide(a.dtype, b.dtype, y.dtype),
+            -1,
+        ),
+    )
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Output]) -> tuple[Array, ...]:
+def simulate(
+    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Output]
+) -> tuple[Array, ...]:
     dtype, constant, output = state
     assert inputs[0] is not None and inputs[1] is not None
     a = _centred(inputs[0], graph.spec(node.inputs[0] or ""), dtype)

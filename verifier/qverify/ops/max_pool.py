@@ -1,4 +1,5 @@
 """y = max of x over the valid taps; equal quantization on both sides."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,8 +11,18 @@ from qverify.arithmetic.windows import Window, as_planes, plane_shape
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
-         "dilation_h", "dilation_w")
+WORDS = (
+    "kernel_h",
+    "kernel_w",
+    "stride_h",
+    "stride_w",
+    "pad_top",
+    "pad_left",
+    "pad_bottom",
+    "pad_right",
+    "dilation_h",
+    "dilation_w",
+)
 
 
 def prepare(node: Node, graph: Graph) -> Window:

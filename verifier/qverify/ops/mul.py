@@ -1,4 +1,5 @@
 """y = clip(RNE(fl32(fl32(fl32((A-za)(B-zb))*R) + zy))) in ref-exact; requantize((A-za)(B-zb), S) + zy otherwise."""
+
 from __future__ import annotations
 
 from typing import Any

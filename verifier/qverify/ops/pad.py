@@ -1,4 +1,5 @@
 """y = x with constant (0), reflected (1) or edge (2) borders."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y = clip(RNE(fl32(x/s)) + z), per tensor or per channel; NaN gives the type's minimum."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +23,9 @@ def prepare(node: Node, graph: Graph) -> None:
 def parameters(spec: TensorSpec) -> tuple[Array, Array]:
     """Scale (float32) and zero point of a tensor, shaped to broadcast."""
     axis = max(spec.channel_axis, 0)
-    return along_axis(spec.scale, len(spec.shape), axis).astype(np.float32), along_axis(spec.zero_point, len(spec.shape), axis)
+    return along_axis(spec.scale, len(spec.shape), axis).astype(np.float32), along_axis(
+        spec.zero_point, len(spec.shape), axis
+    )
 
 
 def as_quantized(x: Array, spec: TensorSpec, y: TensorSpec) -> Array:

@@ -1,4 +1,5 @@
 """y = clip(requantize(sum (x-zx), sx/(sy*count)) + zy); float32: sequential float64 sum / count, rounded once."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +18,15 @@ def prepare(node: Node, graph: Graph) -> Output | None:
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     if x.dtype == "float32":
         return None
-    return Output(graph.constants[node.inputs[1] or ""], y.zero_point[0], node.words[1], node.words[2], y.dtype, graph.rounding, is_wide(x.dtype, y.dtype))
+    return Output(
+        graph.constants[node.inputs[1] or ""],
+        y.zero_point[0],
+        node.words[1],
+        node.words[2],
+        y.dtype,
+        graph.rounding,
+        is_wide(x.dtype, y.dtype),
+    )
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output | None) -> tuple[Array, ...]:
@@ -28,6 +37,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output
     if state is not None:
         acc = x.sum(tuple(axes), dtype=np.int64) - np.int64(spec.zero_point[0]) * count
         return (state.of(acc).reshape(y.shape),)
-    rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*[n for i, n in enumerate(x.shape) if i not in axes], count)
+    rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(
+        *[n for i, n in enumerate(x.shape) if i not in axes], count
+    )
     total = np.add.accumulate(rows.astype(np.float64), -1)[..., -1]
     return ((total / count).astype(np.float32).reshape(y.shape),)

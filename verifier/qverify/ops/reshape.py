@@ -1,4 +1,5 @@
 """y = x with another shape."""
+
 from __future__ import annotations
 
 from typing import Any

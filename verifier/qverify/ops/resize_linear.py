@@ -1,4 +1,5 @@
 """y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32, weights multiplied first."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """y[i0, i1, ...] = x[index0[i0], index1[i1], ...]."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32."""
+
 from __future__ import annotations
 
 from typing import Any

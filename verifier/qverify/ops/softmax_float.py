@@ -1,4 +1,5 @@
 """y = fl32(e_j / sum e), e_j = exp64(x_j - max), sum sequential in float64."""
+
 from __future__ import annotations
 
 from typing import Any

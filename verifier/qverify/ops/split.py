@@ -1,4 +1,5 @@
 """y0, y1, ... = x cut along axis."""
+
 from __future__ import annotations
 
 from typing import Any

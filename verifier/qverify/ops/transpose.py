@@ -1,4 +1,5 @@
 """y[i_perm] = x[i]."""
+
 from __future__ import annotations
 
 from typing import Any

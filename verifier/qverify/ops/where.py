@@ -1,4 +1,5 @@
 """y = cond ? a : b, each requantized to y where its scale or zero point differs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,5 +20,10 @@ def prepare(node: Node, graph: Graph) -> None:
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     cond, y = inputs[0], graph.spec(node.outputs[0])
-    a, b = (as_quantized(x, graph.spec(n), y) for x, n in zip(inputs[1:], node.inputs[1:], strict=True) if x is not None and n is not None)
+    assert cond is not None
+    a, b = (
+        as_quantized(x, graph.spec(n), y)
+        for x, n in zip(inputs[1:], node.inputs[1:], strict=True)
+        if x is not None and n is not None
+    )
     return (np.where(cond, a, b).astype(y.numpy_dtype),)

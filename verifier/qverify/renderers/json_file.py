@@ -1,4 +1,5 @@
 """The JSON report, written whole or not at all."""
+
 from __future__ import annotations
 
 import json

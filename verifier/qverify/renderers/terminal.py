@@ -1,4 +1,5 @@
 """The report for people at a terminal: tables per output and per node, then the verdict lines."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -51,12 +52,16 @@ def _facts(report: Report) -> list[str]:
     lines = [f"decimals: {report.decimals['digits']} (rule {report.decimals['rule']})"]
     for pair in report.pairs:
         ledger = pair.coverage
-        lines.append(f"{pair.a} ~ {pair.b}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared; gate {pair.gate}")
+        lines.append(
+            f"{pair.a} ~ {pair.b}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared; gate {pair.gate}"
+        )
         if pair.first_divergence:
             lines.append(f"  first divergence: {pair.first_divergence['tensor']} ({pair.first_divergence['op']})")
         for row in pair.tensors:
             if row.same_arg_max is not None and row.mismatched:
-                lines.append(f"  {row.name}: arg-max {'same' if row.same_arg_max else 'DIFFERS'}, top-5 share {row.top5_shared}")
+                lines.append(
+                    f"  {row.name}: arg-max {'same' if row.same_arg_max else 'DIFFERS'}, top-5 share {row.top5_shared}"
+                )
     for item in report.plain_onnxruntime.get("outputs", []):
         state = "equal" if item["equal"] else f"max abs difference {item['max_abs']:.6g}"
         lines.append(f"untouched file on plain onnxruntime, {item['name']}: {state}")

@@ -1,10 +1,13 @@
 """The verdict lines a script can grep, one a pair, in the vendor's form."""
+
 from __future__ import annotations
 
 from qverify.report.document import Pair, Report
 
 NAMES = {
-    ("reference", "board"): "Quanti.onnx and Arm", ("reference", "simulator"): "Quanti.onnx and Sim", ("simulator", "board"): "Sim and Arm",
+    ("reference", "board"): "Quanti.onnx and Arm",
+    ("reference", "simulator"): "Quanti.onnx and Sim",
+    ("simulator", "board"): "Sim and Arm",
 }
 
 

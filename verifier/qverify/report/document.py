@@ -1,4 +1,5 @@
 """Report and its parts: plain dataclasses, the versioned JSON contract `qverify.report/1`."""
+
 from __future__ import annotations
 
 import math
@@ -121,5 +122,5 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     """FAILED > INCONCLUSIVE > PASSED; INCONCLUSIVE for none at all."""
     for verdict in ("FAILED", "INCONCLUSIVE"):
         if verdict in verdicts:
-            return verdict  # type: ignore[return-value]
+            return verdict
     return "PASSED" if verdicts else "INCONCLUSIVE"

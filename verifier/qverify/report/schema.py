@@ -1,4 +1,5 @@
 """The JSON Schema of the report, made from the dataclasses of document.py."""
+
 from __future__ import annotations
 
 import types
@@ -11,11 +12,22 @@ NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
 _REAL = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan", None]}]}
 METRICS: dict[str, Any] = {
-    "max_abs": _REAL, "max_lsb": _COUNT, "mismatched": _COUNT, "matching_digits": _COUNT, "cosine": _REAL, "rmse": _REAL,
-    "sqnr_db": _REAL, "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
+    "max_abs": _REAL,
+    "max_lsb": _COUNT,
+    "mismatched": _COUNT,
+    "matching_digits": _COUNT,
+    "cosine": _REAL,
+    "rmse": _REAL,
+    "sqnr_db": _REAL,
+    "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
 }
 _SIMPLE: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer"}, float: NUMBER, type(None): {"type": "null"}, Any: {},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: NUMBER,
+    type(None): {"type": "null"},
+    Any: {},
 }
 
 

@@ -1,4 +1,5 @@
 """The board side: push what is not there, run, take digests, pull what is asked for."""
+
 from __future__ import annotations
 
 import hashlib
@@ -7,14 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from qverify_agents.connect import connect
+from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
-from qverify_agents.connect import connect
-from qverify_agents.errors import LinkError
 
 SPOT_SEED = 0
 
@@ -35,15 +36,27 @@ class Board:
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
         recording = Recording(
-            "board", "qvrt", str(self._agent.hello.get("version", "")), {"uri": self.uri, "arch": self._agent.hello.get("arch", "")},
-            host=self.uri, specs={n: self.graph.spec(n) for n in offered}, finals=self.graph.outputs, capabilities=self.capabilities,
-            model_sha256=self._sha256, inputs_sha256=prepared.sha256)
+            "board",
+            "qvrt",
+            str(self._agent.hello.get("version", "")),
+            {"uri": self.uri, "arch": self._agent.hello.get("arch", "")},
+            host=self.uri,
+            specs={n: self.graph.spec(n) for n in offered},
+            finals=self.graph.outputs,
+            capabilities=self.capabilities,
+            model_sha256=self._sha256,
+            inputs_sha256=prepared.sha256,
+        )
         try:
             self._run(prepared, recording, progress)
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        recording.missing = {n: recording.why or "the board did not send it" for n in offered if n not in recording.tensors and n not in recording.digests}
+        recording.missing = {
+            n: recording.why or "the board did not send it"
+            for n in offered
+            if n not in recording.tensors and n not in recording.digests
+        }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
         recording.duration_s = time.perf_counter() - start
@@ -86,7 +99,9 @@ class Board:
             spec = self.graph.spec(name)
             value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
             if tensor_digest(value) != self._digests.get(name):
-                raise LinkError(f"{name}: the bytes pulled do not have the digest the board announced; its memory or its link is not stable")
+                raise LinkError(
+                    f"{name}: the bytes pulled do not have the digest the board announced; its memory or its link is not stable"
+                )
             pulled[name] = value
         return pulled
 

@@ -1,4 +1,5 @@
 """The reference side: the integer ONNX on onnxruntime with every tensor exposed, the untouched file beside it."""
+
 from __future__ import annotations
 
 import time
@@ -34,9 +35,17 @@ class Reference:
         duration = time.perf_counter() - start
         specs = {n: self.graph.spec(n) for n in self.names}
         return Recording(
-            "reference", "onnxruntime", version(), dict(self._engine.settings), duration_s=duration, specs=specs,
-            finals=self.graph.outputs, tensors=values, digests={n: tensor_digest(v) for n, v in values.items()} if digests else {},
-            capabilities=frozenset({"finals", "per_node", "inject", "digests"}), inputs_sha256=prepared.sha256,
+            "reference",
+            "onnxruntime",
+            version(),
+            dict(self._engine.settings),
+            duration_s=duration,
+            specs=specs,
+            finals=self.graph.outputs,
+            tensors=values,
+            digests={n: tensor_digest(v) for n, v in values.items()} if digests else {},
+            capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
+            inputs_sha256=prepared.sha256,
         )
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -63,10 +72,18 @@ class Reference:
                 used.update(node.input)
         from qverify.compiler.view import ELEMENT
 
-        inputs = [onnx.helper.make_tensor_value_info(n, ELEMENT[self.graph.spec(n).dtype], self.graph.spec(n).shape) for n in unit.inputs if n in used]
+        inputs = [
+            onnx.helper.make_tensor_value_info(n, ELEMENT[self.graph.spec(n).dtype], self.graph.spec(n).shape)
+            for n in unit.inputs
+            if n in used
+        ]
         graph = onnx.helper.make_graph(
-            [n for n in source.node if id(n) in wanted], "unit", inputs, [onnx.ValueInfoProto(name=n) for n in unit.outputs],
-            [constants[n] for n in sorted(used) if n in constants])
+            [n for n in source.node if id(n) in wanted],
+            "unit",
+            inputs,
+            [onnx.ValueInfoProto(name=n) for n in unit.outputs],
+            [constants[n] for n in sorted(used) if n in constants],
+        )
         model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
         model.ir_version = self._model.ir_version
         return model
@@ -79,6 +96,16 @@ class Reference:
         rows = []
         for name, value in plain.items():
             mine = finals[name]
-            distance = float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0)) if value.shape == mine.shape else float("inf")
-            rows.append({"name": name, "equal": bool(value.shape == mine.shape and np.array_equal(value, mine)), "max_abs": distance})
+            distance = (
+                float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0))
+                if value.shape == mine.shape
+                else float("inf")
+            )
+            rows.append(
+                {
+                    "name": name,
+                    "equal": bool(value.shape == mine.shape and np.array_equal(value, mine)),
+                    "max_abs": distance,
+                }
+            )
         return rows

@@ -1,4 +1,5 @@
 """The simulator side: model.bin in numpy, bit for bit what a correct board computes."""
+
 from __future__ import annotations
 
 import time
@@ -28,7 +29,10 @@ class Simulator:
         return ops.simulate_node(self.graph, node, values, self._states[node.name])
 
     def run(
-        self, prepared: PreparedInputs, keep: set[str] | None = None, digests: bool = True,
+        self,
+        prepared: PreparedInputs,
+        keep: set[str] | None = None,
+        digests: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> Recording:
         """keep: names whose values the Recording holds (default all observable). Digests cover every observable tensor."""
@@ -46,9 +50,9 @@ class Simulator:
                         marks[name] = tensor_digest(value)
                     if name in wanted:
                         held[name] = value
-            for name in node.inputs:
-                if name is not None and last_use.get(name) == i:
-                    values.pop(name, None)
+            for source in node.inputs:
+                if source is not None and last_use.get(source) == i:
+                    values.pop(source, None)
             if progress is not None:
                 progress(i + 1, len(graph.nodes))
         for name in graph.outputs:
@@ -56,9 +60,17 @@ class Simulator:
                 held[name] = prepared.arrays()[name]
         specs = {n: graph.spec(n) for n in graph.observable()}
         return Recording(
-            "simulator", "qverify simulator", np.__version__, {"rounding": graph.rounding}, duration_s=time.perf_counter() - start,
-            specs=specs, finals=graph.outputs, tensors=held, digests=marks,
-            capabilities=frozenset({"finals", "per_node", "inject", "digests"}), inputs_sha256=prepared.sha256,
+            "simulator",
+            "qverify simulator",
+            np.__version__,
+            {"rounding": graph.rounding},
+            duration_s=time.perf_counter() - start,
+            specs=specs,
+            finals=graph.outputs,
+            tensors=held,
+            digests=marks,
+            capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
+            inputs_sha256=prepared.sha256,
         )
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:

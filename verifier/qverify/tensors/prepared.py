@@ -1,4 +1,5 @@
 """PreparedInputs: the aligned raw bytes of every model input, made once and shared by all sides."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,4 +1,5 @@
 """Recording: what one side produced for one set of inputs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ State = Literal["complete", "partial", "did not run"]
 class Tensors(Mapping[str, Array]):
     """Named tensors loaded when asked for, so that a Recording need not hold all of them in memory."""
 
-    def __init__(self, loaders: dict[str, Callable[[], Array]]):
+    def __init__(self, loaders: Mapping[str, Callable[[], Array]]):
         self._loaders = loaders
 
     def __getitem__(self, name: str) -> Array:

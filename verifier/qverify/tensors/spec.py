@@ -1,4 +1,5 @@
 """TensorSpec: name, dtype, shape, quantization and stored layout of one tensor; the only description of padding."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Add -> QLinearAdd, Mul -> QLinearMul; Sub and 16-bit stay float in the integer ONNX."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -49,7 +50,9 @@ def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return False
 
 
-def lower_add(builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower_add(
+    builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+) -> None:
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
     ratio_a, ratio_b = (float(q.scale[0]) / float(y.scale[0]) for q in (a, b))
@@ -66,12 +69,30 @@ def lower_add(builder: Builder, view: View, kind: str, a: Quantized, b: Quantize
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
         rq = builder.constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
-    builder.node("add", [operand(builder, a, shape_a), operand(builder, b, shape_b), rq], [y.name], [swap, act.low, act.high], (), kernel)
+    builder.node(
+        "add",
+        [operand(builder, a, shape_a), operand(builder, b, shape_b), rq],
+        [y.name],
+        [swap, act.low, act.high],
+        (),
+        kernel,
+    )
 
 
-def lower_mul(builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower_mul(
+    builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+) -> None:
     single = np.float32(np.float32(a.scale[0]) * np.float32(b.scale[0])) / np.float32(y.scale[0])
     real = float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
-    rq = builder.scales(y.name, np.array([single]), np.array([real]), kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit)
+    rq = builder.scales(
+        y.name, np.array([single]), np.array([real]), kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit
+    )
     builder.tensor(y.spec(y.name, view.shape(y.name)))
-    builder.node("mul", [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq], [y.name], [act.low, act.high], (), kernel)
+    builder.node(
+        "mul",
+        [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq],
+        [y.name],
+        [act.low, act.high],
+        (),
+        kernel,
+    )

@@ -1,4 +1,5 @@
 """Concat -> QLinearConcat."""
+
 from __future__ import annotations
 
 from typing import Any

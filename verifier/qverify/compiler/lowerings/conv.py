@@ -1,4 +1,5 @@
 """Conv -> QLinearConv; ConvTranspose stays float in the integer ONNX. Both become integer nodes of model.bin."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +15,9 @@ from qverify.tensors.spec import TensorSpec
 ONNX_TYPES = ("Conv", "ConvTranspose")
 
 
-def integer_bias(view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool) -> tuple[Array | None, str, dict[str, Array]]:
+def integer_bias(
+    view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool
+) -> tuple[Array | None, str, dict[str, Array]]:
     """The int32 bias of a unit, its name in the integer ONNX, and a new initializer when it had to be quantized here."""
     if not name:
         return None, "", {}
@@ -25,9 +28,13 @@ def integer_bias(view: View, node: Any, name: str, x: Quantized, w: Quantized, w
             return stored.value.reshape(-1), stored.name, {}
     real = view.float_constant(name)
     if real is None:
-        raise UnsupportedError(f"{node.name} ({node.op_type}): bias {name!r} is not a constant; only constant biases can be compiled")
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): bias {name!r} is not a constant; only constant biases can be compiled"
+        )
     limit = 2**62 if wide else 2**31 - 1
-    whole = np.clip(np.rint(real.reshape(-1).astype(np.float64) / steps), -limit, limit).astype(np.int64 if wide else np.int32)
+    whole = np.clip(np.rint(real.reshape(-1).astype(np.float64) / steps), -limit, limit).astype(
+        np.int64 if wide else np.int32
+    )
     return whole, f"{name}/int32", {f"{name}/int32": whole}
 
 
@@ -62,33 +69,65 @@ def from_operator(view: View, node: Any) -> Unit:
     return Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, True), [node])
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, w: Quantized, bias: Array | None, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower(
+    builder: Builder,
+    view: View,
+    node: Any,
+    x: Quantized,
+    w: Quantized,
+    bias: Array | None,
+    y: Quantized,
+    act: Activation,
+    kernel: bool,
+) -> None:
     attrs, shape = attributes(node), view.shape(x.name)
     assert w.value is not None
     spatial = w.value.ndim - 2
     if spatial not in (1, 2):
-        raise UnsupportedError(f"{node.name} ({node.op_type}): {spatial}-D convolution is not supported; 1-D and 2-D are")
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): {spatial}-D convolution is not supported; 1-D and 2-D are"
+        )
     group = attrs.get("group", 1)
     weight = w.value if spatial == 2 else w.value[:, :, None, :]
     out = view.shape(y.name)
     pads = window_pads(node, attrs, shape[2:], out[2:], w.value.shape[2:])
-    words = [*flat(list(w.value.shape[2:]), spatial), *flat(attrs.get("strides", [1] * spatial), spatial), *pads,
-             *flat(attrs.get("dilations", [1] * spatial), spatial), group, act.low, act.high]
+    words = [
+        *flat(list(w.value.shape[2:]), spatial),
+        *flat(attrs.get("strides", [1] * spatial), spatial),
+        *pads,
+        *flat(attrs.get("dilations", [1] * spatial), spatial),
+        group,
+        act.low,
+        act.high,
+    ]
     axis = 1 if node.op_type == "ConvTranspose" else 0
     if len(w.scale) > 1 and w.axis != axis:
-        raise UnsupportedError(f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}")
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}"
+        )
     if node.op_type == "ConvTranspose" and len(w.scale) > 1 and group > 1:
-        raise UnsupportedError(f"{node.name} ({node.op_type}): per-channel weights with group {group} are not supported")
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): per-channel weights with group {group} are not supported"
+        )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    single = np.float32(np.float32(x.scale[0]) * w.scale) / np.float32(y.scale[0])
+    single = (np.float32(x.scale[0]) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = x.scale.astype(np.float64)[0] * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
     rq = builder.scales(y.name, single, real, kernel, wide)
     bias_name = None
     if bias is not None:
         bias_name = builder.constant(f"{y.name}/bias", bias.astype(np.int64 if wide else np.int32))
-    weight_name = builder.constant(f"{y.name}/weight", weight, TensorSpec(
-        f"{y.name}/weight", w.dtype, tuple(weight.shape), scale=tuple(map(float, w.scale)),
-        zero_point=tuple(map(int, w.zero_point)), channel_axis=axis if len(w.scale) > 1 else -1))
+    weight_name = builder.constant(
+        f"{y.name}/weight",
+        weight,
+        TensorSpec(
+            f"{y.name}/weight",
+            w.dtype,
+            tuple(weight.shape),
+            scale=tuple(map(float, w.scale)),
+            zero_point=tuple(map(int, w.zero_point)),
+            channel_axis=axis if len(w.scale) > 1 else -1,
+        ),
+    )
     builder.tensor(y.spec(y.name, out, layout="NCHW" if len(out) == 4 else "NCW"))
     stem = "conv_transpose" if node.op_type == "ConvTranspose" else "conv"
     builder.node(stem, [operand(builder, x, shape), weight_name, bias_name, rq], [y.name], words, (), kernel)
@@ -99,7 +138,9 @@ def flat(values: list[int] | Any, spatial: int) -> list[int]:
     return [1, int(values[0])] if spatial == 1 else [int(v) for v in values]
 
 
-def window_pads(node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]) -> list[int]:
+def window_pads(
+    node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]
+) -> list[int]:
     """top, left, bottom, right, with auto_pad resolved."""
     spatial = len(size)
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)]

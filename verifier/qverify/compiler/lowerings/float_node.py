@@ -1,4 +1,5 @@
 """Float nodes that stay: DequantizeLinear, QuantizeLinear, and operators on float32 streams between quantized tensors."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,8 +16,20 @@ from qverify.errors import UnsupportedError
 from qverify.tensors.spec import TensorSpec
 
 TWO = {"Add": 0, "Sub": 1, "Mul": 2, "Div": 3, "Min": 4, "Max": 5}
-ONE = {"Relu": 16, "Sigmoid": 18, "Tanh": 19, "Exp": 20, "Sqrt": 21, "Erf": 22, "HardSwish": 24, "Neg": 26, "Abs": 27,
-       "Reciprocal": 28, "Log": 29, "Softplus": 31}
+ONE = {
+    "Relu": 16,
+    "Sigmoid": 18,
+    "Tanh": 19,
+    "Exp": 20,
+    "Sqrt": 21,
+    "Erf": 22,
+    "HardSwish": 24,
+    "Neg": 26,
+    "Abs": 27,
+    "Reciprocal": 28,
+    "Log": 29,
+    "Softplus": 31,
+}
 
 
 class FloatNodes:
@@ -38,10 +51,18 @@ class FloatNodes:
     def declare(self, node: Any, like: str = "") -> list[str]:
         """Specs of the node's outputs; `like` names the tensor whose quantization a movement carries on."""
         source = self.builder.tensors.get(like)
-        carried = {"scale": source.scale, "zero_point": source.zero_point} if source is not None and len(source.scale) == 1 else {}
+        carried: dict[str, Any] = (
+            {"scale": source.scale, "zero_point": source.zero_point}
+            if source is not None and len(source.scale) == 1
+            else {}
+        )
         for name in node.output:
             if name:
-                self.builder.tensor(TensorSpec(name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior, **carried))
+                self.builder.tensor(
+                    TensorSpec(
+                        name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior, **carried
+                    )
+                )
         return [n for n in node.output if n]
 
     def lower(self, node: Any) -> None:
@@ -58,12 +79,17 @@ class FloatNodes:
         else:
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): no integer form and no float kernel for it. Quantize its inputs and output, "
-                "replace the operator, or cut the model before it")
+                "replace the operator, or cut the model before it"
+            )
 
     def _elementwise(self, node: Any, function: int, inputs: list[str], p: float = 0.0, q: float = 0.0) -> None:
         if self.view.dtype(node.output[0]) != "float32":
-            raise UnsupportedError(f"{node.name} ({node.op_type}): on {self.view.dtype(node.output[0])}; only float32 is supported")
-        self.builder.node("elementwise_float", list(inputs), self.declare(node), [function, float_word(p), float_word(q)], (), False)
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): on {self.view.dtype(node.output[0])}; only float32 is supported"
+            )
+        self.builder.node(
+            "elementwise_float", list(inputs), self.declare(node), [function, float_word(p), float_word(q)], (), False
+        )
 
     def _DequantizeLinear(self, node: Any) -> None:
         quantized = self.view.parameters(node, node.input[0])
@@ -105,7 +131,9 @@ class FloatNodes:
 
     def _Gelu(self, node: Any) -> None:
         if attributes(node).get("approximate", b"none") != b"none":
-            raise UnsupportedError(f"{node.name} (Gelu): approximate={attributes(node)['approximate'].decode()} is not supported on a float stream")
+            raise UnsupportedError(
+                f"{node.name} (Gelu): approximate={attributes(node)['approximate'].decode()} is not supported on a float stream"
+            )
         self._elementwise(node, 32, [self.source(node.input[0])])
 
     def _Softmax(self, node: Any) -> None:
@@ -135,19 +163,30 @@ class FloatNodes:
 
     def _LRN(self, node: Any) -> None:
         attrs = attributes(node)
-        words = [attrs["size"], *(float_word(attrs.get(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))]
+        words = [
+            attrs["size"],
+            *(float_word(attrs.get(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))),
+        ]
         self.builder.node("lrn", [self.source(node.input[0])], self.declare(node), words, (), False)
 
     def _ReduceMean(self, node: Any) -> None:
         shape = self.view.shape(node.input[0])
-        given = self.view.constants[node.input[1]].tolist() if len(node.input) > 1 and node.input[1] else attributes(node).get("axes", range(len(shape)))
+        given = (
+            self.view.constants[node.input[1]].tolist()
+            if len(node.input) > 1 and node.input[1]
+            else attributes(node).get("axes", range(len(shape)))
+        )
         mask = sum(1 << a for a in {a % len(shape) for a in given})
-        self.builder.node("reduce_mean", [self.source(node.input[0]), None], self.declare(node), [mask, 0, 0], (), False)
+        self.builder.node(
+            "reduce_mean", [self.source(node.input[0]), None], self.declare(node), [mask, 0, 0], (), False
+        )
 
     def _ArgMax(self, node: Any) -> None:
         attrs = attributes(node)
         axis = attrs.get("axis", 0) % len(self.view.shape(node.input[0]))
-        self.builder.node("arg_max", [self.source(node.input[0])], self.declare(node), [axis, attrs.get("select_last_index", 0)])
+        self.builder.node(
+            "arg_max", [self.source(node.input[0])], self.declare(node), [axis, attrs.get("select_last_index", 0)]
+        )
 
     def _Concat(self, node: Any) -> None:
         axis = attributes(node)["axis"] % len(self.view.shape(node.output[0]))
@@ -162,7 +201,9 @@ class FloatNodes:
             movement.lower(self.builder, self.view, node, source, self.declare(node, like=source))
             return
         if attributes(node).get("mode") != b"linear":
-            raise UnsupportedError(f"{node.name} (Resize): mode {attributes(node)['mode'].decode()} is not supported; nearest and linear are")
+            raise UnsupportedError(
+                f"{node.name} (Resize): mode {attributes(node)['mode'].decode()} is not supported; nearest and linear are"
+            )
         name, shape, out = node.output[0], self.view.shape(node.input[0]), self.view.shape(node.output[0])
         index, weight = linear_tables(self.view, node, shape, out)
         tables = [self.builder.constant(f"{name}/index", index), self.builder.constant(f"{name}/weight", weight)]

@@ -1,4 +1,5 @@
 """A float region that maps one quantized tensor element by element becomes a table, harvested from onnxruntime itself."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,9 +15,44 @@ from qverify.compiler.view import ELEMENT, Quantized, View, attributes
 from qverify.onnx_model.engine import Engine
 from qverify.tensors.spec import TensorSpec
 
-UNARY = {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu", "Celu", "Erf", "Exp", "Log", "Sqrt",
-         "Abs", "Neg", "Reciprocal", "Softplus", "Softsign", "Pow", "Add", "Sub", "Mul", "Div", "Min", "Max", "PRelu", "Gelu", "Floor",
-         "Ceil", "Round", "ThresholdedRelu", "Mish", "Sin", "Cos", *SHAPE_ONLY}
+UNARY = {
+    "Relu",
+    "Clip",
+    "LeakyRelu",
+    "Sigmoid",
+    "Tanh",
+    "HardSigmoid",
+    "HardSwish",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Erf",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Abs",
+    "Neg",
+    "Reciprocal",
+    "Softplus",
+    "Softsign",
+    "Pow",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Min",
+    "Max",
+    "PRelu",
+    "Gelu",
+    "Floor",
+    "Ceil",
+    "Round",
+    "ThresholdedRelu",
+    "Mish",
+    "Sin",
+    "Cos",
+    *SHAPE_ONLY,
+}
 
 
 def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
@@ -58,10 +94,16 @@ def match(view: View, output: str, y: Quantized) -> Unit | None:
     if found is None or len(y.scale) > 1:
         return None
     x, nodes = found
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, harvest(view, x, y, output, nodes, unit)), covers=tuple(n.name for n in nodes))
+    unit = Unit(
+        y.name,
+        lambda b: lower(b, view, x, y, harvest(view, x, y, output, nodes, unit)),
+        covers=tuple(n.name for n in nodes),
+    )
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
-        unit.onnx = [microsoft(f"QLinear{nodes[0].op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **attrs)]
+        unit.onnx = [
+            microsoft(f"QLinear{nodes[0].op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **attrs)
+        ]
     return unit
 
 
@@ -78,7 +120,12 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
     source, dequantized = "every", f"every/{x.name}"
-    initializers = {x.scale_name: x.scale.reshape(()), x.zero_name: x.zero_point.reshape(()), y.scale_name: y.scale.reshape(()), y.zero_name: y.zero_point.reshape(())}
+    initializers = {
+        x.scale_name: x.scale.reshape(()),
+        x.zero_name: x.zero_point.reshape(()),
+        y.scale_name: y.scale.reshape(()),
+        y.zero_name: y.zero_point.reshape(()),
+    }
     body: list[onnx.NodeProto] = []
     if unit.onnx:
         kernel = onnx.NodeProto()
@@ -103,7 +150,9 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
         last = dequantized if output in leaf else output
         body.append(helper.make_node("QuantizeLinear", [last, y.scale_name, y.zero_name], ["result"]))
     graph = helper.make_graph(
-        body, "table", [helper.make_tensor_value_info(source, ELEMENT[x.dtype], every.shape)],
+        body,
+        "table",
+        [helper.make_tensor_value_info(source, ELEMENT[x.dtype], every.shape)],
         [helper.make_tensor_value_info("result", ELEMENT[y.dtype], every.shape)],
         [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in initializers.items() if n],
     )
@@ -114,7 +163,11 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
 
 def missing_domain(view: View) -> list[Any]:
     """The com.microsoft opset, where the model does not import it."""
-    return [] if any(o.domain == "com.microsoft" for o in view.model.opset_import) else [helper.make_opsetid("com.microsoft", 1)]
+    return (
+        []
+        if any(o.domain == "com.microsoft" for o in view.model.opset_import)
+        else [helper.make_opsetid("com.microsoft", 1)]
+    )
 
 
 def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:

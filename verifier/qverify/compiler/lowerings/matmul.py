@@ -1,4 +1,5 @@
 """MatMul -> QLinearMatMul; Gemm -> QGemm (fully_connected in model.bin)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +8,17 @@ import numpy as np
 
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.conv import integer_bias
-from qverify.compiler.unit import Activation, Array, Unit, integer_kernel, microsoft, operand, standard, triple, with_activation
+from qverify.compiler.unit import (
+    Activation,
+    Array,
+    Unit,
+    integer_kernel,
+    microsoft,
+    operand,
+    standard,
+    triple,
+    with_activation,
+)
 from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
 from qverify.tensors.spec import TensorSpec
@@ -69,10 +80,12 @@ def from_operator(view: View, node: Any) -> Unit:
     return Unit(y.name, lambda c: lower_matmul(c, view, node, a, b, y, act, True), [node])
 
 
-def lower_matmul(builder: Builder, view: View, node: Any, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower_matmul(
+    builder: Builder, view: View, node: Any, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+) -> None:
     if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
         raise UnsupportedError(f"{node.name} (MatMul): weights quantized along axis {b.axis}; wanted the last axis")
-    single = np.float32(np.float32(a.scale[0]) * b.scale) / np.float32(y.scale[0])
+    single = (np.float32(a.scale[0]) * b.scale).astype(np.float32) / np.float32(y.scale[0])
     real = float(a.scale[0]) * b.scale.astype(np.float64) / float(y.scale[0])
     rq = builder.scales(y.name, single, real, kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit)
     builder.tensor(y.spec(y.name, view.shape(y.name)))
@@ -80,23 +93,52 @@ def lower_matmul(builder: Builder, view: View, node: Any, a: Quantized, b: Quant
     builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel)
 
 
-def lower_gemm(builder: Builder, view: View, node: Any, x: Quantized, w: Quantized, bias: Array | None, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower_gemm(
+    builder: Builder,
+    view: View,
+    node: Any,
+    x: Quantized,
+    w: Quantized,
+    bias: Array | None,
+    y: Quantized,
+    act: Activation,
+    kernel: bool,
+) -> None:
     attrs = attributes(node)
     assert w.value is not None
     transposed = bool(attrs.get("transB", 0))
     weight, out_axis = (w.value, 0) if transposed else (w.value.T, 1)
     if len(w.scale) > 1 and w.axis != out_axis:
-        raise UnsupportedError(f"{node.name} (Gemm): weights quantized along axis {w.axis}; wanted the output axis {out_axis}")
+        raise UnsupportedError(
+            f"{node.name} (Gemm): weights quantized along axis {w.axis}; wanted the output axis {out_axis}"
+        )
     alpha = np.float32(attrs.get("alpha", 1.0))
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    single = np.float32(np.float32(alpha * np.float32(x.scale[0])) * w.scale) / np.float32(y.scale[0])
+    single = (np.float32(alpha * np.float32(x.scale[0])) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = float(alpha) * float(x.scale[0]) * w.scale.astype(np.float64) / float(y.scale[0])
     rq = builder.scales(y.name, single, real, kernel, wide)
     bias_name = None
     if bias is not None:
         bias_name = builder.constant(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))
     name = f"{y.name}/weight"
-    builder.constant(name, weight, TensorSpec(name, w.dtype, tuple(weight.shape), scale=tuple(map(float, w.scale)),
-                                              zero_point=tuple(map(int, w.zero_point)), channel_axis=0 if len(w.scale) > 1 else -1))
+    builder.constant(
+        name,
+        weight,
+        TensorSpec(
+            name,
+            w.dtype,
+            tuple(weight.shape),
+            scale=tuple(map(float, w.scale)),
+            zero_point=tuple(map(int, w.zero_point)),
+            channel_axis=0 if len(w.scale) > 1 else -1,
+        ),
+    )
     builder.tensor(y.spec(y.name, view.shape(y.name), layout="NC"))
-    builder.node("fully_connected", [operand(builder, x, view.shape(x.name)), name, bias_name, rq], [y.name], [act.low, act.high], (), kernel)
+    builder.node(
+        "fully_connected",
+        [operand(builder, x, view.shape(x.name)), name, bias_name, rq],
+        [y.name],
+        [act.low, act.high],
+        (),
+        kernel,
+    )

@@ -1,4 +1,5 @@
 """Operators that only move elements, on any dtype: Reshape, Transpose, Slice, Split, Gather, Pad, MaxPool, nearest Resize, Concat ..."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -39,7 +40,9 @@ def lower(builder: Builder, view: View, node: Any, source: str, outputs: list[st
     elif kind == "Gather":
         indices = view.constants.get(node.input[1])
         if indices is None:
-            raise UnsupportedError(f"{node.name} (Gather): indices are computed at run time; only constant indices can be compiled")
+            raise UnsupportedError(
+                f"{node.name} (Gather): indices are computed at run time; only constant indices can be compiled"
+            )
         name = builder.constant(f"{outputs[0]}/indices", indices.astype(np.int64))
         builder.node("gather", [source, name], outputs, [attrs.get("axis", 0) % len(shape)])
     elif kind == "MaxPool":
@@ -47,13 +50,20 @@ def lower(builder: Builder, view: View, node: Any, source: str, outputs: list[st
         if spatial > 2 or (len(node.output) > 1 and node.output[1]):
             raise UnsupportedError(f"{node.name} (MaxPool): {spatial}-D or index output is not supported")
         pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
-        words = [*flat(window, spatial), *flat(attrs.get("strides", [1] * spatial), spatial), *pads, *flat(attrs.get("dilations", [1] * spatial), spatial)]
+        words = [
+            *flat(window, spatial),
+            *flat(attrs.get("strides", [1] * spatial), spatial),
+            *pads,
+            *flat(attrs.get("dilations", [1] * spatial), spatial),
+        ]
         builder.node("max_pool", [source], outputs, words)
     elif kind == "Resize":
         index = builder.constant(f"{outputs[0]}/index", nearest_index(view, node, shape, out))
         builder.node("resize_nearest", [source, index], outputs)
     elif kind == "DepthToSpace":
-        builder.node("depth_to_space", [source], outputs, [attrs["blocksize"], int(attrs.get("mode", b"DCR") == b"CRD")])
+        builder.node(
+            "depth_to_space", [source], outputs, [attrs["blocksize"], int(attrs.get("mode", b"DCR") == b"CRD")]
+        )
     else:
         raise UnsupportedError(f"{node.name} ({kind}): not a movement")
 
@@ -62,7 +72,9 @@ def _slice_words(view: View, node: Any, shape: tuple[int, ...]) -> list[int]:
     rank = len(shape)
     values = [view.constants.get(n) if n else None for n in [*node.input[1:], "", "", "", ""][:4]]
     if values[0] is None or values[1] is None:
-        raise UnsupportedError(f"{node.name} (Slice): starts or ends are computed at run time; only constants can be compiled")
+        raise UnsupportedError(
+            f"{node.name} (Slice): starts or ends are computed at run time; only constants can be compiled"
+        )
     axes = values[2].tolist() if values[2] is not None else list(range(len(values[0])))
     steps = values[3].tolist() if values[3] is not None else [1] * len(axes)
     start, step = [0] * rank, [1] * rank

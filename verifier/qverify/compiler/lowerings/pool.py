@@ -1,4 +1,5 @@
 """GlobalAveragePool, AveragePool -> QLinear pools; ReduceMean stays float in the integer ONNX and is an integer sum in model.bin."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -35,10 +36,14 @@ def from_operator(view: View, node: Any) -> Unit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     limits = np.iinfo(y.dtype)
     kind = node.op_type.removeprefix("QLinear")
-    return Unit(y.name, lambda b: lower(b, view, node, kind, x, y, Activation(int(limits.min), int(limits.max)), True), [node])
+    return Unit(
+        y.name, lambda b: lower(b, view, node, kind, x, y, Activation(int(limits.min), int(limits.max)), True), [node]
+    )
 
 
-def lower(builder: Builder, view: View, node: Any, kind: str, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower(
+    builder: Builder, view: View, node: Any, kind: str, x: Quantized, y: Quantized, act: Activation, kernel: bool
+) -> None:
     shape, out, attrs = view.shape(x.name), view.shape(y.name), attributes(node)
     wide = x.sixteen_bit or y.sixteen_bit
     source = operand(builder, x, shape)
@@ -48,11 +53,17 @@ def lower(builder: Builder, view: View, node: Any, kind: str, x: Quantized, y: Q
         return
     axes = list(range(2, len(shape)))
     if kind == "ReduceMean":
-        given = view.constants[node.input[1]].tolist() if len(node.input) > 1 and node.input[1] else attrs.get("axes", list(range(len(shape))))
+        given = (
+            view.constants[node.input[1]].tolist()
+            if len(node.input) > 1 and node.input[1]
+            else attrs.get("axes", list(range(len(shape))))
+        )
         axes = [a % len(shape) for a in given] or list(range(len(shape)))
     count = int(np.prod([shape[a] for a in axes]))
     single = np.float32(x.scale[0]) / np.float32(np.float32(y.scale[0]) * np.float32(count))
-    rq = builder.scales(y.name, np.array([single]), np.array([float(x.scale[0]) / (float(y.scale[0]) * count)]), kernel, wide)
+    rq = builder.scales(
+        y.name, np.array([single]), np.array([float(x.scale[0]) / (float(y.scale[0]) * count)]), kernel, wide
+    )
     limits = [act.low, act.high]
     if kind == "ReduceMean":
         builder.node("reduce_mean", [source, rq], [y.name], [sum(1 << a for a in axes), *limits], (), False)
@@ -60,17 +71,41 @@ def lower(builder: Builder, view: View, node: Any, kind: str, x: Quantized, y: Q
         builder.node("global_average_pool", [source, rq], [y.name], limits, (), kernel)
 
 
-def _average(builder: Builder, node: Any, attrs: dict[str, Any], source: str, shape: tuple[int, ...], out: tuple[int, ...], x: Quantized, y: Quantized, act: Activation, kernel: bool, wide: bool) -> None:
+def _average(
+    builder: Builder,
+    node: Any,
+    attrs: dict[str, Any],
+    source: str,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    x: Quantized,
+    y: Quantized,
+    act: Activation,
+    kernel: bool,
+    wide: bool,
+) -> None:
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):
         raise UnsupportedError(f"{node.name} (AveragePool): {spatial}-D or dilated windows are not supported")
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
     height, width = flat(window, spatial)
     if builder.rounding == "ref-exact":
-        value = np.array([x.scale[0], y.scale[0]], np.float32) if kernel else np.array([float(x.scale[0]) / float(y.scale[0])])
+        value = (
+            np.array([x.scale[0], y.scale[0]], np.float32)
+            if kernel
+            else np.array([float(x.scale[0]) / float(y.scale[0])])
+        )
         rq = builder.constant(f"{y.name}/rq", value)
     else:
         counts = np.arange(1, height * width + 1, dtype=np.float64)
         rq = builder.scales(y.name, counts, float(x.scale[0]) / float(y.scale[0]) / counts, kernel, wide)
-    words = [height, width, *flat(attrs.get("strides", [1] * spatial), spatial), *pads, attrs.get("count_include_pad", 0), act.low, act.high]
+    words = [
+        height,
+        width,
+        *flat(attrs.get("strides", [1] * spatial), spatial),
+        *pads,
+        attrs.get("count_include_pad", 0),
+        act.low,
+        act.high,
+    ]
     builder.node("average_pool", [source, rq], [y.name], words, (), kernel)

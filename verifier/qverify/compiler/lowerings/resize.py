@@ -1,6 +1,8 @@
 """Source indices and weights of Resize, in the float32 order onnxruntime uses."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,8 +41,10 @@ def positions(node: Any, size: int, out: int, scale: np.float32) -> Array:
 def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> Array:
     """int32 source index of every output coordinate, dim after dim."""
     rule = attributes(node).get("nearest_mode", b"round_prefer_floor").decode()
-    rounders = {
-        "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda p: np.ceil(p - np.float32(0.5)),
+    rounders: dict[str, Callable[[Array], Array]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda p: np.ceil(p - np.float32(0.5)),
         "round_prefer_ceil": lambda p: np.floor(p + np.float32(0.5)),
     }
     parts = []
@@ -55,11 +59,15 @@ def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int,
 def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
     """index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims."""
     if len(shape) != 4 or shape[:2] != out[:2]:
-        raise UnsupportedError(f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported")
+        raise UnsupportedError(
+            f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
+        )
     indices, weights = [], []
     for axis in (2, 3):
         size, wanted = shape[axis], out[axis]
-        p = np.clip(positions(node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)).astype(np.float32)
+        p = np.clip(
+            positions(node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)
+        ).astype(np.float32)
         i1 = p.astype(np.int32)
         i2 = np.minimum(i1 + 1, size - 1)
         d1, d2 = np.abs(p - i1.astype(np.float32)), np.abs(p - i2.astype(np.float32))

@@ -1,4 +1,5 @@
 """Linear Resize between DQ and Q (rounded), or on integers in QOperator models (truncated)."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Softmax -> QLinearSoftmax: a table of exponentials, onnxruntime's way."""
+
 from __future__ import annotations
 
 import math
@@ -24,7 +25,9 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
     if rows[1] < 2:
         return None
     unit = Unit(y.name, lambda b: lower(b, view, x, y, rows))
-    unit.onnx = [microsoft("QLinearSoftmax", [*triple(x), y.scale_name, y.zero_name], [y.name], axis=axis, opset=view.opset)]
+    unit.onnx = [
+        microsoft("QLinearSoftmax", [*triple(x), y.scale_name, y.zero_name], [y.name], axis=axis, opset=view.opset)
+    ]
     return unit
 
 

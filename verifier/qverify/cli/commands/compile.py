@@ -1,0 +1,54 @@
+"""Compiles a quantized ONNX (QDQ or QOperator) to model.bin."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.argument("model", type=click.Path(dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="model.bin to write")
+@click.option("--integer-onnx", type=click.Path(dir_okay=False), help="also write the integer ONNX")
+@click.option(
+    "--rounding",
+    default="ref-exact",
+    show_default=True,
+    help="ref-exact tflite-single gemmlowp cmsis pow2-half-up pow2-half-away pow2-floor mul8 mul15 mul16 mul24 mul31",
+)
+@click.option("--align", default=1, show_default=True, help="store the innermost dim in multiples of N elements")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
+)
+@click.option("--check/--no-check", default=True, show_default=True, help="check every unit against the original file")
+def command(
+    model: str, output: str, integer_onnx: str | None, rounding: str, align: int, shapes: tuple[str, ...], check: bool
+) -> int:
+    import os
+
+    from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.model_bin.records import encode
+    from qverify.onnx_model.load import read_file
+    from qverify.renderers.json_file import write_bytes
+    from qverify.session.models import parse_shapes
+
+    options = CompileOptions(rounding, align, check, parse_shapes(shapes), os.path.dirname(os.path.abspath(model)))
+    compiled = compile_model(read_file(model), os.path.basename(model), options)
+    data = encode(compiled.graph)
+    write_bytes(data, output)
+    if integer_onnx:
+        write_bytes(compiled.integer_onnx, integer_onnx)
+    graph = compiled.graph
+    without = [n for n in graph.nodes if not n.integer_reference]
+    click.echo(f"{output}: {len(data)} bytes, {len(graph.nodes)} nodes, rounding {rounding}")
+    if without:
+        click.echo(f"{len(without)} nodes have no integer reference: {', '.join(sorted({n.op for n in without}))}")
+    if not check:
+        return 0
+    result = graph.meta["check"]
+    click.echo(
+        f"check against the original: {result['units']} units, worst {result['worst_lsb']:g} LSB, not checked {len(result['not_checked'])}"
+    )
+    if result["over"]:
+        click.echo(f"check FAILED: beyond 1 LSB: {', '.join(result['over'][:5])}", err=True)
+        return 1
+    return 0

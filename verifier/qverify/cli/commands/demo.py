@@ -1,0 +1,25 @@
+"""Verifies the packaged digit classifier on this machine (and under QEMU where it is), then on a faulty board."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+def command() -> int:
+    from qverify.renderers import terminal
+    from qverify.session.demo import demo
+    from qverify.session.verify import Outcome
+
+    def show(title: str, outcome: Outcome | None) -> None:
+        click.echo(f"\n$ {title}" if outcome is not None else f"\n{title}")
+        if outcome is not None:
+            click.echo(terminal.render(outcome.report, outcome.finals, True))
+
+    good = demo(show)
+    click.echo(
+        "\ndemo: every verdict came out as it must (the last board is faulty on purpose)"
+        if good
+        else "\ndemo: a verdict is not what it must be"
+    )
+    return 0 if good else 1

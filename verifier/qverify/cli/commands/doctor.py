@@ -1,0 +1,34 @@
+"""Says whether this host is fit: onnxruntime's kernels, the shipped runtimes, emulators."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+def command() -> int:
+    from qverify_agents.binaries import MACHINES, runtime_path
+    from qverify_agents.boards.qemu_user import emulator
+    from qverify_agents.connect import connect
+    from qverify_agents.errors import LinkError
+
+    from qverify.onnx_model.canary import canary
+
+    result, good = canary(use_cache=False), True
+    for name in result["checked"]:
+        failed = name in result["failing"]
+        good = good and not failed
+        click.echo(f"{'FAILED' if failed else 'ok':7s}{name} on {result['engine']}")
+    for arch in sorted(set(MACHINES.values())):
+        try:
+            click.echo(f"ok     runtime {runtime_path(arch).name}; emulator {emulator(arch) or 'none'}")
+        except LinkError as error:
+            click.echo(f"none   {error}")
+    try:
+        agent = connect("local", 10)
+        click.echo(f"ok     local board: {agent.hello}")
+        agent.close()
+    except LinkError as error:
+        good = False
+        click.echo(f"FAILED local board: {error}")
+    return 0 if good else 1

@@ -1,0 +1,22 @@
+"""Runs one side and writes every tensor it offers as .npy, with the names in manifest.json."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.option("-m", "--model", required=True, help="quant.onnx and/or model.bin, comma list")
+@click.option("--side", type=click.Choice(["reference", "simulator", "board"]), default="simulator", show_default=True)
+@click.option("-b", "--board", default="local", show_default=True)
+@click.option("-i", "--input-img", "inputs", help="as in the main job; random when not given")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
+def command(model: str, side: str, board: str, inputs: str | None, seed: int, output: str) -> int:
+    from qverify.session.infer import infer
+
+    recording, written = infer([p for p in model.split(",") if p], side, board, inputs, seed, output)
+    click.echo(
+        f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else "")
+    )
+    return 0 if recording.state == "complete" else 3

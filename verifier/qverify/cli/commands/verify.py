@@ -1,0 +1,97 @@
+"""The main job: runs the reference, the simulator and the board, and says PASSED, or which side is to blame and where."""
+
+from __future__ import annotations
+
+import click
+
+RULES = ("half", "round", "truncate", "numpy", "exact")
+
+
+@click.command(help=__doc__)
+@click.option("-m", "--model", required=True, help="comma list: quant.onnx, model.bin (told apart by content)")
+@click.option("-b", "--board", "boards", multiple=True, help="local, qemu-user:aarch64|armv7|riscv64; may be repeated")
+@click.option(
+    "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
+)
+@click.option(
+    "-i", "--input-img", "inputs", help="a.npy,b.bin or name1:a.npy,name2:b.bin or one .npz; random when not given"
+)
+@click.option(
+    "-c", "--compare-digits", "digits", type=click.IntRange(0, 15), help="decimal places that must match  [default: 5]"
+)
+@click.option(
+    "--dump-all-nodes-results",
+    "-r",
+    "dump_all",
+    default=False,
+    type=click.BOOL,
+    show_default=True,
+    help="judge every node (-r True|False)",
+)
+@click.option(
+    "--rule", type=click.Choice(RULES), default="half", show_default=True, help="what matching to N decimals means"
+)
+@click.option("--atol", type=float)
+@click.option("--rtol", type=float)
+@click.option("--min-cosine", type=float)
+@click.option("--min-sqnr", "min_sqnr_db", type=float, help="dB")
+@click.option("--max-rmse", type=float)
+@click.option("--max-lsb", type=float)
+@click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(0.1),
+    default=120.0,
+    show_default=True,
+    help="seconds for each answer of the board",
+)
+@click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
+@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
+def command(
+    model: str,
+    boards: tuple[str, ...],
+    run_sim: bool,
+    inputs: str | None,
+    digits: int | None,
+    dump_all: bool,
+    rule: str,
+    atol: float | None,
+    rtol: float | None,
+    min_cosine: float | None,
+    min_sqnr_db: float | None,
+    max_rmse: float | None,
+    max_lsb: float | None,
+    nan_equal: bool,
+    seed: int,
+    shapes: tuple[str, ...],
+    deadline_s: float,
+    allow_other_model: bool,
+    json_path: str | None,
+) -> int:
+    from qverify.cli.live_progress import bars
+    from qverify.compare.options import Options
+    from qverify.renderers import json_file, terminal
+    from qverify.report.document import EXIT, worst
+    from qverify.session.models import parse_shapes
+    from qverify.session.verify import Request, verify
+
+    gates = (atol, rtol, min_cosine, min_sqnr_db, max_rmse, max_lsb)
+    given = digits is not None or rule != "half" or any(g is not None for g in gates)
+    options = Options(5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates)
+    paths = [p for p in model.split(",") if p]
+    verdicts = []
+    for board in boards or (None,):
+        request = Request(
+            paths, board, run_sim, inputs, options, seed, deadline_s, parse_shapes(shapes), allow_other_model
+        )
+        with bars() as watch:
+            outcome = verify(request, watch)
+        if json_path != "-":
+            click.echo(terminal.render(outcome.report, outcome.finals, dump_all))
+        if json_path:
+            json_file.write(outcome.report, json_path)
+        verdicts.append(outcome.report.verdict)
+    return EXIT[worst(verdicts)]

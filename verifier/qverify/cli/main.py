@@ -1,0 +1,86 @@
+"""Finds the command; errors to one line; exit status 0 1 2 3 130."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from qverify.cli.options import normalized
+
+COMMANDS = {
+    "verify": "the main job: three sides, one verdict (also without the word verify)",
+    "compile": "quantized ONNX to model.bin",
+    "infer": "run one side and write every tensor",
+    "compare": "two folders of .npy files or two .npz files, no board",
+    "doctor": "is this host fit: onnxruntime canary, runtimes, emulators",
+    "demo": "the packaged example: PASSED, and what FAILED looks like",
+}
+HELP = """qverify: does the board compute what the host says it should?
+
+  qverify -m quant.onnx,model.bin -b BOARD [-s True|False] [-i INPUTS] [-c N] [-r True|False]
+  qverify COMMAND --help
+
+Commands:
+{commands}
+
+Boards: local, qemu-user:aarch64|armv7|riscv64.   qverify verify --help shows every option of the main job.
+Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 130 interrupted."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Console entry. Never a traceback for a mistake of the user or a fault of the board."""
+    words = normalized(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("--help", "-h"):
+        print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
+        return 0
+    if words[0] == "--version":
+        print("qverify 0.1.0")
+        return 0
+    name = words.pop(0) if words[0] in COMMANDS else "verify"
+    if name == "verify" and words and not words[0].startswith("-"):
+        print(f"qverify: unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return _run(name, words)
+
+
+def _run(name: str, words: list[str]) -> int:
+    import click
+    from qverify_agents.errors import LinkError
+
+    from qverify.errors import QVerifyError
+
+    try:
+        command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as error:
+        return int(error.exit_code)
+    except click.ClickException as error:
+        print(f"qverify: {error.format_message()}", file=sys.stderr)
+        return 2
+    except (QVerifyError, LinkError) as error:
+        print(f"qverify: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_status
+    except (KeyboardInterrupt, click.Abort):
+        print("qverify: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except MemoryError:
+        print("qverify: out of memory on this host", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"qverify: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return 2
+    except Exception as error:  # a bug of ours must not look like a mismatch (exit 1)
+        if os.environ.get("QVERIFY_DEBUG"):
+            raise
+        print(f"qverify: internal error: {type(error).__name__}: {error}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

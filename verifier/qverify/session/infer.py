@@ -1,0 +1,63 @@
+"""One side and its dumps."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from qverify.errors import UsageError
+from qverify.inputs import sources
+from qverify.inputs.prepare import random_inputs
+from qverify.renderers.json_file import write_text
+from qverify.session.models import open_models
+from qverify.tensors.recording import Recording
+
+
+def infer(paths: list[str], side: str, board: str, inputs: str | None, seed: int, output: str) -> tuple[Recording, int]:
+    """Writes NNNN.npy and manifest.json (file to tensor name); the manifest comes last, so a cut-off run is seen."""
+    models = open_models(paths)
+    prepared = sources.prepare(models.graph, inputs) if inputs else random_inputs(models.graph, seed)
+    if side == "simulator":
+        from qverify.sides.simulator import Simulator
+
+        recording = Simulator(models.graph).run(prepared)
+    elif side == "reference":
+        if models.integer_onnx is None:
+            raise UsageError("--side reference needs the quantized ONNX in -m")
+        from qverify.sides.reference import Reference
+
+        recording = Reference(models.integer_onnx, models.graph).run(prepared)
+    else:
+        from qverify.sides.board import Board
+
+        there = Board(board, models.binary, models.graph)
+        try:
+            recording = there.run(prepared)
+            if recording.state == "complete":
+                recording.tensors = {
+                    **recording.tensors,
+                    **there.pull([n for n in recording.specs if n not in recording.tensors]),
+                }
+        finally:
+            there.close()
+    return recording, _write(recording, output)
+
+
+def _write(recording: Recording, output: str) -> int:
+    try:
+        os.makedirs(output, exist_ok=True)
+        names = {}
+        for i, name in enumerate(recording.tensors):
+            part = os.path.join(output, f".{i:04d}.part.npy")
+            np.save(part, recording.tensors[name])
+            os.replace(part, os.path.join(output, f"{i:04d}.npy"))
+            names[f"{i:04d}.npy"] = name
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
+    write_text(
+        json.dumps({"side": recording.side, "state": recording.state, "tensors": names}, indent=1) + "\n",
+        os.path.join(output, "manifest.json"),
+    )
+    return len(names)

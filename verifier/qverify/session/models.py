@@ -1,0 +1,127 @@
+"""The -m list to opened files that belong together; told apart by content, never by extension."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+
+from qverify.compiler.compile import Compiled, CompileOptions, compile_model
+from qverify.errors import BadFileError, UsageError
+from qverify.model_bin.container import MAGIC
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.records import decode, encode
+from qverify.onnx_model.load import is_quantized, load, read_file
+
+FOREIGN = {
+    b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
+    b"RKNN": "Rockchip RKNN",
+    b"\x1c\x00\x00\x00TFL3": "TensorFlow Lite",
+    b"PK\x03\x04": "a zip archive",
+}
+
+
+@dataclass(slots=True)
+class Models:
+    """binary: model.bin bytes (compiled in memory when none was given). integer_onnx, original: None without quant.onnx."""
+
+    graph: Graph
+    binary: bytes
+    integer_onnx: bytes | None = None
+    original: bytes | None = None
+    rows: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """NAME=1,3,224,224 options. UsageError for any other form."""
+    found = {}
+    for value in values:
+        name, _, dims = value.rpartition("=")
+        try:
+            found[name] = tuple(int(d) for d in dims.split(","))
+        except ValueError:
+            name = ""
+        if not name or any(d < 1 for d in found[name]):
+            raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of at least 1")
+    return found
+
+
+def open_models(
+    paths: list[str], shapes: dict[str, tuple[int, ...]] | None = None, allow_other: bool = False
+) -> Models:
+    """Raises UsageError or BadFileError: foreign files, two of one kind, a model.bin compiled from another ONNX."""
+    binary: tuple[str, bytes] | None = None
+    quantized: tuple[str, bytes] | None = None
+    rows = []
+    for path in paths:
+        data = read_file(path)
+        kind = _kind(path, data, shapes)
+        rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
+        if kind == "model.bin":
+            binary = _only(binary, path, data, kind)
+        elif kind == "quant.onnx":
+            quantized = _only(quantized, path, data, kind)
+    if binary is None and quantized is None:
+        raise UsageError("-m names no quantized ONNX and no model.bin; there is nothing to verify")
+    graph = None
+    if binary is not None:
+        try:
+            graph = decode(binary[1])
+        except BadFileError as error:
+            raise BadFileError(f"{binary[0]}: {error}") from error
+    if quantized is None:
+        assert graph is not None and binary is not None
+        return Models(graph, binary[1], rows=rows)
+    compiled, notes = _integer_form(quantized, graph, shapes, allow_other)
+    if graph is None or binary is None:
+        return Models(
+            compiled.graph,
+            encode(compiled.graph),
+            compiled.integer_onnx,
+            quantized[1],
+            rows,
+            ["no model.bin given: compiled in memory"],
+        )
+    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, notes)
+
+
+def _only(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
+    if before is not None:
+        raise UsageError(f"-m names two files of kind {kind}: {before[0]} and {path}")
+    return path, data
+
+
+def _kind(path: str, data: bytes, shapes: dict[str, tuple[int, ...]] | None) -> str:
+    if data[:8] == MAGIC:
+        return "model.bin"
+    for start, name in FOREIGN.items():
+        if data.startswith(start):
+            raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
+    if len(data) > 8 and data[4:8] == b"TFL3":
+        raise BadFileError(f"{path}: this looks like TensorFlow Lite, not an ONNX or a model.bin of qverify compile")
+    model = load(data, os.path.basename(path), os.path.dirname(os.path.abspath(path)), shapes)
+    return "quant.onnx" if is_quantized(model) else "float.onnx"
+
+
+def _integer_form(
+    quantized: tuple[str, bytes], graph: Graph | None, shapes: dict[str, tuple[int, ...]] | None, allow_other: bool
+) -> tuple[Compiled, list[str]]:
+    """The integer ONNX again from quant.onnx, with the options stored in model.bin; its hash tells whether they belong together."""
+    stored = graph.meta.get("options", {}) if graph is not None else {}
+    path, data = quantized
+    stored_shapes = {k: tuple(v) for k, v in stored.get("shapes", {}).items()}
+    options = CompileOptions(
+        stored.get("rounding", "ref-exact"),
+        stored.get("align", 1),
+        False,
+        {**stored_shapes, **(shapes or {})},
+        os.path.dirname(os.path.abspath(path)),
+    )
+    compiled = compile_model(data, os.path.basename(path), options)
+    if graph is None or compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
+        return compiled, []
+    message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
+    if not allow_other:
+        raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
+    return compiled, [f"WARNING: {message}"]

@@ -1,0 +1,58 @@
+"""A folder or an .npz as a side: tensors by name, read when asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+
+import numpy as np
+
+from qverify.errors import BadFileError
+from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.spec import TensorSpec
+
+
+def _read(path: str) -> Array:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise BadFileError(f"{path}: not a readable .npy: {error}") from error
+
+
+def _files(path: str) -> dict[str, str]:
+    """Tensor name to file: by manifest.json (qverify infer), otherwise the file's own name."""
+    manifest = os.path.join(path, "manifest.json")
+    if not os.path.isfile(manifest):
+        return {f[:-4]: os.path.join(path, f) for f in sorted(os.listdir(path)) if f.endswith(".npy")}
+    try:
+        with open(manifest, encoding="utf-8") as file:
+            listed = json.load(file)["tensors"]
+        found = {str(n): os.path.join(path, f) for f, n in listed.items() if os.path.basename(f) == f}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise BadFileError(f"{manifest}: not a manifest of qverify infer") from error
+    if len(found) != len(listed):
+        raise BadFileError(f"{manifest}: two files for one tensor, or a file outside the folder")
+    return found
+
+
+def dump(path: str, side: str) -> Recording:
+    """Every tensor is final: all of them are judged."""
+    if os.path.isdir(path):
+        loaders = {n: partial(_read, f) for n, f in _files(path).items()}
+        tensors: Tensors | dict[str, Array] = Tensors(loaders)
+    else:
+        try:
+            with np.load(path, allow_pickle=False) as held:
+                tensors = {n: held[n] for n in held.files}
+        except (OSError, ValueError, EOFError, AttributeError) as error:
+            raise BadFileError(f"{path}: neither a folder of .npy files nor a readable .npz: {error}") from error
+    specs = {}
+    for name in tensors:
+        value = tensors[name]
+        if value.dtype.kind not in "fiub":
+            raise BadFileError(f"{path}: {name} is {value.dtype}; only numbers can be compared")
+        specs[name] = TensorSpec(name, str(value.dtype), value.shape)
+    return Recording(
+        side, f"dump {os.path.basename(os.path.normpath(path))}", specs=specs, finals=tuple(specs), tensors=tensors
+    )

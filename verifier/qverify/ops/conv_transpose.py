@@ -27,7 +27,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Array, Output]:
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Output]) -> tuple[Array, ...]:
     weight, output = state
-    kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right, dilation_h, dilation_w, group = node.words[:11]
+    kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w, group = node.words[:11]
     y, zero = graph.spec(node.outputs[0]), graph.spec(node.inputs[0] or "").zero_point[0]
     assert inputs[0] is not None
     x = as_planes(inputs[0]).astype(np.float64) - zero

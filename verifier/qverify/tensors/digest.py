@@ -13,7 +13,7 @@ import xxhash
 def tensor_digest(values: npt.NDArray[Any]) -> str:
     """16 hex digits of XXH64, seed 0, over the elements in row-major order, little-endian."""
     dense = np.ascontiguousarray(values)
-    return xxhash.xxh64_hexdigest(memoryview(dense.reshape(-1).view(np.uint8)) if dense.size else b"")
+    return xxhash.xxh64_hexdigest(dense.reshape(-1).view(np.uint8).data if dense.size else b"")
 
 
 def content_hash(data: bytes) -> str:

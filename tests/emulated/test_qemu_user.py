@@ -1,0 +1,56 @@
+"""Other architectures under QEMU's user mode: simulator equals board bit for bit, in every rounding mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.graph import ROUNDINGS
+from qverify.model_bin.records import encode
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+
+from tests.conftest import MODELS, need_models, need_qemu
+
+ARCHITECTURES = [
+    pytest.param("aarch64", marks=need_qemu("aarch64")),
+    pytest.param("armv7", marks=need_qemu("arm")),
+    pytest.param("riscv64", marks=need_qemu("riscv64")),
+]
+
+
+def digests_agree(source: Path, rounding: str, uri: str) -> None:
+    compiled = compile_model(source.read_bytes(), source.name, CompileOptions(rounding, check=False))
+    prepared = random_inputs(compiled.graph, 3)
+    simulated = Simulator(compiled.graph).run(prepared)
+    board = Board(uri, encode(compiled.graph), compiled.graph, 300)
+    try:
+        ran = board.run(prepared)
+    finally:
+        board.close()
+    assert ran.state == "complete", ran.why
+    assert ran.digests == simulated.digests
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_example_in_every_rounding_mode(digits, arch, rounding):
+    digests_agree(digits / "digits_quant.onnx", rounding, f"qemu-user:{arch}")
+
+
+@need_models()
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kws_dscnn/kws_dscnn_s8s8_qdq",
+        "resnet8_cifar10/resnet8_cifar10_u8s8_qop",
+        "kwt1/kwt1_full_u8s8_qdq",
+        "kwt1/kwt1_u8s8_qdq",
+        "vww_96/vww_96_s8s8_qdq",
+    ],
+)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_real_models(arch, name):
+    digests_agree(MODELS / f"{name}.onnx", "ref-exact", f"qemu-user:{arch}")

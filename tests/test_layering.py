@@ -1,0 +1,65 @@
+"""The arrows of the tree: who may import whom, and which library lives in which file."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = [
+    *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
+    *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
+]
+NEVER = {
+    "qverify_agents": ("qverify",),
+    "qverify.arithmetic": ("qverify.ops", "qverify.sides", "qverify.compiler", "qverify.session", "qverify.model_bin"),
+    "qverify.compare": ("qverify.sides", "qverify.session", "qverify.compiler", "qverify_agents"),
+    "qverify.renderers": ("qverify.compare", "qverify.sides", "qverify.session"),
+    "qverify.report": ("qverify.compare", "qverify.sides", "qverify.session"),
+    "qverify.ops": ("qverify.sides", "qverify.compiler", "qverify.session", "qverify.compare"),
+    "qverify.sides": ("qverify.session", "qverify.compare", "qverify.cli"),
+    "qverify.compiler": ("qverify.session", "qverify.compare", "qverify.cli"),
+    "qverify.session": ("qverify.cli",),
+}
+HOMES = {
+    "onnxruntime": ("onnx_model/engine.py",),
+    "click": ("cli/",),
+    "rich": ("cli/live_progress.py",),
+    "tabulate": ("renderers/",),
+    "onnx": ("onnx_model/", "compiler/", "sides/reference.py"),
+    "xxhash": ("tensors/digest.py",),
+}
+
+
+def imports(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+    return names
+
+
+def inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def test_arrows():
+    broken = []
+    for path in SOURCES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:])
+        for package, banned in NEVER.items():
+            if inside(module, package):
+                broken += [f"{module} imports {n}" for n in imports(path) for b in banned if inside(n, b)]
+    assert len(SOURCES) > 80 and broken == []
+
+
+def test_one_library_one_home():
+    broken = []
+    for path in SOURCES:
+        for name in imports(path):
+            homes = HOMES.get(name.split(".")[0])
+            if homes and not any(h in path.as_posix() for h in homes):
+                broken.append(f"{path.name} imports {name}")
+    assert broken == []

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from qverify_agents.errors import BoardUnreachable
 
+KNOWN = "local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -21,11 +23,10 @@ class Address:
 
 def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `finals:local`."""
-    match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", uri, re.DOTALL)
+    head, _, query = uri.partition("?")
+    match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", head, re.DOTALL)
     if not match:
-        raise BoardUnreachable(
-            f"-b {uri}: not a board this version knows; known: local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
-        )
-    rest, _, query = (match[2] or "").partition("?")
-    options = dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
-    return Address(match[1], rest, options)
+        raise BoardUnreachable(f"-b {uri}: not a board this version knows; known: {KNOWN}")
+    return Address(
+        match[1], match[2] or "", dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
+    )

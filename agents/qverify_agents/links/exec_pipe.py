@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import selectors
 import signal
 import subprocess
 import tempfile
+from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
@@ -15,48 +17,71 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 
 
 class ExecPipe:
+    """Options of the address: store (a directory kept between runs; without it, one that goes with the link), memory
+    (bytes the board may use for keeping every tensor)."""
+
+    piece_bytes = 1_000_000
+    patience_s = 4.0
+
     def __init__(self, address: Address):
-        self._store = tempfile.TemporaryDirectory(prefix="qverify-board-")
-        argv = [*address.argv, "agent", f"--store={self._store.name}"]
+        self._temporary, argv = _agent_command(address)
+        self._came = b""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         try:
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=self._errors,
                 bufsize=0,
                 start_new_session=True,
                 env={**os.environ, **address.environment},
             )
         except OSError as error:
-            self._store.cleanup()
+            self._clean()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._stdin, self._stdout, self._open = self._process.stdin.fileno(), self._process.stdout.fileno(), True
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
+        atexit.register(self.close)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def read(self, deadline: Deadline) -> bytes:
-        """What has come, at least one byte; b"" when the process closed its output."""
+        if self._came:
+            came, self._came = self._came, b""
+            return came
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._stdout, selectors.EVENT_READ)
-            while True:
-                if waiting.select(deadline.left()):
-                    return os.read(self._stdout, 1 << 20)
+            while not waiting.select(deadline.left()):
+                pass
+        return os.read(self._stdout, 1 << 20)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
+        """Takes what comes meanwhile, so that two full pipes never wait for each other."""
         view = memoryview(data)
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._stdin, selectors.EVENT_WRITE)
+            waiting.register(self._stdout, selectors.EVENT_READ)
             while view:
-                if not waiting.select(deadline.left()):
-                    continue
-                try:
-                    view = view[os.write(self._stdin, view) :]
-                except BlockingIOError:
-                    continue
-                except OSError as error:
-                    raise LinkClosed(self.why_closed()) from error
+                for key, _ in waiting.select(deadline.left()):
+                    if key.fd == self._stdin:
+                        view = view[self._write_some(view) :]
+                    elif came := os.read(self._stdout, 1 << 20):
+                        self._came += came
+                    else:
+                        waiting.unregister(self._stdout)
+
+    def _write_some(self, view: memoryview) -> int:
+        try:
+            return os.write(self._stdin, view)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise LinkClosed(self.why_closed()) from error
 
     def why_closed(self) -> str:
         """How the process ended, with the first line it wrote to stderr."""
@@ -65,20 +90,50 @@ class ExecPipe:
         code = self._process.poll()
         if code is None:
             return "the agent closed its output"
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        assert self._process.stderr is not None
-        lines = self._process.stderr.read(2000).decode(errors="replace").strip().splitlines()
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
+        self._errors.seek(0)
+        lines = self._errors.read(2000).decode(errors="replace").strip().splitlines()
         return f"the agent {how}" + (f": {lines[0]}" if lines else "")
 
     def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        atexit.unregister(self.close)
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-        self._store.cleanup()
+        self._clean()
+
+    def _clean(self) -> None:
+        self._errors.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _agent_command(address: Address) -> tuple[tempfile.TemporaryDirectory[str] | None, list[str]]:
+    kept = address.options.get("store")
+    temporary = None if kept else tempfile.TemporaryDirectory(prefix="qverify-board-")
+    store = kept or (temporary.name if temporary is not None else "")
+    try:
+        Path(store).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BoardUnreachable(
+            f"store={store}: cannot be made: {error.strerror}. Next: name another directory"
+        ) from error
+    memory = [f"--memory={address.options['memory']}"] if "memory" in address.options else []
+    return temporary, [*address.argv, "agent", f"--store={store}", *memory]
 
 
 def open_link(address: Address, deadline: Deadline) -> ExecPipe:

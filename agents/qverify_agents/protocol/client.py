@@ -1,101 +1,91 @@
-"""Speaks PROTOCOL.md to an agent over a link."""
+"""Speaks PROTOCOL.md to an agent over a link; sends again what was lost or damaged."""
 
 from __future__ import annotations
 
-import json
+import secrets
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import AgentError, LinkClosed, ProtocolError
-from qverify_agents.protocol import frames
+from qverify_agents.errors import AgentError, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.protocol import frames, messages
+from qverify_agents.protocol.messages import NodeEvent
 
-PIECE = 1_000_000
+__all__ = ["Agent", "NodeEvent"]
 
-
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node."""
-
-    tensor: str
-    digest: str
-    elapsed_ns: int
-
-
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack("<H", len(data)) + data
-
-
-def _read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
-    if len(payload) < at + 2:
-        raise ProtocolError("a text is cut short")
-    end = at + 2 + struct.unpack_from("<H", payload, at)[0]
-    if len(payload) < end:
-        raise ProtocolError("a text is cut short")
-    return payload[at + 2 : end].decode(errors="replace"), end
+OnNode = Callable[[NodeEvent], Any]
+LONGEST_PATIENCE_S = 8.0
 
 
 class Agent:
-    """One agent. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent."""
+    """One agent. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
+    kept: after the last run, every tensor can be got (else final outputs and those the run named). Every call has
+    deadline_s, a run has it anew with each node; all raise LinkError."""
 
-    def __init__(self, link: Link, capabilities: frozenset[str], deadline_s: float):
-        self._link, self.capabilities, self._deadline_s = link, capabilities, deadline_s
-        self._reader, self._sequence = frames.FrameReader(), 0
-        self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0}
-        payload = self._ask(frames.HELLO, b"", frames.HELLO)
-        try:
-            hello = json.loads(_read_text(payload)[0])
-        except ValueError as error:
-            raise ProtocolError("HELLO is not JSON") from error
-        if not isinstance(hello, dict) or hello.get("protocol") != 1:
-            raise ProtocolError(
-                f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
-            )
-        self.hello: dict[str, Any] = hello
+    def __init__(self, link: Link, offers: frozenset[str], deadline_s: float):
+        self._link, self._deadline_s, self.kept = link, deadline_s, True
+        self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
+        self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0}
+        self.hello: dict[str, Any] = messages.read_hello(self._ask(frames.HELLO, b"", frames.HELLO))
+        features = self.hello.get("features")
+        self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
 
-    def _deadline(self, what: str) -> Deadline:
-        return Deadline(self._deadline_s, what)
-
-    def _send(self, kind: int, payload: bytes, deadline: Deadline) -> None:
-        self._sequence += 1
-        data = frames.frame_bytes(kind, self._sequence, payload)
+    def _write(self, data: bytes, deadline: Deadline) -> None:
         self._link.write(data, deadline)
         self.counters["bytes_sent"] += len(data)
 
-    def _receive(self, deadline: Deadline) -> frames.Frame:
+    def _next(self, sequence: int, deadline: Deadline, patience_s: float) -> frames.Frame | None:
+        """The next frame that answers `sequence`; None when it was damaged or did not come while one may wait for it."""
+        damaged, part = self._reader.damaged, deadline.part(patience_s)
         while True:
             frame = self._reader.next()
-            if frame is not None and frame.sequence == self._sequence:
-                if frame.type == frames.ERROR:
-                    raise self._failure(frame.payload)
-                return frame
+            if frame is not None and frame.sequence == sequence:
+                return None if frame.type == frames.AGAIN else frame
             if frame is not None:
                 continue
-            if self._reader.damaged:
-                raise ProtocolError("a reply was damaged on the link")
-            data = self._link.read(deadline)
+            if self._reader.damaged > damaged:
+                return None
+            try:
+                data = self._link.read(part)
+            except LinkTimeout:
+                deadline.left()
+                self._reader.give_up()
+                return None
             if not data:
                 raise LinkClosed(self._link.why_closed())
             self.counters["bytes_received"] += len(data)
             self._reader.feed(data)
 
-    @staticmethod
-    def _failure(payload: bytes) -> AgentError:
-        if len(payload) < 4:
-            raise ProtocolError("an ERROR is cut short")
-        return AgentError(struct.unpack_from("<i", payload)[0], _read_text(payload, 4)[0])
+    def _ask(self, kind: int, payload: bytes, wanted: int, on_node: Callable[[bytes], bool] | None = None) -> bytes:
+        """The answer's payload. NODE frames on the way go to on_node, which returns True to cancel."""
+        self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
+        request, deadline, patience_s = (
+            frames.frame_bytes(kind, sequence, payload),
+            self._deadline(),
+            self._link.patience_s,
+        )
+        self._write(request, deadline)
+        while True:
+            frame = self._next(sequence, deadline, patience_s)
+            if frame is None:
+                patience_s = min(patience_s * 1.5, LONGEST_PATIENCE_S)
+                self._write(request, deadline)
+                self.counters["frames_sent_again"] += 1
+            elif frame.type == frames.ERROR:
+                raise messages.read_error(frame.payload)
+            elif frame.type == wanted:
+                return frame.payload
+            elif frame.type == frames.NODE and on_node is not None:
+                deadline = self._deadline("the board's next node")
+                if on_node(frame.payload):
+                    self._write(frames.frame_bytes(frames.CANCEL, (sequence - 1) & 0xFFFFFFFF, b""), deadline)
+            else:
+                raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
 
-    def _ask(self, kind: int, payload: bytes, wanted: int) -> bytes:
-        deadline = self._deadline("the agent")
-        self._send(kind, payload, deadline)
-        frame = self._receive(deadline)
-        if frame.type != wanted:
-            raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
-        return frame.payload
+    def _deadline(self, what: str = "the agent") -> Deadline:
+        return Deadline(self._deadline_s, what)
 
     def have(self, hashes: list[str]) -> dict[str, int]:
         """Bytes the board holds of each content."""
@@ -105,70 +95,113 @@ class Agent:
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Sends what the board does not hold yet; resumes a partial content."""
+        """Sends what the board does not hold yet; resumes a partial content; starts over once when its bytes went bad."""
         held = self.have([sha256])[sha256]
-        if held > len(data):
-            raise ProtocolError(f"the board holds {held} bytes of a content of {len(data)}")
-        self.counters["cached_bytes"] += held
-        while held < len(data) or not data:
-            piece = data[held : held + PIECE]
-            answer = self._ask(
-                frames.PUT, bytes.fromhex(sha256) + struct.pack("<QQ", len(data), held) + piece, frames.PUT
-            )
-            if len(answer) != 8 or struct.unpack("<Q", answer)[0] != held + len(piece):
-                raise ProtocolError("PUT: the board holds another size than was sent")
-            held += len(piece)
+        self.counters["cached_bytes"] += min(held, len(data))
+        try:
+            self._put_from(held, sha256, data, progress)
+        except AgentError as error:
+            if error.status != messages.DAMAGED_CONTENT or not held:
+                raise
+            self.counters["cached_bytes"] -= min(held, len(data))
+            self._put_from(0, sha256, data, progress)
+
+    def _put_from(self, held: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
+        idle, whole = 0, memoryview(data)
+        if held == len(data) and data:
+            return
+        while True:
+            piece = bytes(whole[held : held + self._link.piece_bytes])
+            answer = self._ask(frames.PUT, messages.put(sha256, len(data), held, piece), frames.PUT)
+            now = struct.unpack("<Q", answer)[0] if len(answer) == 8 else -1
+            idle = 0 if now > held else idle + 1
+            if not 0 <= now <= len(data) or (idle > 3 and data):
+                raise ProtocolError(f"PUT: the board holds {now} of {len(data)} bytes after piece at {held}")
+            held = now
             if progress is not None:
                 progress(held, len(data))
-            if not data:
-                break
-
-    def _events(self, on_node: Callable[[NodeEvent], None] | None) -> Iterator[NodeEvent]:
-        while True:
-            frame = self._receive(self._deadline("the board's next node"))
-            if frame.type == frames.DONE:
-                if len(frame.payload) < 4:
-                    raise ProtocolError("DONE is cut short")
-                status = struct.unpack_from("<i", frame.payload)[0]
-                if status:
-                    raise AgentError(status, _read_text(frame.payload, 4)[0])
+            if held == len(data):
                 return
-            if frame.type != frames.NODE:
-                raise ProtocolError(f"the agent sent message {frame.type} during a run")
-            name, at = _read_text(frame.payload)
-            if len(frame.payload) != at + 16:
-                raise ProtocolError("NODE has a wrong size")
-            digest, elapsed = struct.unpack_from("<QQ", frame.payload, at)
-            event = NodeEvent(name, f"{digest:016x}", elapsed)
-            if on_node is not None:
-                on_node(event)
-            yield event
 
-    def run(self, model: str, inputs: list[str], on_node: Callable[[NodeEvent], None] | None = None) -> list[NodeEvent]:
-        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order)."""
-        payload = bytes.fromhex(model) + struct.pack("<BH", 1, len(inputs)) + b"".join(map(bytes.fromhex, inputs))
-        self._send(frames.RUN, payload, self._deadline("the agent"))
-        return list(self._events(on_node))
+    def run(
+        self,
+        model: str,
+        inputs: list[str],
+        on_node: OnNode | None = None,
+        *,
+        nodes: Literal["all"] | Sequence[str] = "all",
+        digests: bool = True,
+        repeat: int = 1,
+        injected: Mapping[str, str] | None = None,
+    ) -> list[NodeEvent]:
+        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order).
+
+        nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
+        ran. on_node: sees each event as it comes; True cancels the run (AgentError)."""
+        every = nodes == "all"
+        flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
+        return self._events(
+            frames.RUN, messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat), on_node
+        )
 
     def run_unit(self, model: str, nodes: list[str], inputs: Mapping[str, str]) -> list[NodeEvent]:
         """Runs only these nodes, on injected tensors (content hashes of dense bytes)."""
-        payload = bytes.fromhex(model) + struct.pack("<H", len(nodes)) + b"".join(map(_text, nodes))
-        payload += struct.pack("<H", len(inputs)) + b"".join(_text(n) + bytes.fromhex(h) for n, h in inputs.items())
-        self._send(frames.UNIT, payload, self._deadline("the agent"))
-        return list(self._events(None))
+        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
+
+    def _events(self, kind: int, payload: bytes, on_node: OnNode | None) -> list[NodeEvent]:
+        """All events of a run, each once, in order; those lost on the way are asked for again."""
+        seen: dict[int, NodeEvent] = {}
+
+        def add(event_payload: bytes) -> bool:
+            index, event, _ = messages.read_event(event_payload)
+            if index in seen:
+                return False
+            seen[index] = event
+            return on_node is not None and on_node(event) is True
+
+        done = messages.read_done(self._ask(kind, payload, frames.DONE, add))
+        self.kept = done.kept
+        while len(seen) < done.events:
+            first = next(i for i in range(done.events) if i not in seen)
+            answer, at = self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS), 0
+            while at < len(answer):
+                _index, _, end = messages.read_event(answer, at)
+                add(answer[at:end])
+                at = end
+            if first not in seen:
+                raise ProtocolError(f"the board lost event {first} of {done.events}")
+        if done.status:
+            raise AgentError(done.status, done.text)
+        return [seen[i] for i in range(done.events)]
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
         """The tensor's dense valid bytes after the last run. ProtocolError when it is not size_bytes long."""
-        data = bytearray()
+        return self.get_range(tensor, size_bytes, 0, size_bytes)
+
+    def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
+        """`length` bytes of a tensor of size_bytes, from offset."""
+        data, name = bytearray(), messages.text(tensor)
         while True:
-            answer = self._ask(frames.GET, _text(tensor) + struct.pack("<QI", len(data), PIECE), frames.DATA)
-            if len(answer) < 8 or struct.unpack_from("<Q", answer)[0] != size_bytes:
+            at = offset + len(data)
+            asked = min(self._link.piece_bytes, length - len(data))
+            answer = self._ask(frames.GET, name + struct.pack("<QI", at, asked), frames.DATA)
+            if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
                 raise ProtocolError(f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted")
-            data += answer[8:]
-            if len(data) >= size_bytes:
-                return bytes(data[:size_bytes])
-            if len(answer) == 8:
-                raise ProtocolError(f"{tensor}: the board sent {len(data)} of {size_bytes} bytes")
+            if struct.unpack_from("<Q", answer, 8)[0] != at or not (asked == 0 or 0 < len(answer) - 16 <= asked):
+                raise ProtocolError(f"{tensor}: the board sent another range than the one asked for")
+            data += memoryview(answer)[16:]
+            if len(data) >= length:
+                return bytes(data)
+
+    def ping(self) -> None:
+        if self._ask(frames.PING, b"qverify", frames.PING) != b"qverify":
+            raise ProtocolError("PING came back changed")
 
     def close(self) -> None:
         self._link.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from google_crc32c import extend as crc32c_more
 from google_crc32c import value as crc32c
 
 SYNC, VERSION, HEADER, MAX_PAYLOAD = b"QV", 1, 16, 1 << 20
-HELLO, HAVE, PUT, RUN, NODE, DONE, UNIT, GET, DATA, PING, BYE, ERROR = range(1, 13)
+HELLO, HAVE, PUT, RUN, NODE, DONE, UNIT, GET, DATA, PING, BYE, ERROR, EVENTS, CANCEL, AGAIN = range(1, 16)
+_HEAD, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,13 @@ def frame_bytes(kind: int, sequence: int, payload: bytes) -> bytes:
     """ValueError for a payload beyond 1 MiB."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a frame of {len(payload)} bytes; at most {MAX_PAYLOAD}")
-    head = struct.pack("<2sBBII", SYNC, VERSION, kind, sequence, len(payload))
-    return head + struct.pack("<I", crc32c(head)) + payload + struct.pack("<I", crc32c(payload))
+    head = _HEAD.pack(SYNC, VERSION, kind, sequence, len(payload))
+    head += _U32.pack(crc32c(head))
+    return b"".join((head, payload, _U32.pack(crc32c_more(crc32c(head), payload))))
 
 
 class FrameReader:
-    """feed() bytes, next() frames. damaged: payloads dropped because their CRC failed; skipped: bytes that were no frame."""
+    """feed() bytes, next() frames. damaged: frames whose payload failed its CRC; skipped: bytes that were no frame."""
 
     def __init__(self) -> None:
         self._buffer, self.damaged, self.skipped = bytearray(), 0, 0
@@ -35,32 +38,44 @@ class FrameReader:
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
+    def give_up(self) -> None:
+        """The rest of a half frame will not come: look for frames inside what did."""
+        self._drop(min(1, len(self._buffer)))
+
     def next(self) -> Frame | None:
-        """The next whole frame, or None until more bytes come."""
-        while True:
-            at = self._buffer.find(SYNC)
-            if at < 0:
-                at = max(0, len(self._buffer) - 1)
-                self._drop(at)
-                return None
-            self._drop(at)
-            if len(self._buffer) < HEADER:
-                return None
+        """The next whole frame, or None until more bytes come. The bytes of a damaged frame are searched for frames."""
+        while self._find_header():
             head = bytes(self._buffer[:HEADER])
-            _, version, kind, sequence, length, crc = struct.unpack("<2sBBIII", head)
-            if version != VERSION or length > MAX_PAYLOAD or crc32c(head[:12]) != crc:
-                self._drop(1)
-                continue
+            _, _, kind, sequence, length = _HEAD.unpack_from(head)
             end = HEADER + length + 4
             if len(self._buffer) < end:
                 return None
-            payload = bytes(self._buffer[HEADER : HEADER + length])
-            good = crc32c(payload) == struct.unpack_from("<I", self._buffer, HEADER + length)[0]
-            del self._buffer[:end]
-            if good:
+            with memoryview(self._buffer) as view:
+                payload = bytes(view[HEADER : HEADER + length])
+            if crc32c_more(crc32c(head), payload) == _U32.unpack_from(self._buffer, HEADER + length)[0]:
+                del self._buffer[:end]
                 return Frame(kind, sequence, payload)
             self.damaged += 1
+            self._drop(1)
+        return None
+
+    def _find_header(self) -> bool:
+        """Drops what comes before a header whose CRC holds; False when there is none yet."""
+        at = 0
+        while (at := self._buffer.find(SYNC, at)) >= 0 and len(self._buffer) - at >= HEADER:
+            _, version, _, _, length = _HEAD.unpack_from(self._buffer, at)
+            if (
+                version == VERSION
+                and length <= MAX_PAYLOAD
+                and crc32c(bytes(self._buffer[at : at + 12])) == _U32.unpack_from(self._buffer, at + 12)[0]
+            ):
+                self._drop(at)
+                return True
+            at += 1
+        self._drop(at if at >= 0 else max(0, len(self._buffer) - 1))
+        return False
 
     def _drop(self, count: int) -> None:
-        self.skipped += count
-        del self._buffer[:count]
+        if count:
+            self.skipped += count
+            del self._buffer[:count]

@@ -1,10 +1,13 @@
-/* Frames of PROTOCOL.md over two file descriptors. */
+/* Frames of PROTOCOL.md: found in a stream that may be damaged, and made. */
 #ifndef QV_FRAMES_H
 #define QV_FRAMES_H
 #include "qvrt.h"
 
-enum { QV_MAX_PAYLOAD = 1 << 20, QV_FRAME_HEADER = 16 };
-enum { QV_HELLO = 1, QV_HAVE, QV_PUT, QV_RUN, QV_NODE, QV_DONE, QV_UNIT, QV_GET, QV_DATA, QV_PING, QV_BYE, QV_ERROR };
+enum { QV_MAX_PAYLOAD = 1 << 20, QV_FRAME_HEADER = 16, QV_FRAME_BUFFER = QV_MAX_PAYLOAD + 4096 };
+enum {
+  QV_HELLO = 1, QV_HAVE, QV_PUT, QV_RUN, QV_NODE, QV_DONE, QV_UNIT, QV_GET, QV_DATA, QV_PING, QV_BYE, QV_ERROR,
+  QV_EVENTS, QV_CANCEL, QV_AGAIN
+};
 
 typedef struct {
   uint8_t type;
@@ -12,9 +15,17 @@ typedef struct {
   const uint8_t *payload;
 } qv_frame;
 
-/* Takes one frame from buffer[0..*used); moves the rest down. 1: a frame; 0: more bytes needed; QV_E_CRC: a payload was
-   damaged (its sequence number is in out). The payload stays valid until the next call. */
-int qv_frame_take(uint8_t *buffer, uint32_t *used, uint32_t *consumed, qv_frame *out);
+/* buffer: QV_FRAME_BUFFER bytes of the caller; used: bytes in it; consumed: of these, already handed out. */
+typedef struct {
+  uint8_t *buffer;
+  uint32_t used, consumed;
+} qv_frame_reader;
+
+/* 1: a frame, whose payload stays valid until the next call; 0: more bytes are needed (there is room for some);
+   QV_E_CRC: a frame's payload was damaged (out->sequence tells which); its bytes are searched again for frames. */
+int qv_frame_take(qv_frame_reader *r, qv_frame *out);
+/* The rest of a half frame will not come: look for frames inside what did. */
+void qv_frame_give_up(qv_frame_reader *r);
 /* Header and trailing CRC around a payload already at frame + QV_FRAME_HEADER; returns the whole size. */
 uint32_t qv_frame_finish(uint8_t *frame, uint8_t type, uint32_t sequence, uint32_t length);
 static inline uint32_t qv_get32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }

@@ -1,58 +1,95 @@
-/* Contents by SHA-256 in one directory; partial ones are kept under NAME.part and can be resumed. */
-#define _POSIX_C_SOURCE 200809L
+/* Contents by SHA-256: bounds and order of use; in memory here, in a directory by store_folder.c. */
 #include "store.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-void qv_store_path(const qv_store *s, const uint8_t hash[32], int part, char out[1024]) {
-  int used = snprintf(out, 900, "%.800s/", s->folder);
-  size_t at = used > 0 ? (size_t)used : 0;
-  for (int i = 0; i < 32; i++, at += 2) snprintf(out + at, 3, "%02x", hash[i]);
-  if (part) strcpy(out + at, ".part");
+#include "../posix.h"
+#include "store_folder.h"
+
+static qv_stored *find(const qv_store *s, const uint8_t hash[32]) {
+  for (int i = 0; i < QV_STORE_ENTRIES; i++)
+    if (s->entries[i].age && memcmp(s->entries[i].hash, hash, 32) == 0) return (qv_stored *)(uintptr_t)&s->entries[i];
+  return NULL;
 }
 
-uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32]) {
-  char path[1024];
-  struct stat about;
-  for (int part = 0; part < 2; part++) {
-    qv_store_path(s, hash, part, path);
-    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) return (uint64_t)about.st_size;
+static void forget(qv_stored *e) {
+  free(e->data);
+  memset(e, 0, sizeof *e);
+}
+
+uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole) {
+  if (s->folder) return qv_folder_held(s->folder, hash, whole);
+  const qv_stored *e = find(s, hash);
+  *whole = e && e->held == e->total;
+  return e ? e->held : 0;
+}
+
+/* A free entry, with room for total bytes; the least recently used make place. */
+static qv_stored *claim(qv_store *s, const uint8_t hash[32], uint64_t total) {
+  for (;;) {
+    qv_stored *empty = NULL, *oldest = NULL;
+    uint64_t sum = total;
+    for (qv_stored *e = s->entries; e < s->entries + QV_STORE_ENTRIES; e++) {
+      sum += e->age ? e->total : 0;
+      if (!e->age) empty = e;
+      else if (!oldest || e->age < oldest->age) oldest = e;
+    }
+    if (empty && sum <= s->limit_bytes) {
+      empty->data = qv_aligned_alloc((size_t)total);
+      if (!empty->data) return NULL;
+      memcpy(empty->hash, hash, 32);
+      empty->total = total;
+      empty->age = ++s->clock;
+      return empty;
+    }
+    if (!oldest) return NULL;
+    forget(oldest);
   }
-  return 0;
 }
 
-static qv_status verify(const char *path, const uint8_t hash[32]) {
-  FILE *file = fopen(path, "rb");
-  uint8_t block[4096], found[32];
+static qv_status put_in_memory(qv_store *s, const uint8_t hash[32], uint64_t total, const uint8_t *data, uint32_t bytes) {
+  qv_stored *e = find(s, hash);
+  if (e && e->total != total) return QV_E_INPUT;
+  if (!e) e = claim(s, hash, total);
+  if (!e) return QV_E_MEMORY;
+  if (bytes) memcpy(e->data + e->held, data, bytes);
+  e->held += bytes;
+  if (e->held < total) return QV_OK;
+  uint8_t found[32];
   qv_sha256 c;
-  if (!file) return QV_E_IO;
   qv_sha256_init(&c);
-  for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;) qv_sha256_add(&c, block, got);
-  int bad = ferror(file);
-  fclose(file);
+  qv_sha256_add(&c, e->data, (size_t)total);
   qv_sha256_end(&c, found);
-  if (bad) return QV_E_IO;
-  return memcmp(found, hash, 32) == 0 ? QV_OK : QV_E_CRC;
+  if (memcmp(found, hash, 32) == 0) return QV_OK;
+  forget(e);
+  return QV_E_CRC;
 }
 
-qv_status qv_store_put(const qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
-  char part[1024], whole[1024];
-  qv_store_path(s, hash, 1, part);
-  qv_store_path(s, hash, 0, whole);
-  if (total > INT32_MAX || offset > total || bytes > total - offset || qv_store_held(s, hash) != offset) return QV_E_INPUT;
-  FILE *file = fopen(part, offset ? "ab" : "wb");
-  if (!file) return QV_E_IO;
-  int good = fwrite(data, 1, bytes, file) == bytes;
-  good = fclose(file) == 0 && good;
-  if (!good) {
-    remove(part);
-    return QV_E_IO;
-  }
-  if (offset + bytes < total) return QV_OK;
-  qv_status status = verify(part, hash);
-  if (status == QV_OK && rename(part, whole) != 0) status = QV_E_IO;
-  if (status != QV_OK) remove(part);
-  return status;
+qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
+  int whole;
+  uint64_t held = qv_store_held(s, hash, &whole);
+  if (total > INT32_MAX || total > s->limit_bytes) return QV_E_MEMORY;
+  if (offset > total || bytes > total - offset) return QV_E_INPUT;
+  if (whole || held != offset) return QV_OK;
+  if (!s->folder) return put_in_memory(s, hash, total, data, bytes);
+  if (offset == 0) qv_folder_evict(s->folder, s->limit_bytes, total);
+  qv_status status = qv_folder_append(s->folder, hash, offset, data, bytes);
+  return status == QV_OK && offset + bytes == total ? qv_folder_name(s->folder, hash) : status;
+}
+
+qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
+  if (s->folder) return qv_folder_load(s->folder, hash, data, bytes);
+  qv_stored *e = find(s, hash);
+  if (!e || e->held != e->total) return QV_E_NOT_FOUND;
+  *data = qv_aligned_alloc((size_t)e->total);
+  if (!*data) return QV_E_MEMORY;
+  *bytes = (size_t)e->total;
+  memcpy(*data, e->data, *bytes);
+  e->age = ++s->clock;
+  return QV_OK;
+}
+
+void qv_store_close(qv_store *s) {
+  for (int i = 0; i < QV_STORE_ENTRIES; i++) forget(&s->entries[i]);
 }

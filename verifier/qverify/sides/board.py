@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
 from qverify_agents.errors import LinkError
+from qverify_agents.protocol.client import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -21,17 +22,27 @@ SPOT_SEED = 0
 
 
 class Board:
-    """One board with one model. A fault of the board gives a Recording that says so, never an exception from run()."""
+    """One board with one model. A fault of the board gives a Recording that says so, never an exception from run().
+    options: of the address (store, memory ...). LinkError at construction when there is no agent to speak to."""
 
-    def __init__(self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0):
+    def __init__(
+        self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0, options: Mapping[str, str] | None = None
+    ):
         self.uri, self.graph, self._model = uri, graph, model
         self._sha256 = hashlib.sha256(model).hexdigest()
-        self._agent = connect(uri, deadline_s)
+        self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
+        self._inputs: list[str] = []
 
-    def run(self, prepared: PreparedInputs, progress: Callable[[int, int], None] | None = None) -> Recording:
-        """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs."""
+    def run(
+        self,
+        prepared: PreparedInputs,
+        progress: Callable[[int, int], None] | None = None,
+        pull: Literal["differ", "all"] = "differ",
+    ) -> Recording:
+        """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs.
+        pull all: every tensor whole."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -48,7 +59,7 @@ class Board:
             inputs_sha256=prepared.sha256,
         )
         try:
-            self._run(prepared, recording, progress)
+            self._run(prepared, recording, progress, pull)
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
@@ -59,46 +70,67 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+        recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = dict(self._agent.counters)
         return recording
 
-    def _run(self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None) -> None:
+    def _run(
+        self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
+    ) -> None:
         self._agent.put(self._sha256, self._model)
         for item in prepared.inputs:
             self._agent.put(item.sha256, item.data)
-        total, done, self._digests = len(self.graph.observable()), 0, {}
+        self._inputs = [i.sha256 for i in prepared.inputs]
+        observable = self.graph.observable()
+        done, self._digests = 0, {}
 
-        def on_node(event: Any) -> None:
+        def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
             if event.tensor in self.graph.tensors:
                 self._digests[event.tensor] = event.digest
             if progress is not None:
-                progress(done, total)
+                progress(min(done, len(observable)), len(observable))
 
+        per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
+        finals = [n for n in self.graph.outputs if n not in self.graph.inputs]
         try:
-            self._agent.run(self._sha256, [i.sha256 for i in prepared.inputs], on_node)
+            self._agent.run(
+                self._sha256,
+                self._inputs,
+                on_node,
+                nodes="all" if per_node else finals if digests else [],
+                digests=digests,
+            )
         finally:
-            if "digests" in self.capabilities:
-                recording.digests = dict(self._digests)
-        held: dict[str, Array] = {}
+            recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
+        held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
         recording.tensors = held
-        names = [n for n in self.graph.outputs if n not in self.graph.inputs]
-        if "per_node" in self.capabilities:
-            others = [n for n in self.graph.observable() if n not in names]
-            if others:
-                names.append(others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))])
-        held |= self.pull(names)
-        held |= {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
+        others = [n for n in observable if n not in finals] if per_node else []
+        if others and pull != "all":
+            others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
+            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
+        for name in [*finals, *others]:
+            held |= self.pull([name])
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs."""
+        """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
+        A board without the memory to keep every tensor runs once more, keeping these."""
+        if not self._agent.kept and any(n not in self.graph.outputs for n in names):
+            for event in self._agent.run(self._sha256, self._inputs, nodes=names):
+                if event.tensor in names and event.digest != self._digests.get(event.tensor):
+                    raise LinkError(
+                        f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic"
+                    )
+        return self._got(names)
+
+    def _got(self, names: list[str]) -> dict[str, Array]:
         pulled = {}
         for name in names:
             spec = self.graph.spec(name)
             value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
-            if tensor_digest(value) != self._digests.get(name):
+            if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
                 raise LinkError(
                     f"{name}: the bytes pulled do not have the digest the board announced; its memory or its link is not stable"
                 )
@@ -112,9 +144,12 @@ class Board:
             data = np.ascontiguousarray(inputs[name]).tobytes()
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
-        for event in self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes):
-            self._digests[event.tensor] = event.digest
-        return self.pull(list(unit.outputs))
+        events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes)
+        free_running, self._digests = self._digests, {e.tensor: e.digest for e in events}
+        try:
+            return self._got(list(unit.outputs))
+        finally:
+            self._digests = free_running
 
     def close(self) -> None:
         self._agent.close()

@@ -1,0 +1,74 @@
+"""A link that damages what passes through it, by a seed: for tests, and for showing what a noisy wire does."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from qverify_agents.capabilities import Link
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable
+
+KINDS = ("none", "truncate", "flip", "insert", "duplicate", "stall", "disconnect")
+
+
+class FaultyLink:
+    """kind: truncate (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice), stall
+    (nothing comes any more), disconnect. probability: per write and per read; 1 means always from then on."""
+
+    piece_bytes = 20_000
+    patience_s = 0.1
+
+    def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
+        if kind not in KINDS:
+            raise BoardUnreachable(f"link_fault={kind}: known kinds: {', '.join(KINDS)}")
+        self._inner, self._kind, self._random = inner, kind, random.Random(seed)
+        self._probability, self._quiet_bytes, self._stalled = probability, after_bytes, False
+        self.faults = 0
+
+    def _spoil(self, data: bytes) -> bytes:
+        self._quiet_bytes -= len(data)
+        if not data or self._quiet_bytes >= 0 or self._random.random() >= self._probability:
+            return data
+        self.faults += 1
+        at = self._random.randrange(len(data))
+        match self._kind:
+            case "truncate":
+                return data[:at]
+            case "flip":
+                return data[:at] + bytes([data[at] ^ 1 << self._random.randrange(8)]) + data[at + 1 :]
+            case "insert":
+                return data[:at] + self._random.randbytes(1 + self._random.randrange(40)) + data[at:]
+            case "duplicate":
+                return data + data
+            case "stall":
+                self._stalled = True
+            case "disconnect":
+                self._inner.close()
+                self._stalled = True
+        return data
+
+    def read(self, deadline: Deadline) -> bytes:
+        while True:
+            if self._stalled:
+                if self._kind == "disconnect":
+                    return b""
+                time.sleep(min(0.01, deadline.left()))
+                continue
+            data = self._inner.read(deadline)
+            if not data:
+                return b""
+            spoiled = self._spoil(data)
+            if spoiled and not self._stalled:
+                return spoiled
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        spoiled = self._spoil(data)
+        if not self._stalled:
+            self._inner.write(spoiled, deadline)
+
+    def why_closed(self) -> str:
+        return "the link was cut" if self._kind == "disconnect" and self._stalled else self._inner.why_closed()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,111 @@
+"""Payloads of PROTOCOL.md as values, and back; every length checked."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qverify_agents.errors import AgentError, ProtocolError
+
+DIGESTS, EVERY_TENSOR = 1, 2
+NOT_FOUND, DAMAGED_CONTENT = -9, -3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0, under repeat."""
+
+    tensor: str
+    digest: str
+    elapsed_ns: int
+    iteration: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    status: int
+    text: str
+    arena_bytes: int
+    events: int
+    kept: bool
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    if len(data) > 1023 or b"\0" in data:
+        raise ProtocolError(f"{value[:60]}...: a name longer than 1023 bytes cannot be sent to a board")
+    return struct.pack("<H", len(data)) + data
+
+
+def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
+    """The text at `at`, and where it ends."""
+    end = at + 2 + struct.unpack_from("<H", payload, at)[0] if len(payload) >= at + 2 else -1
+    if not 0 <= end <= len(payload):
+        raise ProtocolError("a text is cut short")
+    return payload[at + 2 : end].decode(errors="replace"), end
+
+
+def read_hello(payload: bytes) -> dict[str, Any]:
+    try:
+        hello = json.loads(read_text(payload)[0])
+    except ValueError as error:
+        raise ProtocolError("HELLO is not JSON") from error
+    if not isinstance(hello, dict) or hello.get("protocol") != 1:
+        raise ProtocolError(
+            f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
+        )
+    if hello.get("endian", "little") != "little":
+        raise ProtocolError(f"the board is {hello['endian']}-endian; only little-endian boards are supported")
+    return hello
+
+
+def read_error(payload: bytes) -> AgentError:
+    if len(payload) < 4:
+        raise ProtocolError("an ERROR is cut short")
+    return AgentError(struct.unpack_from("<i", payload)[0], read_text(payload, 4)[0])
+
+
+def put(sha256: str, total: int, offset: int, piece: bytes) -> bytes:
+    return b"".join((bytes.fromhex(sha256), struct.pack("<QQ", total, offset), piece))
+
+
+def run(
+    model: str, inputs: Sequence[str], nodes: Sequence[str], injected: Mapping[str, str], flags: int, repeat: int
+) -> bytes:
+    parts = [bytes.fromhex(model), struct.pack("<BIH", flags, repeat, len(inputs)), *map(bytes.fromhex, inputs)]
+    parts += [struct.pack("<H", len(nodes)), *map(text, nodes)]
+    return b"".join([*parts, _injected(injected)])
+
+
+def unit(model: str, nodes: Sequence[str], injected: Mapping[str, str]) -> bytes:
+    return b"".join([bytes.fromhex(model), struct.pack("<H", len(nodes)), *map(text, nodes), _injected(injected)])
+
+
+def _injected(contents: Mapping[str, str]) -> bytes:
+    return struct.pack("<H", len(contents)) + b"".join(
+        text(name) + bytes.fromhex(sha256) for name, sha256 in contents.items()
+    )
+
+
+def read_event(payload: bytes, at: int = 0) -> tuple[int, NodeEvent, int]:
+    """Its index in the run, the event, and where it ends."""
+    if len(payload) < at + 24:
+        raise ProtocolError("NODE is cut short")
+    index, iteration, digest, elapsed = struct.unpack_from("<IIQQ", payload, at)
+    name, end = read_text(payload, at + 24)
+    return index, NodeEvent(name, f"{digest:016x}", elapsed, iteration), end
+
+
+def read_done(payload: bytes) -> Done:
+    if len(payload) < 4:
+        raise ProtocolError("DONE is cut short")
+    line, at = read_text(payload, 4)
+    if len(payload) != at + 13:
+        raise ProtocolError("DONE has a wrong size")
+    arena, events, kept = struct.unpack_from("<QIB", payload, at)
+    if events > 1 << 20:
+        raise ProtocolError(f"DONE announces {events} events; at most 1048576")
+    return Done(struct.unpack_from("<i", payload)[0], line, arena, events, bool(kept))

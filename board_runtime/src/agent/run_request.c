@@ -1,0 +1,303 @@
+/* RUN, UNIT and GET: the model of a hash, its inputs from the store, an event a tensor, values afterwards. */
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../posix.h"
+#include "agent.h"
+
+static void clear(qv_held_list *l) {
+  for (uint32_t i = 0; i < l->count; i++) free(l->items[i].data);
+  free(l->items);
+  memset(l, 0, sizeof *l);
+}
+
+static const qv_held *held(const qv_held_list *l, int tensor) {
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i].tensor == tensor) return &l->items[i];
+  return NULL;
+}
+
+void qv_agent_forget(qv_agent *a) {
+  clear(&a->injected);
+  clear(&a->copies);
+  free(a->events);
+  free(a->reported);
+  a->events = NULL;
+  a->reported = NULL;
+  a->event_count = a->event_room = 0;
+  a->ran = 0;
+  if (a->loaded_any) qv_unload(&a->loaded);
+  a->loaded_any = 0;
+}
+
+static qv_status failed(qv_agent *a, qv_status status, const char *text, const char *about) {
+  snprintf(a->run_error, sizeof a->run_error, "%.160s%.80s", text, about);
+  return status;
+}
+
+/* The model of a hash, loaded once and kept until another is asked for. */
+static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
+  if (a->loaded_any && memcmp(a->model_hash, hash, 32) == 0) return QV_OK;
+  qv_agent_forget(a);
+  uint8_t *data = NULL;
+  size_t bytes = 0;
+  qv_status status = qv_store_load(&a->store, hash, &data, &bytes);
+  if (status != QV_OK) return failed(a, status, "the model is not in the board's store, or is damaged there", "");
+  status = qv_load_bytes(&a->loaded, data, bytes, a->memory_limit);
+  if (status != QV_OK) {
+    failed(a, status, a->loaded.model.error, "");
+    qv_unload(&a->loaded);
+    return status;
+  }
+  memcpy(a->model_hash, hash, 32);
+  a->loaded_any = 1;
+  return QV_OK;
+}
+
+static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
+  qv_model *m = &a->loaded.model;
+  uint32_t count = qv_take16(c);
+  if (c->bad || (int32_t)count != m->n_inputs) return failed(a, QV_E_INPUT, "RUN: another number of inputs than the model has", "");
+  for (uint32_t i = 0; i < count; i++) {
+    const uint8_t *hash = qv_take(c, 32);
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    qv_status status = hash ? qv_store_load(&a->store, hash, &data, &bytes) : QV_E_PROTOCOL;
+    if (status == QV_OK) status = qv_set_input(&a->loaded.session, m->inputs[i], data, (int64_t)bytes);
+    free(data);
+    if (status != QV_OK) return failed(a, status, "input not in the store, or of another size: ", m->tensors[m->inputs[i]].name);
+  }
+  return QV_OK;
+}
+
+/* (text tensor, hash of its dense bytes) ...: contents to be set before the nodes that read them, or after the one that makes it. */
+static qv_status read_injected(qv_agent *a, qv_cursor *c) {
+  char name[QV_TEXT];
+  uint32_t count = qv_take16(c);
+  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many injected tensors", "");
+  a->injected.items = calloc(count + 1, sizeof(qv_held));
+  if (!a->injected.items) return QV_E_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    qv_take_text(c, name);
+    const uint8_t *hash = qv_take(c, 32);
+    if (!hash) return failed(a, QV_E_PROTOCOL, "a list is cut short", "");
+    int tensor = qv_find_tensor(&a->loaded.model, name);
+    if (tensor < 0) return failed(a, QV_E_NOT_FOUND, "no such tensor: ", name);
+    qv_held *item = &a->injected.items[a->injected.count];
+    qv_status status = qv_store_load(&a->store, hash, &item->data, &item->bytes);
+    if (status != QV_OK) return failed(a, status, "content not in the store, for injected tensor ", name);
+    item->tensor = tensor;
+    a->injected.count++;
+    const qv_tensor *t = &a->loaded.model.tensors[tensor];
+    if (t->constant || (int64_t)item->bytes != t->dense_bytes) return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
+  }
+  return QV_OK;
+}
+
+static qv_status read_reported(qv_agent *a, qv_cursor *c) {
+  char name[QV_TEXT];
+  uint32_t count = qv_take16(c);
+  a->reported = calloc((size_t)a->loaded.model.n_tensors + 1, 1);
+  if (!a->reported) return QV_E_MEMORY;
+  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many tensors listed", "");
+  a->copies.items = calloc(count + 1, sizeof(qv_held));
+  if (!a->copies.items) return QV_E_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    qv_take_text(c, name);
+    int tensor = c->bad ? -1 : qv_find_tensor(&a->loaded.model, name);
+    if (tensor < 0) return failed(a, c->bad ? QV_E_PROTOCOL : QV_E_NOT_FOUND, "no such tensor: ", name);
+    a->reported[tensor] = 1;
+  }
+  return QV_OK;
+}
+
+static qv_status make_room(qv_agent *a, uint64_t events) {
+  if (events > QV_EVENTS_MAX) return failed(a, QV_E_MEMORY, "more than 1,048,576 events; ask for fewer repetitions", "");
+  a->events = malloc((size_t)(events + 1) * sizeof(qv_event));
+  a->event_room = (uint32_t)events;
+  return a->events ? QV_OK : QV_E_MEMORY;
+}
+
+uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p) {
+  const qv_event *e = &a->events[index];
+  qv_put32(p, index);
+  qv_put32(p + 4, e->iteration);
+  qv_put64(p + 8, e->digest);
+  qv_put64(p + 16, e->elapsed_ns);
+  return 24 + qv_put_text(p + 24, a->loaded.model.tensors[e->tensor].name);
+}
+
+/* Copies a listed tensor that would not last until GET. */
+static void copy_value(qv_agent *a, int tensor) {
+  const qv_tensor *t = &a->loaded.model.tensors[tensor];
+  if (a->loaded.session.keep_all || !a->reported[tensor] || a->iteration || a->running != 1) return;
+  uint8_t *data = malloc((size_t)t->dense_bytes + 1);
+  if (!data) return;
+  qv_read_tensor(&a->loaded.session, tensor, 0, data);
+  qv_held item = {tensor, (size_t)t->dense_bytes, data};
+  a->copies.items[a->copies.count++] = item;
+}
+
+static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_ns) {
+  qv_agent *a = user;
+  const qv_node *n = &s->model->nodes[index];
+  qv_agent_poll(a);
+  for (int i = 0; i < n->n_outputs; i++) {
+    int tensor = n->outputs[i];
+    const qv_tensor *t = &s->model->tensors[tensor];
+    const qv_held *given = a->running == 1 ? held(&a->injected, tensor) : NULL;
+    if (given) qv_set_dense(&a->loaded.session, tensor, given->data, (int64_t)given->bytes);
+    if (!(a->report_all && !(t->flags & QV_INTERIOR)) && !a->reported[tensor]) continue;
+    copy_value(a, tensor);
+    if (a->event_count >= a->event_room) continue;
+    qv_event event = {tensor, a->iteration, a->digests ? qv_xxh64(qv_data(s, t), (size_t)t->dense_bytes, 0) : 0, elapsed_ns};
+    a->events[a->event_count] = event;
+    uint32_t length = qv_agent_event(a, a->event_count++, a->out + QV_FRAME_HEADER);
+    qv_agent_send(a, QV_NODE, a->run_sequence, length);
+  }
+  return a->cancelled || a->broken;
+}
+
+static qv_status run_whole(qv_agent *a, qv_cursor *c) {
+  const uint8_t *flags = qv_take(c, 1);
+  uint32_t repeat = qv_take32(c);
+  if (c->bad) return failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
+  a->digests = flags[0] & 1;
+  a->report_all = (flags[0] & 2) != 0;
+  /* Inputs are set first: they may be given again before each repetition, as their memory may be used meanwhile. */
+  const qv_cursor inputs = *c;
+  qv_status status = read_inputs(a, c);
+  if (status == QV_OK) status = read_reported(a, c);
+  if (status == QV_OK) status = read_injected(a, c);
+  if (status != QV_OK) return status;
+  if (repeat < 1) repeat = 1;
+  const size_t kept = (size_t)(inputs.end - inputs.p);
+  uint8_t *again = malloc(kept + 1);
+  if (!again) return QV_E_MEMORY;
+  memcpy(again, inputs.p, kept);
+  status = make_room(a, (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors > QV_EVENTS_MAX && repeat == 1
+                            ? QV_EVENTS_MAX : (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors);
+  qv_run_hooks hooks = {on_node, a, qv_now_ns};
+  for (a->iteration = 0; a->iteration < repeat && status == QV_OK; a->iteration++) {
+    qv_cursor once = {again, again + kept, 0};
+    if (a->iteration) status = read_inputs(a, &once);
+    if (status == QV_OK) status = qv_run(&a->loaded.session, &hooks);
+  }
+  free(again);
+  return status;
+}
+
+/* The inputs of one node, set right before it runs: in a planned arena others may lie there until then. */
+static void inject_for(qv_agent *a, const qv_node *n) {
+  for (int i = 0; i < n->n_inputs; i++) {
+    const qv_held *given = n->inputs[i] >= 0 ? held(&a->injected, n->inputs[i]) : NULL;
+    if (given) qv_set_dense(&a->loaded.session, given->tensor, given->data, (int64_t)given->bytes);
+  }
+}
+
+static qv_status run_unit(qv_agent *a, qv_cursor *c) {
+  static int indices[QV_LIST_MAX];
+  char name[QV_TEXT];
+  uint32_t count = qv_take16(c);
+  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many nodes listed", "");
+  for (uint32_t i = 0; i < count; i++) {
+    qv_take_text(c, name);
+    indices[i] = c->bad ? -1 : qv_find_node(&a->loaded.model, name);
+    if (indices[i] < 0) return failed(a, QV_E_NOT_FOUND, "no such node: ", name);
+  }
+  qv_status status = read_injected(a, c);
+  a->reported = calloc((size_t)a->loaded.model.n_tensors + 1, 1);
+  if (status == QV_OK && !a->reported) status = QV_E_MEMORY;
+  if (status == QV_OK) status = make_room(a, (uint64_t)count * 64);
+  a->digests = a->report_all = 1;
+  a->iteration = 0;
+  qv_run_hooks hooks = {on_node, a, qv_now_ns};
+  for (uint32_t i = 0; i < count && status == QV_OK; i++) {
+    inject_for(a, &a->loaded.model.nodes[indices[i]]);
+    a->last_unit_node = indices[i];
+    status = qv_run_node(&a->loaded.session, indices[i], &hooks);
+  }
+  return status;
+}
+
+void qv_agent_done(qv_agent *a) {
+  uint8_t *p = a->out + QV_FRAME_HEADER;
+  qv_put32(p, (uint32_t)a->run_status);
+  uint32_t length = 4 + qv_put_text(p + 4, a->run_error);
+  qv_put64(p + length, a->loaded_any ? (uint64_t)a->loaded.session.arena_bytes : 0);
+  qv_put32(p + length + 8, a->event_count);
+  p[length + 12] = a->loaded_any && a->loaded.session.keep_all;
+  qv_agent_send(a, QV_DONE, a->run_sequence, length + 13);
+}
+
+void qv_agent_run(qv_agent *a, const qv_frame *f) {
+  if (a->ran && a->run_sequence == f->sequence) {
+    qv_agent_done(a);
+    return;
+  }
+  qv_cursor c = qv_payload(f);
+  const uint8_t *hash = qv_take(&c, 32);
+  clear(&a->injected);
+  clear(&a->copies);
+  free(a->events);
+  free(a->reported);
+  a->events = NULL;
+  a->reported = NULL;
+  a->event_count = a->event_room = 0;
+  a->cancelled = 0;
+  a->last_unit_node = -1;
+  a->run_error[0] = 0;
+  a->run_sequence = f->sequence;
+  a->running = f->type == QV_UNIT ? 2 : 1;
+  qv_status status = hash ? want_model(a, hash) : failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
+  if (status == QV_OK) status = a->running == 2 ? run_unit(a, &c) : run_whole(a, &c);
+  if (status != QV_OK && !a->run_error[0]) {
+    const char *error = a->loaded_any && status != QV_E_CANCELLED ? a->loaded.model.error : "";
+    failed(a, status, error[0] ? error : qv_status_phrase(status), "");
+  }
+  a->run_status = status;
+  a->running = 0;
+  a->ran = 1;
+  clear(&a->injected);
+  qv_agent_done(a);
+}
+
+/* Where a tensor's dense bytes lie after the last run; NULL when they did not last. */
+static const uint8_t *value(const qv_agent *a, int tensor) {
+  const qv_tensor *t = &a->loaded.model.tensors[tensor];
+  const qv_held *copy = held(&a->copies, tensor);
+  if (copy) return copy->data;
+  int lasts = a->loaded.session.keep_all || t->constant || (a->last_unit_node < 0 && (t->flags & QV_OUTPUT));
+  if (!lasts && a->last_unit_node >= 0) {
+    const qv_node *n = &a->loaded.model.nodes[a->last_unit_node];
+    for (int i = 0; i < n->n_outputs; i++) lasts = lasts || n->outputs[i] == tensor;
+  }
+  return lasts ? qv_data(&a->loaded.session, t) : NULL;
+}
+
+void qv_agent_get(qv_agent *a, const qv_frame *f) {
+  qv_cursor c = qv_payload(f);
+  char name[QV_TEXT];
+  qv_take_text(&c, name);
+  uint64_t offset = qv_take64(&c), length = qv_take32(&c);
+  int tensor = c.bad || !a->loaded_any || !a->ran ? -1 : qv_find_tensor(&a->loaded.model, name);
+  const uint8_t *data = tensor < 0 ? NULL : value(a, tensor);
+  if (!data) {
+    const char *text = tensor < 0 ? "GET: no such tensor in the model that ran last" : "GET: not kept, for want of memory; name it in RUN";
+    qv_agent_error(a, f->sequence, QV_E_NOT_FOUND, text);
+    return;
+  }
+  uint64_t size = (uint64_t)a->loaded.model.tensors[tensor].dense_bytes;
+  if (offset > size) {
+    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "GET: range outside the tensor");
+    return;
+  }
+  if (length > QV_MAX_PAYLOAD - 16) length = QV_MAX_PAYLOAD - 16;
+  if (length > size - offset) length = size - offset;
+  uint8_t *p = a->out + QV_FRAME_HEADER;
+  qv_put64(p, size);
+  qv_put64(p + 8, offset);
+  memcpy(p + 16, data + offset, (size_t)length);
+  qv_agent_send(a, QV_DATA, f->sequence, (uint32_t)length + 16);
+}

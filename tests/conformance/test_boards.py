@@ -1,0 +1,144 @@
+"""Every board kind: what it computes is what the simulator computes, and every failure is a Recording that says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qverify.model_bin.units import units
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+from qverify_agents.binaries import runtime_path
+from qverify_agents.boards.qemu_user import emulator
+from qverify_agents.connect import connect
+from qverify_agents.errors import AgentError, BoardUnreachable
+from tiny_model import graph, model_bytes, prepared
+
+EMULATED = ["aarch64", "armv7", "riscv64"]
+
+
+def board(uri: str, deadline_s: float = 30, **options: str) -> Board:
+    if uri.startswith("qemu-user:"):
+        architecture = uri.partition(":")[2]
+        if emulator(architecture) is None:
+            pytest.skip(f"no qemu-user for {architecture}")
+        try:
+            runtime_path(architecture)
+        except BoardUnreachable as error:
+            pytest.skip(str(error))
+    return Board(uri, model_bytes(), graph(), deadline_s, options)
+
+
+@pytest.mark.parametrize(
+    "uri", ["local", *(f"qemu-user:{a}" for a in EMULATED), "local?memory=1", "local?link_fault=flip&link_seed=3"]
+)
+@pytest.mark.parametrize("pull", ["differ", "all"])
+def test_board_equals_simulator(uri: str, pull: str) -> None:
+    there, expected = board(uri), Simulator(graph()).run(prepared())
+    try:
+        recording = there.run(prepared(), pull="all" if pull == "all" else "differ")
+        assert (recording.state, recording.why, recording.missing) == ("complete", "", {})
+        assert recording.digests == expected.digests
+        assert set(recording.tensors) >= ({"q", "t", "u", "y"} if pull == "all" else {"y"})
+        pulled = there.pull(["q", "t", "u", "y"])
+        for name, value in pulled.items():
+            assert np.array_equal(value, expected.tensors[name]), name
+        again = there.run(prepared())
+        assert again.link["cached_bytes"] >= len(model_bytes())
+    finally:
+        there.close()
+
+
+@pytest.mark.parametrize("uri", ["local", "local?memory=1", "qemu-user:aarch64"])
+def test_a_unit_alone_on_injected_tensors(uri: str) -> None:
+    there, simulator = board(uri), Simulator(graph())
+    values = {
+        n: np.random.Generator(np.random.PCG64(9)).integers(0, 256, graph().spec(n).shape, np.uint8) for n in "qtu"
+    }
+    values["x"] = prepared(4).arrays()["x"]
+    try:
+        there.run(prepared())
+        for unit in units(graph()):
+            given = {n: values[n] for n in unit.inputs}
+            for name, value in simulator.run_unit(unit, given).items():
+                assert np.array_equal(there.run_unit(unit, given)[name], value), name
+    finally:
+        there.close()
+
+
+def test_a_board_that_offers_finals_only() -> None:
+    there = board("finals:local")
+    try:
+        recording = there.run(prepared())
+        assert (recording.state, recording.capabilities, recording.digests) == ("complete", frozenset({"finals"}), {})
+        assert np.array_equal(recording.tensors["y"], Simulator(graph()).run(prepared()).tensors["y"])
+    finally:
+        there.close()
+
+
+@pytest.mark.parametrize(
+    "kind,why", [("die", "was killed by SIGKILL"), ("hang", "no answer within"), ("garbage", "ended with status 0")]
+)
+def test_a_board_that_fails_gives_a_recording(kind: str, why: str) -> None:
+    there = board(f"faulty:local?fault={kind}@u", 2 if kind == "hang" else 20)
+    try:
+        recording = there.run(prepared())
+        assert recording.state == "partial" and why in recording.why
+        assert set(recording.digests) == {"q", "t"} and set(recording.missing) == {"u", "y"}
+    finally:
+        there.close()
+
+
+def test_a_board_that_computes_wrong_is_complete_and_differs() -> None:
+    there = board("faulty:local?fault=bitflip@t")
+    try:
+        digests, good = there.run(prepared()).digests, Simulator(graph()).run(prepared()).digests
+        assert digests["q"] == good["q"] and digests["t"] != good["t"]
+    finally:
+        there.close()
+
+
+def test_a_damaged_model_is_refused_by_the_board() -> None:
+    there = Board("local", model_bytes()[:-1], graph(), 10)
+    try:
+        recording = there.run(prepared())
+        assert recording.state == "did not run" and recording.why
+    finally:
+        there.close()
+
+
+def test_repeat_cancel_and_inject() -> None:
+    there = board("local")
+    try:
+        there.run(prepared())
+        agent, model, inputs = there._agent, there._sha256, there._inputs
+        events = agent.run(model, inputs, repeat=50)
+        assert [e.iteration for e in events] == [i for i in range(50) for _ in range(4)]
+        assert len({(e.tensor, e.digest) for e in events}) == 4
+        with pytest.raises(AgentError):
+            agent.run(model, inputs, lambda event: event.iteration == 3, repeat=200_000)
+        agent.ping()
+        other = np.full(graph().spec("t").shape, 7, np.uint8)
+        import hashlib
+
+        sha256 = hashlib.sha256(other.tobytes()).hexdigest()
+        agent.put(sha256, other.tobytes())
+        agent.run(model, inputs, nodes=["t", "u"], injected={"t": sha256})
+        assert agent.get("u", 231) == bytes([7]) * 231
+        assert agent.get_range("u", 231, 100, 5) == bytes([7]) * 5
+    finally:
+        there.close()
+
+
+@pytest.mark.parametrize(
+    "uri,why",
+    [
+        ("nosuch:x", "known: local"),
+        ("qemu-user:vax", "known architectures"),
+        ("10.0.0.5", "not a board this version knows"),
+        ("faulty:local", "needs \\?fault"),
+        ("local?link_fault=rain", "known kinds"),
+    ],
+)
+def test_an_address_that_cannot_be_is_said(uri: str, why: str) -> None:
+    with pytest.raises(BoardUnreachable, match=why):
+        connect(uri, 5)

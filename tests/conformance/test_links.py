@@ -1,0 +1,155 @@
+"""Every link, plain and behind the faulty one: contents arrive whole, or the error says what happened; nothing stays behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from qverify_agents.address import Address
+from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.boards import local
+from qverify_agents.capabilities import ALL
+from qverify_agents.connect import connect
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import AgentError, BoardUnreachable, LinkClosed, LinkError, LinkTimeout
+from qverify_agents.links.exec_pipe import ExecPipe
+from qverify_agents.links.faulty import FaultyLink
+from qverify_agents.protocol.client import Agent
+
+DATA = random.Random(5).randbytes(300_007)
+SHA = hashlib.sha256(DATA).hexdigest()
+VECTORS = json.loads((Path(__file__).parents[1] / "plain" / "frame_vectors.json").read_text())
+
+
+def gone(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["none", "truncate", "flip", "insert", "duplicate"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_contents_arrive_whole_over_a_bad_link(kind: str, seed: int) -> None:
+    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), kind, seed)
+    with Agent(link, ALL, 60) as agent:
+        agent.put(SHA, DATA)
+        assert agent.have([SHA, "0" * 64]) == {SHA: len(DATA), "0" * 64: 0}
+    assert kind == "none" or link.faults
+
+
+def test_stall_is_a_timeout() -> None:
+    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), "stall", probability=1, after_bytes=50_000)
+    with Agent(link, ALL, 1.5) as agent:
+        start = time.monotonic()
+        with pytest.raises(LinkTimeout, match=r"no answer within 1\.5 s"):
+            agent.put(SHA, DATA)
+        assert time.monotonic() - start < 4
+
+
+def test_disconnect_is_said() -> None:
+    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), "disconnect", probability=1, after_bytes=50_000)
+    with Agent(link, ALL, 5) as agent, pytest.raises(LinkError):
+        agent.put(SHA, DATA)
+
+
+def test_an_interrupted_content_is_resumed(tmp_path: Path) -> None:
+    address = local.plainer(Address("local"))
+    kept = Address(address.scheme, argv=address.argv, options={"store": str(tmp_path)})
+    link = FaultyLink(ExecPipe(kept), "disconnect", probability=1, after_bytes=150_000)
+    with Agent(link, ALL, 5) as agent, pytest.raises(LinkClosed):
+        agent.put(SHA, DATA)
+    with connect("local", 10, {"store": str(tmp_path)}) as agent:
+        held = agent.have([SHA])[SHA]
+        assert 0 < held < len(DATA)
+        agent.put(SHA, DATA)
+        assert agent.counters["cached_bytes"] == held
+        assert agent.counters["bytes_sent"] < len(DATA) - held + 2000
+    assert sorted(p.name for p in tmp_path.iterdir()) == [SHA]
+    with connect("local", 10, {"store": str(tmp_path)}) as agent:
+        agent.put(SHA, DATA)
+        assert agent.counters["cached_bytes"] == len(DATA)
+
+
+def test_a_content_under_a_wrong_hash_is_refused(tmp_path: Path) -> None:
+    with connect("local", 10, {"store": str(tmp_path)}) as agent:
+        with pytest.raises(AgentError, match="do not have the hash"):
+            agent.put("ab" * 32, DATA)
+        assert agent.have(["ab" * 32]) == {"ab" * 32: 0}
+        agent.put(hashlib.sha256(b"").hexdigest(), b"")
+        agent.ping()
+
+
+def test_a_spoiled_partial_content_is_sent_anew(tmp_path: Path) -> None:
+    (tmp_path / f"{SHA}.part").write_bytes(b"\0" * 1000)
+    with connect("local", 10, {"store": str(tmp_path)}) as agent:
+        agent.put(SHA, DATA)
+    assert (tmp_path / SHA).read_bytes() == DATA
+
+
+def test_closing_leaves_no_process_and_no_folder() -> None:
+    link = ExecPipe(local.plainer(Address("local")))
+    assert link._temporary is not None
+    folder = Path(link._temporary.name)
+    agent = Agent(link, ALL, 10)
+    assert folder.is_dir()
+    agent.close()
+    agent.close()
+    assert gone(link.process_id) and not folder.exists()
+
+
+def test_a_dead_agent_is_said() -> None:
+    link = ExecPipe(local.plainer(Address("local")))
+    agent = Agent(link, ALL, 10)
+    os.killpg(link.process_id, 9)
+    with pytest.raises(LinkClosed, match="was killed by SIGKILL"):
+        agent.put(SHA, DATA)
+    agent.close()
+
+
+def test_a_program_that_cannot_start_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BoardUnreachable, match="cannot start"):
+        ExecPipe(Address("exec", argv=(str(tmp_path / "missing"),)))
+
+
+def test_writing_never_waits_for_a_full_pipe_the_other_way() -> None:
+    """cat echoes all it gets: far more than both pipes hold."""
+    link = ExecPipe(Address("exec", argv=("/bin/sh", "-c", "exec cat")))
+    link.write(DATA * 3, Deadline(10))
+    came = b""
+    while len(came) < 3 * len(DATA):
+        came += link.read(Deadline(10))
+    assert came == DATA * 3
+    link.close()
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: str(v["sequence"]))
+def test_the_runtime_reads_and_makes_the_same_frames(vector: dict[str, str]) -> None:
+    """A PING comes back as the same bytes, with junk around it."""
+    frame = bytes.fromhex(vector["frame"])
+    agent = [str(runtime_path(host_architecture())), "agent"]
+    done = subprocess.run(agent, input=b"QV junk" + frame + b"\n$ ", capture_output=True, timeout=20, check=True)
+    assert done.stdout == frame
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_garbage_never_ends_the_agent_badly(seed: int) -> None:
+    noise = random.Random(seed).randbytes(200_000)
+    if seed % 2:
+        from qverify_agents.protocol.frames import frame_bytes
+
+        chance = random.Random(seed)
+        noise = b"".join(
+            frame_bytes(chance.randrange(16), i, chance.randbytes(chance.randrange(120))) for i in range(500)
+        )
+    done = subprocess.run(
+        [str(runtime_path(host_architecture())), "agent"], input=noise, capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 0

@@ -1,27 +1,35 @@
-/* Dot products of centred int16 rows; sums wrap in uint32. */
+/* Fast integer kernels on centred int16 operands, chosen by the CPU; the same bits as the plain loops. Sums wrap in uint32. */
 #ifndef QV_DOT_H
 #define QV_DOT_H
-#include <stdint.h>
+#include "requantize.h"
 
-/* out[r] = sum of x[i] * w[r*stride + i] for r in 0..3. */
-static inline void qv_dot4(const int16_t *x, const int16_t *w, int64_t stride, int64_t length, uint32_t out[4]) {
-  uint32_t a = 0, b = 0, c = 0, d = 0;
-  const int16_t *w1 = w + stride, *w2 = w1 + stride, *w3 = w2 + stride;
-  for (int64_t i = 0; i < length; i++) {
-    int32_t v = x[i];
-    a += (uint32_t)(v * w[i]);
-    b += (uint32_t)(v * w1[i]);
-    c += (uint32_t)(v * w2[i]);
-    d += (uint32_t)(v * w3[i]);
-  }
-  out[0] = a;
-  out[1] = b;
-  out[2] = c;
-  out[3] = d;
-}
-static inline uint32_t qv_dot(const int16_t *x, const int16_t *w, int64_t length) {
-  uint32_t a = 0;
-  for (int64_t i = 0; i < length; i++) a += (uint32_t)((int32_t)x[i] * w[i]);
-  return a;
-}
+/* A panel holds QV_PANEL columns (pixels), two steps of the depth side by side: panel[(k/2)*2*QV_PANEL + 2*column + k%2]. */
+enum { QV_PANEL = 16, QV_TILE = 64, QV_ROWS = 4 };
+
+typedef struct {
+  const int16_t *line[3];  /* three input lines, padding included */
+  const int16_t *weights;  /* 9 */
+  int64_t stride, dilation;
+} qv_taps;
+
+typedef struct {
+  const char *name;
+  /* acc[r*QV_TILE + c] = sum over k < 2*pairs of w[r*stride + k] * panel column c, for QV_ROWS rows and QV_PANEL columns. */
+  void (*panel)(const int16_t *w, int64_t stride, const int16_t *panel, int64_t pairs, uint32_t *acc);
+  void (*taps)(const qv_taps *t, uint32_t *acc, int64_t count);                  /* acc[j] = 3 x 3 taps at column j*stride */
+  uint32_t (*row)(const int16_t *x, const int16_t *w, int64_t length);           /* one dot product */
+  /* to[j] = requantize(acc[j] + bias) in the channel's scale; to is 8-bit. */
+  void (*finish)(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to);
+  void (*centre)(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to); /* to[i*step] */
+} qv_dots;
+
+extern const qv_dots qv_dots_portable;
+const qv_dots *qv_dots_avx2(void); /* NULL: not this CPU */
+const qv_dots *qv_dots_neon(void);
+const qv_dots *qv_dots_of_cpu(void);
+
+static inline int64_t qv_pairs(int64_t depth) { return (depth + 1) / 2; }
+/* QV_TILE columns of `pairs` pairs, in int16 elements. */
+static inline int64_t qv_tile_elements(int64_t pairs) { return pairs * 2 * QV_TILE; }
+static inline int64_t qv_padded64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 #endif

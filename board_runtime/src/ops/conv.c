@@ -3,11 +3,22 @@
 #include "../arithmetic/requantize.h"
 #include "window.h"
 
-enum { TILE = 32 };
-
 static int64_t depth_of(const qv_tensor *k) { return (int64_t)k->shape[1] * k->shape[2] * k->shape[3]; }
-static int64_t padded_depth(const qv_tensor *k) { return (depth_of(k) + 15) / 16 * 16; }
 static int is_depthwise(const qv_tensor *k) { return k->shape[1] == 1; }
+
+/* prepared: the kernels' table (64 bytes), then a row of 2*pairs centred weights an output channel, and QV_ROWS - 1 rows of zeros. */
+enum { HEAD = 64 };
+static int64_t prepared_bytes(const qv_tensor *k) { return HEAD + (k->shape[0] + QV_ROWS - 1) * qv_pairs(depth_of(k)) * 4; }
+
+/* A channel's plane with all its padding, as far as the last window reaches. */
+static int64_t plane_w(const qv_window *w) {
+  int64_t reach = (w->out_w - 1) * w->stride_w + (w->kernel_w - 1) * w->dilation_w + 1, whole = w->in_w + w->left;
+  return reach > whole ? reach : whole;
+}
+static int64_t plane_h(const qv_window *w) {
+  int64_t reach = (w->out_h - 1) * w->stride_h + (w->kernel_h - 1) * w->dilation_h + 1, whole = w->in_h + w->top;
+  return reach > whole ? reach : whole;
+}
 
 static qv_status conv_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 4, 1, 13);
@@ -22,18 +33,19 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
   if (!wide) {
     qv_window w;
     qv_window_of(m, n, 1, &w);
-    n->prepared_bytes = (padded_depth(k) * k->shape[0]) * 2;
-    n->scratch_bytes = is_depthwise(k) ? (w.in_h * w.in_w * 2 + 63) / 64 * 64 + w.out_w * 4 : (int64_t)TILE * padded_depth(k) * 2;
+    n->prepared_bytes = prepared_bytes(k);
+    n->scratch_bytes = is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
   }
   return qv_check_rq(m, n, 3, y->shape[1], 11);
 }
 
-/* Weights centred to int16, each output channel's row padded with zeros. */
 static qv_status conv_prepare(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1);
   if (qv_is_wide(x, k, qv_out(s->model, n, 0))) return QV_OK;
-  int64_t depth = depth_of(k), row = padded_depth(k);
-  int16_t *to = qv_prepared(s, n);
+  int64_t depth = depth_of(k), row = qv_pairs(depth) * 2;
+  const qv_dots *dots = qv_dots_of_cpu();
+  memcpy(qv_prepared(s, n), &dots, sizeof dots);
+  int16_t *to = (int16_t *)qv_prepared(s, n) + HEAD / 2;
   for (int64_t o = 0; o < k->shape[0]; o++)
     for (int64_t i = 0; i < depth; i++) to[o * row + i] = (int16_t)(qv_load(k->constant, k->dtype, o * depth + i) - qv_zero(k, o));
   return QV_OK;
@@ -50,6 +62,9 @@ typedef struct {
   qv_window w;
   qv_requantizer r;
   int64_t group, per_in, per_out;
+  const qv_dots *dots;    /* the fast kernels, and what they work on */
+  const int16_t *weights;
+  int64_t row;            /* int16 elements of a row of weights */
 } convolving;
 
 static void plain(const convolving *c) {
@@ -75,98 +90,118 @@ static void plain(const convolving *c) {
         }
 }
 
-/* Columns j for which j*stride - pad + offset lies in 0..size-1. */
-static void valid_range(int64_t out, int64_t stride, int64_t offset, int64_t size, int64_t *first, int64_t *last) {
-  *first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
-  *last = size - 1 - offset < 0 ? -1 : (size - 1 - offset) / stride;
-  if (*last > out - 1) *last = out - 1;
+/* One channel's plane, centred, the padding zero. */
+static void centre_plane(const convolving *c, const uint8_t *from, int16_t *to) {
+  const qv_window *w = &c->w;
+  int64_t wide = plane_w(w);
+  for (int64_t i = 0; i < w->in_h; i++)
+    c->dots->centre(from + i * w->in_w, c->x->dtype == QV_S8, c->x->zero_point[0], w->in_w, 1, to + (i + w->top) * wide + w->left);
+}
+
+/* acc = sums of one output row of one channel. */
+static void depthwise_row(const convolving *c, const int16_t *lines, const int16_t *weights, uint32_t *acc) {
+  const qv_window *w = &c->w;
+  int64_t wide = plane_w(w);
+  if (w->kernel_h == 3 && w->kernel_w == 3) {
+    qv_taps t = {{lines, lines + w->dilation_h * wide, lines + 2 * w->dilation_h * wide}, weights, w->stride_w, w->dilation_w};
+    c->dots->taps(&t, acc, w->out_w);
+    return;
+  }
+  memset(acc, 0, (size_t)w->out_w * 4);
+  for (int64_t a = 0; a < w->kernel_h; a++)
+    for (int64_t e = 0; e < w->kernel_w; e++) {
+      const int16_t *line = lines + a * w->dilation_h * wide + e * w->dilation_w;
+      int32_t tap = *weights++;
+      if (w->stride_w == 1) for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j]);
+      else for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j * w->stride_w]);
+    }
 }
 
 static void depthwise(const convolving *c) {
   const qv_window *w = &c->w;
-  int64_t plane = w->in_h * w->in_w, row_w = padded_depth(c->k);
+  int64_t plane = w->in_h * w->in_w, wide = plane_w(w);
   int16_t *centred = qv_scratch(c->s, c->n);
-  uint32_t *acc = (uint32_t *)(void *)((uint8_t *)centred + (plane * 2 + 63) / 64 * 64);
+  uint32_t *acc = (uint32_t *)(void *)((uint8_t *)centred + qv_padded64(wide * plane_h(w) * 2));
   const uint8_t *from = qv_data(c->s, c->x);
-  const int16_t *weights = qv_prepared(c->s, c->n);
+  uint8_t *to = qv_data(c->s, c->y);
+  memset(centred, 0, (size_t)(wide * plane_h(w)) * 2);
   for (int64_t batch = 0; batch < w->batch; batch++)
     for (int64_t o = 0; o < w->out_channels; o++) {
-      int64_t source = (batch * w->channels + o / c->per_out) * plane;
-      int32_t zero = c->x->zero_point[0];
-      if (o % c->per_out == 0) {
-        if (c->x->dtype == QV_U8) for (int64_t i = 0; i < plane; i++) centred[i] = (int16_t)(from[source + i] - zero);
-        else for (int64_t i = 0; i < plane; i++) centred[i] = (int16_t)((int8_t)from[source + i] - zero);
-      }
-      for (int64_t i = 0; i < w->out_h; i++) {
-        uint32_t bias = (uint32_t)bias_of(c->b, o);
-        for (int64_t j = 0; j < w->out_w; j++) acc[j] = bias;
-        for (int64_t a = 0; a < w->kernel_h; a++) {
-          int64_t row = i * w->stride_h - w->top + a * w->dilation_h;
-          if (row < 0 || row >= w->in_h) continue;
-          for (int64_t e = 0; e < w->kernel_w; e++) {
-            int64_t offset = e * w->dilation_w - w->left, first, last;
-            int32_t tap = weights[o * row_w + a * w->kernel_w + e];
-            valid_range(w->out_w, w->stride_w, offset, w->in_w, &first, &last);
-            const int16_t *line = centred + row * w->in_w + offset;
-            if (w->stride_w == 1) for (int64_t j = first; j <= last; j++) acc[j] += (uint32_t)(tap * line[j]);
-            else for (int64_t j = first; j <= last; j++) acc[j] += (uint32_t)(tap * line[j * w->stride_w]);
-          }
-        }
-        int64_t at = ((batch * w->out_channels + o) * w->out_h + i) * w->out_w;
-        for (int64_t j = 0; j < w->out_w; j++) qv_store(qv_data(c->s, c->y), c->y->dtype, at + j, qv_requantize(&c->r, (int32_t)acc[j], o));
+      if (o % c->per_out == 0) centre_plane(c, from + (batch * w->channels + o / c->per_out) * plane, centred);
+      for (int64_t i = 0; i < w->out_h; i++, to += w->out_w) {
+        depthwise_row(c, centred + i * w->stride_h * wide, c->weights + o * c->row, acc);
+        c->dots->finish(&c->r, o, (uint32_t)bias_of(c->b, o), acc, w->out_w, to);
       }
     }
 }
 
-/* TILE output pixels as centred rows of length padded_depth. */
-static void gather_rows(const convolving *c, int64_t batch, int64_t g, int64_t first, int64_t count, int16_t *rows) {
+/* One step of the depth (channel plane, tap a e) for `count` pixels of one output row i from column j: into every second element. */
+static void gather_line(const convolving *c, const uint8_t *plane, int64_t row, int64_t column, int64_t count, int16_t *to) {
   const qv_window *w = &c->w;
-  int64_t row_w = padded_depth(c->k), depth = depth_of(c->k);
-  const uint8_t *from = qv_data(c->s, c->x);
-  int32_t zero = c->x->zero_point[0];
+  int64_t p = 0;
   int is_signed = c->x->dtype == QV_S8;
-  for (int64_t p = 0; p < count; p++) {
-    int64_t i = (first + p) / w->out_w, j = (first + p) % w->out_w;
-    int16_t *to = rows + p * row_w;
-    memset(to + depth, 0, (size_t)(row_w - depth) * 2);
+  int32_t zero = c->x->zero_point[0];
+  if (row < 0 || row >= w->in_h) {
+    for (; p < count; p++) to[2 * p] = 0;
+    return;
+  }
+  const uint8_t *line = plane + row * w->in_w;
+  if (w->stride_w == 1 && column >= 0 && column + count <= w->in_w) {
+    c->dots->centre(line + column, is_signed, zero, count, 2, to);
+    return;
+  }
+  for (; p < count; p++, column += w->stride_w) {
+    int32_t v = column < 0 || column >= w->in_w ? zero : is_signed ? (int8_t)line[column] : line[column];
+    to[2 * p] = (int16_t)(v - zero);
+  }
+}
+
+/* Up to QV_PANEL pixels from `first` as one panel. */
+static void gather_panel(const convolving *c, const uint8_t *planes, int64_t first, int64_t count, int16_t *to) {
+  const qv_window *w = &c->w;
+  int whole = w->kernel_h * w->kernel_w == 1 && w->stride_h == 1 && w->stride_w == 1 && w->out_w == w->in_w && w->top == 0 && w->left == 0 && w->out_h <= w->in_h;
+  for (int64_t done = 0, some; done < count; done += some) {
+    int64_t i = (first + done) / w->out_w, j = (first + done) % w->out_w, k = 0;
+    some = whole || w->out_w - j > count - done ? count - done : w->out_w - j;
     for (int64_t q = 0; q < c->per_in; q++) {
-      const uint8_t *plane = from + (batch * w->channels + g * c->per_in + q) * w->in_h * w->in_w;
-      for (int64_t a = 0; a < w->kernel_h; a++) {
-        int64_t row = i * w->stride_h - w->top + a * w->dilation_h;
-        for (int64_t e = 0; e < w->kernel_w; e++) {
-          int64_t column = j * w->stride_w - w->left + e * w->dilation_w;
-          int inside = row >= 0 && row < w->in_h && column >= 0 && column < w->in_w;
-          int32_t v = !inside ? zero : is_signed ? (int8_t)plane[row * w->in_w + column] : plane[row * w->in_w + column];
-          *to++ = (int16_t)(v - zero);
-        }
+      const uint8_t *plane = planes + q * w->in_h * w->in_w;
+      if (whole) {
+        c->dots->centre(plane + first, c->x->dtype == QV_S8, c->x->zero_point[0], count, 2, to + q / 2 * 2 * QV_PANEL + q % 2);
+        continue;
       }
+      for (int64_t a = 0; a < w->kernel_h; a++)
+        for (int64_t e = 0; e < w->kernel_w; e++, k++)
+          gather_line(c, plane, i * w->stride_h - w->top + a * w->dilation_h, j * w->stride_w - w->left + e * w->dilation_w, some,
+                      to + k / 2 * 2 * QV_PANEL + 2 * done + k % 2);
     }
   }
 }
 
-static void rows_times_weights(const convolving *c) {
+/* All output channels of group g for up to QV_TILE pixels whose panels are gathered. */
+static void multiply_tile(const convolving *c, int64_t g, const int16_t *panels, int64_t count, uint32_t *acc, uint8_t *to) {
+  int64_t pixels = c->w.out_h * c->w.out_w, pairs = c->row / 2;
+  for (int64_t o = g * c->per_out; o < (g + 1) * c->per_out; o += QV_ROWS) {
+    for (int64_t p = 0; p < count; p += QV_PANEL) c->dots->panel(c->weights + o * c->row, c->row, panels + p * c->row, pairs, acc + p);
+    for (int64_t t = 0; t < QV_ROWS && o + t < (g + 1) * c->per_out; t++)
+      c->dots->finish(&c->r, o + t, (uint32_t)bias_of(c->b, o + t), acc + t * QV_TILE, count, to + (o + t) * pixels);
+  }
+}
+
+static void panels_times_weights(const convolving *c) {
   const qv_window *w = &c->w;
-  int64_t row_w = padded_depth(c->k), pixels = w->out_h * w->out_w;
-  int16_t *rows = qv_scratch(c->s, c->n);
-  const int16_t *weights = qv_prepared(c->s, c->n);
-  void *to = qv_data(c->s, c->y);
+  int64_t pixels = w->out_h * w->out_w, plane = w->in_h * w->in_w;
+  uint32_t *acc = qv_scratch(c->s, c->n);
+  int16_t *panels = (int16_t *)(void *)(acc + QV_ROWS * QV_TILE);
+  const uint8_t *from = qv_data(c->s, c->x);
+  uint8_t *to = qv_data(c->s, c->y);
+  memset(panels, 0, (size_t)qv_tile_elements(c->row / 2) * 2);
   for (int64_t batch = 0; batch < w->batch; batch++)
     for (int64_t g = 0; g < c->group; g++)
-      for (int64_t first = 0; first < pixels; first += TILE) {
-        int64_t count = pixels - first < TILE ? pixels - first : TILE;
-        gather_rows(c, batch, g, first, count, rows);
-        for (int64_t o = g * c->per_out; o < (g + 1) * c->per_out; o += 4) {
-          int64_t some = (g + 1) * c->per_out - o < 4 ? (g + 1) * c->per_out - o : 4;
-          for (int64_t p = 0; p < count; p++) {
-            uint32_t acc[4];
-            if (some == 4) qv_dot4(rows + p * row_w, weights + o * row_w, row_w, row_w, acc);
-            else for (int64_t t = 0; t < some; t++) acc[t] = qv_dot(rows + p * row_w, weights + (o + t) * row_w, row_w);
-            for (int64_t t = 0; t < some; t++) {
-              int32_t sum = (int32_t)(acc[t] + (uint32_t)bias_of(c->b, o + t));
-              qv_store(to, c->y->dtype, (batch * w->out_channels + o + t) * pixels + first + p, qv_requantize(&c->r, sum, o + t));
-            }
-          }
-        }
+      for (int64_t first = 0; first < pixels; first += QV_TILE) {
+        int64_t count = pixels - first < QV_TILE ? pixels - first : QV_TILE;
+        for (int64_t p = 0; p < count; p += QV_PANEL)
+          gather_panel(c, from + (batch * w->channels + g * c->per_in) * plane, first + p, count - p < QV_PANEL ? count - p : QV_PANEL, panels + p * c->row);
+        multiply_tile(c, g, panels, count, acc, to + batch * w->out_channels * pixels + first);
       }
 }
 
@@ -177,9 +212,15 @@ static qv_status conv_run(const qv_session *s, const qv_node *n) {
   c.group = qv_word(n, 10);
   c.per_in = c.w.channels / c.group;
   c.per_out = c.w.out_channels / c.group;
-  if (s->plain_only || c.r.wide) plain(&c);
-  else if (is_depthwise(c.k)) depthwise(&c);
-  else rows_times_weights(&c);
+  if (s->plain_only || c.r.wide) {
+    plain(&c);
+    return QV_OK;
+  }
+  memcpy(&c.dots, qv_prepared(s, n), sizeof c.dots);
+  c.weights = (const int16_t *)qv_prepared(s, n) + HEAD / 2;
+  c.row = qv_pairs(depth_of(c.k)) * 2;
+  if (is_depthwise(c.k)) depthwise(&c);
+  else panels_times_weights(&c);
   return QV_OK;
 }
 

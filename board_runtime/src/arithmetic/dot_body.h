@@ -1,0 +1,94 @@
+/* Bodies of the fast kernels, compiled once for each instruction set that includes them. */
+#ifndef QV_DOT_BODY_H
+#define QV_DOT_BODY_H
+#include "dot.h"
+#include "float32.h"
+
+#define QV_BODY static inline __attribute__((always_inline))
+
+QV_BODY void body_panel(const int16_t *w, int64_t stride, const int16_t *panel, int64_t pairs, uint32_t *acc) {
+  for (int r = 0; r < QV_ROWS; r++) {
+    uint32_t sum[QV_PANEL] = {0};
+    for (int64_t k = 0; k < pairs; k++) {
+      int32_t even = w[r * stride + 2 * k], odd = w[r * stride + 2 * k + 1];
+      const int16_t *x = panel + k * 2 * QV_PANEL;
+      for (int c = 0; c < QV_PANEL; c++) sum[c] += (uint32_t)(x[2 * c] * even) + (uint32_t)(x[2 * c + 1] * odd);
+    }
+    memcpy(acc + r * QV_TILE, sum, sizeof sum);
+  }
+}
+
+QV_BODY void body_taps_stride(const qv_taps *t, uint32_t *acc, int64_t count, int64_t stride) {
+  const int16_t *a = t->line[0], *b = t->line[1], *c = t->line[2], *w = t->weights;
+  int32_t w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3], w4 = w[4], w5 = w[5], w6 = w[6], w7 = w[7], w8 = w[8];
+  int64_t d = t->dilation;
+  for (int64_t j = 0; j < count; j++) {
+    int64_t at = j * stride;
+    acc[j] = (uint32_t)(a[at] * w0 + a[at + d] * w1 + a[at + 2 * d] * w2 + b[at] * w3 + b[at + d] * w4 + b[at + 2 * d] * w5 + c[at] * w6 + c[at + d] * w7 + c[at + 2 * d] * w8);
+  }
+}
+
+QV_BODY void body_taps(const qv_taps *t, uint32_t *acc, int64_t count) {
+  if (t->stride == 1) body_taps_stride(t, acc, count, 1);
+  else if (t->stride == 2) body_taps_stride(t, acc, count, 2);
+  else body_taps_stride(t, acc, count, t->stride);
+}
+
+QV_BODY uint32_t body_row(const int16_t *x, const int16_t *w, int64_t length) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < length; i++) sum += (uint32_t)(x[i] * w[i]);
+  return sum;
+}
+
+QV_BODY void body_finish_f32(const qv_requantizer *r, float scale, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  float low = (float)(r->low - r->zero), high = (float)(r->high - r->zero);
+  int32_t zero = r->zero;
+  for (int64_t j = 0; j < count; j++) {
+    float v = (float)(int32_t)(acc[j] + bias) * scale;
+    v = v < low ? low : v;
+    v = v > high ? high : v;
+    to[j] = (uint8_t)((int32_t)qv_round_f32(v) + zero);
+  }
+}
+
+QV_BODY int body_is_half_up(qv_rounding rounding) { return rounding == QV_TFLITE_SINGLE || rounding >= QV_MUL8; }
+
+QV_BODY void body_finish_half_up(const qv_requantizer *r, int64_t at, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  const int32_t *field = r->values;
+  int64_t multiplier = field[at], shift = field[r->channels + at], half = (int64_t)1 << (shift - 1);
+  int64_t low = r->low, high = r->high, zero = r->zero;
+  for (int64_t j = 0; j < count; j++) {
+    int64_t v = (int32_t)(acc[j] + bias) * multiplier + half;
+    v = (v < 0 ? ~(~v >> shift) : v >> shift) + zero;
+    to[j] = (uint8_t)(v < low ? low : v > high ? high : v);
+  }
+}
+
+QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  int64_t at = r->channels > 1 ? channel : 0;
+  if (r->dtype == QV_F32) {
+    body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
+  } else if (r->dtype == QV_I32 && body_is_half_up(r->rounding) && ((const int32_t *)r->values)[r->channels + at] <= 62) {
+    body_finish_half_up(r, at, bias, acc, count, to);
+  } else {
+    for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(r, (int32_t)(acc[j] + bias), channel);
+  }
+}
+
+QV_BODY void body_centre_step(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) {
+  if (is_signed) for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)((int8_t)from[i] - zero);
+  else for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)(from[i] - zero);
+}
+
+QV_BODY void body_centre(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) {
+  if (step == 1) body_centre_step(from, is_signed, zero, count, 1, to);
+  else body_centre_step(from, is_signed, zero, count, step, to);
+}
+
+/* The five functions and their table, with `attribute` on each; panel is given apart where intrinsics do it. */
+#define QV_DOTS_FUNCTIONS(attribute) \
+  attribute static void taps(const qv_taps *t, uint32_t *acc, int64_t count) { body_taps(t, acc, count); } \
+  attribute static uint32_t row(const int16_t *x, const int16_t *w, int64_t length) { return body_row(x, w, length); } \
+  attribute static void finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) { body_finish(r, channel, bias, acc, count, to); } \
+  attribute static void centre(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) { body_centre(from, is_signed, zero, count, step, to); }
+#endif

@@ -1,4 +1,5 @@
 """-b parsed, nothing opened."""
+
 from __future__ import annotations
 
 import re
@@ -11,7 +12,7 @@ KNOWN = "local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv: a plainer address' command."""
+    """scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv: a plainer one's command."""
 
     scheme: str
     rest: str = ""
@@ -26,4 +27,6 @@ def parse(uri: str) -> Address:
     match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", head, re.DOTALL)
     if not match:
         raise BoardUnreachable(f"-b {uri}: not a board this version knows; known: {KNOWN}")
-    return Address(match[1], match[2] or "", dict(part.partition("=")[::2] for part in query.split("&")) if query else {})
+    return Address(
+        match[1], match[2] or "", dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
+    )

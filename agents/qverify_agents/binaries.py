@@ -1,4 +1,5 @@
 """The qvrt binary of an architecture, shipped in the wheel."""
+
 from __future__ import annotations
 
 import os
@@ -7,21 +8,33 @@ from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
 
-MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "armv7l": "armv7", "armv7": "armv7",
-            "arm": "armv7", "riscv64": "riscv64"}
+MACHINES = {
+    "x86_64": "x86_64",
+    "amd64": "x86_64",
+    "aarch64": "aarch64",
+    "arm64": "aarch64",
+    "armv7l": "armv7",
+    "armv7": "armv7",
+    "arm": "armv7",
+    "riscv64": "riscv64",
+}
 
 
 def host_architecture() -> str:
     machine = platform.machine().lower()
     if machine not in MACHINES:
-        raise BoardUnreachable(f"this machine is {machine}; the runtime is built for {', '.join(sorted(set(MACHINES.values())))}")
+        raise BoardUnreachable(
+            f"this machine is {machine}; the runtime is built for {', '.join(sorted(set(MACHINES.values())))}"
+        )
     return MACHINES[machine]
 
 
 def runtime_path(architecture: str, faulty: bool = False) -> Path:
-    """Where the binary lies (QVERIFY_BIN_DIR names another folder). BoardUnreachable with the command that builds it."""
+    """Where the binary lies (QVERIFY_BIN_DIR names another folder). BoardUnreachable says how it is built."""
     folder = Path(os.environ.get("QVERIFY_BIN_DIR") or Path(__file__).parent / "bin")
     path = folder / f"qvrt{'-faulty' if faulty else ''}-{MACHINES.get(architecture, architecture)}"
     if not path.is_file():
-        raise BoardUnreachable(f"no runtime for {architecture} ({path.name} is missing); build it with python board_runtime/build.py")
+        raise BoardUnreachable(
+            f"no runtime for {architecture} ({path.name} is missing); build it with python board_runtime/build.py"
+        )
     return path

@@ -1,4 +1,5 @@
 """What a link and a board declare."""
+
 from __future__ import annotations
 
 from typing import Protocol

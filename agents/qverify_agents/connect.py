@@ -1,4 +1,5 @@
 """-b to an agent that said HELLO."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -47,6 +48,8 @@ def _noisy(link: Link, address: Address) -> Link:
 
     try:
         seed = int(address.options.get("link_seed", "0"))
-        return FaultyLink(link, address.options["link_fault"], seed, float(address.options.get("link_probability", "0.15")))
+        return FaultyLink(
+            link, address.options["link_fault"], seed, float(address.options.get("link_probability", "0.15"))
+        )
     except ValueError as error:
         raise BoardUnreachable("link_seed and link_probability are numbers") from error

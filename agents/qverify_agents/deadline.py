@@ -1,4 +1,5 @@
 """One deadline, passed all the way down."""
+
 from __future__ import annotations
 
 import time

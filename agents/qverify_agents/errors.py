@@ -7,6 +7,7 @@ LinkError            one line for the user; exit 3
  +- AgentError       the call failed, the agent lives: status and text of the agent
  +- ProtocolError    what came cannot be understood
 """
+
 from __future__ import annotations
 
 

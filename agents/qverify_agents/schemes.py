@@ -1,4 +1,5 @@
 """The scheme table: one line a board kind, one line a link; a page is imported only when it is asked for."""
+
 from __future__ import annotations
 
 BOARDS = {

@@ -1,4 +1,5 @@
 """Every board kind: what it computes is what the simulator computes, and every failure is a Recording that says so."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +28,9 @@ def board(uri: str, deadline_s: float = 30, **options: str) -> Board:
     return Board(uri, model_bytes(), graph(), deadline_s, options)
 
 
-@pytest.mark.parametrize("uri", ["local", *(f"qemu-user:{a}" for a in EMULATED), "local?memory=1", "local?link_fault=flip&link_seed=3"])
+@pytest.mark.parametrize(
+    "uri", ["local", *(f"qemu-user:{a}" for a in EMULATED), "local?memory=1", "local?link_fault=flip&link_seed=3"]
+)
 @pytest.mark.parametrize("pull", ["differ", "all"])
 def test_board_equals_simulator(uri: str, pull: str) -> None:
     there, expected = board(uri), Simulator(graph()).run(prepared())
@@ -48,7 +51,9 @@ def test_board_equals_simulator(uri: str, pull: str) -> None:
 @pytest.mark.parametrize("uri", ["local", "local?memory=1", "qemu-user:aarch64"])
 def test_a_unit_alone_on_injected_tensors(uri: str) -> None:
     there, simulator = board(uri), Simulator(graph())
-    values = {n: np.random.Generator(np.random.PCG64(9)).integers(0, 256, graph().spec(n).shape, np.uint8) for n in "qtu"}
+    values = {
+        n: np.random.Generator(np.random.PCG64(9)).integers(0, 256, graph().spec(n).shape, np.uint8) for n in "qtu"
+    }
     values["x"] = prepared(4).arrays()["x"]
     try:
         there.run(prepared())
@@ -56,6 +61,7 @@ def test_a_unit_alone_on_injected_tensors(uri: str) -> None:
             given = {n: values[n] for n in unit.inputs}
             for name, value in simulator.run_unit(unit, given).items():
                 assert np.array_equal(there.run_unit(unit, given)[name], value), name
+        assert np.array_equal(there.pull(["t"])["t"], simulator.run(prepared()).tensors["t"])
     finally:
         there.close()
 
@@ -70,7 +76,9 @@ def test_a_board_that_offers_finals_only() -> None:
         there.close()
 
 
-@pytest.mark.parametrize("kind,why", [("die", "was killed by SIGKILL"), ("hang", "no answer within"), ("garbage", "ended with status 0")])
+@pytest.mark.parametrize(
+    "kind,why", [("die", "was killed by SIGKILL"), ("hang", "no answer within"), ("garbage", "ended with status 0")]
+)
 def test_a_board_that_fails_gives_a_recording(kind: str, why: str) -> None:
     there = board(f"faulty:local?fault={kind}@u", 2 if kind == "hang" else 20)
     try:
@@ -122,10 +130,16 @@ def test_repeat_cancel_and_inject() -> None:
         there.close()
 
 
-@pytest.mark.parametrize("uri,why", [
-    ("nosuch:x", "known: local"), ("qemu-user:vax", "known architectures"), ("10.0.0.5", "not a board this version knows"),
-    ("faulty:local", "needs \\?fault"), ("local?link_fault=rain", "known kinds"),
-])
+@pytest.mark.parametrize(
+    "uri,why",
+    [
+        ("nosuch:x", "known: local"),
+        ("qemu-user:vax", "known architectures"),
+        ("10.0.0.5", "not a board this version knows"),
+        ("faulty:local", "needs \\?fault"),
+        ("local?link_fault=rain", "known kinds"),
+    ],
+)
 def test_an_address_that_cannot_be_is_said(uri: str, why: str) -> None:
     with pytest.raises(BoardUnreachable, match=why):
         connect(uri, 5)

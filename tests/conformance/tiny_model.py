@@ -1,4 +1,5 @@
 """A small compiled model and its inputs for the suites over links and boards."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,8 +20,10 @@ def graph() -> Graph:
         Node("y", "dequantize", ("u",), ("y",)),
     ]
     specs = [
-        TensorSpec("x", "float32", (1, 3, 11, 7), (1, 3, 11, 8)), TensorSpec("q", "uint8", (1, 3, 11, 7), **U8),
-        TensorSpec("t", "uint8", (1, 11, 7, 3), **U8), TensorSpec("u", "uint8", (1, 7, 11, 3), **U8),
+        TensorSpec("x", "float32", (1, 3, 11, 7), (1, 3, 11, 8)),
+        TensorSpec("q", "uint8", (1, 3, 11, 7), **U8),
+        TensorSpec("t", "uint8", (1, 11, 7, 3), **U8),
+        TensorSpec("u", "uint8", (1, 7, 11, 3), **U8),
         TensorSpec("y", "float32", (1, 7, 11, 3)),
     ]
     return Graph(nodes, {s.name: s for s in specs}, {}, ("x",), ("y",), meta={"source_sha256": "0" * 64})

@@ -1,4 +1,5 @@
 """Frames: no damage ever yields a frame that was not sent, and the reader finds its way back."""
+
 from __future__ import annotations
 
 import json
@@ -12,9 +13,13 @@ from qverify_agents.protocol import messages
 from qverify_agents.protocol.frames import MAX_PAYLOAD, PING, Frame, FrameReader, frame_bytes
 
 VECTORS = json.loads((Path(__file__).parent / "frame_vectors.json").read_text())
-FRAMES = st.lists(st.tuples(st.integers(1, 15), st.integers(0, 2**32 - 1), st.binary(max_size=120)), min_size=1, max_size=6)
+FRAMES = st.lists(
+    st.tuples(st.integers(1, 15), st.integers(0, 2**32 - 1), st.binary(max_size=120)), min_size=1, max_size=6
+)
 # kind of damage, place (0..1 of the stream), amount
-DAMAGE = st.lists(st.tuples(st.sampled_from(["flip", "lose", "insert", "repeat"]), st.floats(0, 1), st.integers(1, 60)), max_size=5)
+DAMAGE = st.lists(
+    st.tuples(st.sampled_from(["flip", "lose", "insert", "repeat"]), st.floats(0, 1), st.integers(1, 60)), max_size=5
+)
 
 
 def read_all(stream: bytes, step: int) -> list[Frame]:
@@ -46,7 +51,9 @@ def damaged(stream: bytes, damage: list[tuple[str, float, int]]) -> bytes:
 
 @settings(max_examples=300, deadline=None)
 @given(FRAMES, DAMAGE, st.integers(1, 200))
-def test_damage_never_yields_a_wrong_frame(sent: list[tuple[int, int, bytes]], damage: list[tuple[str, float, int]], step: int) -> None:
+def test_damage_never_yields_a_wrong_frame(
+    sent: list[tuple[int, int, bytes]], damage: list[tuple[str, float, int]], step: int
+) -> None:
     stream = b"".join(frame_bytes(*f) for f in sent)
     found = read_all(damaged(stream, damage), step)
     assert {(f.type, f.sequence, f.payload) for f in found} <= set(sent)

@@ -1,4 +1,5 @@
 """faulty:BOARD?fault=KIND@NODE: a board whose runtime spoils one node; for tests and demonstrations."""
+
 from __future__ import annotations
 
 from qverify_agents.address import Address, parse
@@ -7,6 +8,8 @@ from qverify_agents.errors import BoardUnreachable
 
 def plainer(address: Address) -> Address:
     if "fault" not in address.options:
-        raise BoardUnreachable("-b faulty:BOARD needs ?fault=KIND@NODE; kinds: bitflip off_by_one zero_tail plus_one nan die hang garbage")
+        raise BoardUnreachable(
+            "-b faulty:BOARD needs ?fault=KIND@NODE; kinds: bitflip off_by_one zero_tail plus_one nan die hang garbage"
+        )
     inner = parse(address.rest or "local")
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})

@@ -1,4 +1,5 @@
 """finals:BOARD: a board that offers its final outputs only: no per-node dumps, no digests, no injection."""
+
 from __future__ import annotations
 
 from qverify_agents.address import Address, parse

@@ -1,4 +1,5 @@
 """local: the runtime of this machine as a subprocess."""
+
 from __future__ import annotations
 
 from qverify_agents.address import Address

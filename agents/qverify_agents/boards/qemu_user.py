@@ -1,4 +1,5 @@
 """qemu-user:ARCH: the runtime of another architecture under QEMU's user-mode emulation."""
+
 from __future__ import annotations
 
 import shutil
@@ -27,7 +28,9 @@ def plainer(address: Address) -> Address:
         raise BoardUnreachable(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
     program = emulator(architecture)
     if program is None:
-        raise BoardUnreachable(f"-b qemu-user:{architecture}: no qemu-{QEMU[architecture]} on this machine; install qemu-user-static")
+        raise BoardUnreachable(
+            f"-b qemu-user:{architecture}: no qemu-{QEMU[architecture]} on this machine; install qemu-user-static"
+        )
     faulty = "fault" in address.options
     argv = (program, str(runtime_path(architecture, faulty)))
     return Address("exec", argv=argv, environment={"QVRT_FAULT": address.options["fault"]} if faulty else {})

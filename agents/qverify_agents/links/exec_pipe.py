@@ -1,4 +1,5 @@
 """A subprocess' stdin and stdout as a link; the process and everything it started end with the link."""
+
 from __future__ import annotations
 
 import atexit
@@ -28,8 +29,14 @@ class ExecPipe:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         try:
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, start_new_session=True,
-                env={**os.environ, **address.environment})
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, **address.environment},
+            )
         except OSError as error:
             self._clean()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
@@ -122,7 +129,9 @@ def _agent_command(address: Address) -> tuple[tempfile.TemporaryDirectory[str] |
     try:
         Path(store).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BoardUnreachable(f"store={store}: cannot be made: {error.strerror}. Next: name another directory") from error
+        raise BoardUnreachable(
+            f"store={store}: cannot be made: {error.strerror}. Next: name another directory"
+        ) from error
     memory = [f"--memory={address.options['memory']}"] if "memory" in address.options else []
     return temporary, [*address.argv, "agent", f"--store={store}", *memory]
 

@@ -1,4 +1,5 @@
 """A link that damages what passes through it, by a seed: for tests, and for showing what a noisy wire does."""
+
 from __future__ import annotations
 
 import random

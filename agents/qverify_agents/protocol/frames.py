@@ -1,4 +1,5 @@
 """Frames of PROTOCOL.md: made, and found in a stream that may be damaged."""
+
 from __future__ import annotations
 
 import struct
@@ -63,7 +64,11 @@ class FrameReader:
         at = 0
         while (at := self._buffer.find(SYNC, at)) >= 0 and len(self._buffer) - at >= HEADER:
             _, version, _, _, length = _HEAD.unpack_from(self._buffer, at)
-            if version == VERSION and length <= MAX_PAYLOAD and crc32c(bytes(self._buffer[at : at + 12])) == _U32.unpack_from(self._buffer, at + 12)[0]:
+            if (
+                version == VERSION
+                and length <= MAX_PAYLOAD
+                and crc32c(bytes(self._buffer[at : at + 12])) == _U32.unpack_from(self._buffer, at + 12)[0]
+            ):
                 self._drop(at)
                 return True
             at += 1

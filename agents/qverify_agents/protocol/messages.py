@@ -1,4 +1,5 @@
 """Payloads of PROTOCOL.md as values, and back; every length checked."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,7 @@ NOT_FOUND, DAMAGED_CONTENT = -9, -3
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0, under repeat."""
+    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0."""
 
     tensor: str
     digest: str
@@ -53,7 +54,9 @@ def read_hello(payload: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ProtocolError("HELLO is not JSON") from error
     if not isinstance(hello, dict) or hello.get("protocol") != 1:
-        raise ProtocolError(f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1")
+        raise ProtocolError(
+            f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
+        )
     if hello.get("endian", "little") != "little":
         raise ProtocolError(f"the board is {hello['endian']}-endian; only little-endian boards are supported")
     return hello
@@ -69,7 +72,9 @@ def put(sha256: str, total: int, offset: int, piece: bytes) -> bytes:
     return b"".join((bytes.fromhex(sha256), struct.pack("<QQ", total, offset), piece))
 
 
-def run(model: str, inputs: Sequence[str], nodes: Sequence[str], injected: Mapping[str, str], flags: int, repeat: int) -> bytes:
+def run(
+    model: str, inputs: Sequence[str], nodes: Sequence[str], injected: Mapping[str, str], flags: int, repeat: int
+) -> bytes:
     parts = [bytes.fromhex(model), struct.pack("<BIH", flags, repeat, len(inputs)), *map(bytes.fromhex, inputs)]
     parts += [struct.pack("<H", len(nodes)), *map(text, nodes)]
     return b"".join([*parts, _injected(injected)])
@@ -80,7 +85,9 @@ def unit(model: str, nodes: Sequence[str], injected: Mapping[str, str]) -> bytes
 
 
 def _injected(contents: Mapping[str, str]) -> bytes:
-    return struct.pack("<H", len(contents)) + b"".join(text(name) + bytes.fromhex(sha256) for name, sha256 in contents.items())
+    return struct.pack("<H", len(contents)) + b"".join(
+        text(name) + bytes.fromhex(sha256) for name, sha256 in contents.items()
+    )
 
 
 def read_event(payload: bytes, at: int = 0) -> tuple[int, NodeEvent, int]:

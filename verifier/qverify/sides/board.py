@@ -1,4 +1,5 @@
 """The board side: push what is not there, run, take digests, pull what is asked for."""
+
 from __future__ import annotations
 
 import hashlib
@@ -7,15 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
+from qverify_agents.connect import connect
+from qverify_agents.errors import LinkError
+from qverify_agents.protocol.client import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
-from qverify_agents.connect import connect
-from qverify_agents.errors import LinkError
-from qverify_agents.protocol.client import NodeEvent
 
 SPOT_SEED = 0
 
@@ -24,16 +25,22 @@ class Board:
     """One board with one model. A fault of the board gives a Recording that says so, never an exception from run().
     options: of the address (store, memory ...). LinkError at construction when there is no agent to speak to."""
 
-    def __init__(self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0, options: Mapping[str, str] | None = None):
+    def __init__(
+        self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0, options: Mapping[str, str] | None = None
+    ):
         self.uri, self.graph, self._model = uri, graph, model
         self._sha256 = hashlib.sha256(model).hexdigest()
         self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self._inputs: list[str] = []
+        self._values_are_of_the_run = True  # no unit ran since
 
     def run(
-        self, prepared: PreparedInputs, progress: Callable[[int, int], None] | None = None, pull: Literal["differ", "all"] = "differ",
+        self,
+        prepared: PreparedInputs,
+        progress: Callable[[int, int], None] | None = None,
+        pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
         """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs.
         pull all: every tensor whole."""
@@ -41,20 +48,32 @@ class Board:
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
         recording = Recording(
-            "board", "qvrt", str(self._agent.hello.get("version", "")), {"uri": self.uri, "arch": self._agent.hello.get("arch", "")},
-            host=self.uri, specs={n: self.graph.spec(n) for n in offered}, finals=self.graph.outputs, capabilities=self.capabilities,
-            model_sha256=self._sha256, inputs_sha256=prepared.sha256)
+            "board",
+            "qvrt",
+            str(self._agent.hello.get("version", "")),
+            {"uri": self.uri, "arch": self._agent.hello.get("arch", "")},
+            host=self.uri,
+            specs={n: self.graph.spec(n) for n in offered},
+            finals=self.graph.outputs,
+            capabilities=self.capabilities,
+            model_sha256=self._sha256,
+            inputs_sha256=prepared.sha256,
+        )
         try:
             self._run(prepared, recording, progress, pull)
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        recording.missing = {n: recording.why or "the board did not send it" for n in offered if n not in recording.tensors and n not in recording.digests}
+        recording.missing = {
+            n: recording.why or "the board did not send it"
+            for n in offered
+            if n not in recording.tensors and n not in recording.digests
+        }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
-        recording.link = dict(self._agent.counters)
+        recording.link = self._agent.counters  # goes on counting while tensors are pulled
         return recording
 
     def _run(
@@ -65,7 +84,7 @@ class Board:
             self._agent.put(item.sha256, item.data)
         self._inputs = [i.sha256 for i in prepared.inputs]
         observable = self.graph.observable()
-        done, self._digests = 0, {}
+        done, self._digests, self._values_are_of_the_run = 0, {}, True
 
         def on_node(event: NodeEvent) -> None:
             nonlocal done
@@ -78,7 +97,13 @@ class Board:
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
         finals = [n for n in self.graph.outputs if n not in self.graph.inputs]
         try:
-            self._agent.run(self._sha256, self._inputs, on_node, nodes="all" if per_node else finals if digests else [], digests=digests)
+            self._agent.run(
+                self._sha256,
+                self._inputs,
+                on_node,
+                nodes="all" if per_node else finals if digests else [],
+                digests=digests,
+            )
         finally:
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
         held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
@@ -92,11 +117,17 @@ class Board:
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
-        A board without the memory to keep every tensor runs once more, keeping these."""
-        if not self._agent.kept and any(n not in self.graph.outputs for n in names):
-            for event in self._agent.run(self._sha256, self._inputs, nodes=names):
+        A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
+        kept = self._values_are_of_the_run and (self._agent.kept or set(names) <= set(self.graph.outputs))
+        if not kept:
+            events = self._agent.run(self._sha256, self._inputs, nodes=names)
+            self._values_are_of_the_run = True
+            for event in events:
                 if event.tensor in names and event.digest != self._digests.get(event.tensor):
-                    raise LinkError(f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic")
+                    raise LinkError(
+                        f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
+                        "it is not deterministic"
+                    )
         return self._got(names)
 
     def _got(self, names: list[str]) -> dict[str, Array]:
@@ -105,7 +136,10 @@ class Board:
             spec = self.graph.spec(name)
             value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
             if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
-                raise LinkError(f"{name}: the bytes pulled do not have the digest the board announced; its memory or its link is not stable")
+                raise LinkError(
+                    f"{name}: the bytes pulled do not have the digest the board announced; "
+                    "its memory or its link is not stable"
+                )
             pulled[name] = value
         return pulled
 
@@ -116,6 +150,7 @@ class Board:
             data = np.ascontiguousarray(inputs[name]).tobytes()
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
+        self._values_are_of_the_run = False
         events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes)
         free_running, self._digests = self._digests, {e.tensor: e.digest for e in events}
         try:

@@ -12,7 +12,7 @@ KNOWN = "local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv: a plainer address' command."""
+    """scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv: a plainer one's command."""
 
     scheme: str
     rest: str = ""

@@ -30,7 +30,7 @@ def host_architecture() -> str:
 
 
 def runtime_path(architecture: str, faulty: bool = False) -> Path:
-    """Where the binary lies (QVERIFY_BIN_DIR names another folder). BoardUnreachable with the command that builds it."""
+    """Where the binary lies (QVERIFY_BIN_DIR names another folder). BoardUnreachable says how it is built."""
     folder = Path(os.environ.get("QVERIFY_BIN_DIR") or Path(__file__).parent / "bin")
     path = folder / f"qvrt{'-faulty' if faulty else ''}-{MACHINES.get(architecture, architecture)}"
     if not path.is_file():

@@ -61,6 +61,7 @@ def test_a_unit_alone_on_injected_tensors(uri: str) -> None:
             given = {n: values[n] for n in unit.inputs}
             for name, value in simulator.run_unit(unit, given).items():
                 assert np.array_equal(there.run_unit(unit, given)[name], value), name
+        assert np.array_equal(there.pull(["t"])["t"], simulator.run(prepared()).tensors["t"])
     finally:
         there.close()
 

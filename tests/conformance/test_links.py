@@ -1,4 +1,4 @@
-"""Every link, plain and behind the faulty one: contents arrive whole, or the error says what happened; nothing stays behind."""
+"""Every link, plain and behind the faulty one: all arrives whole, or the error says why; nothing stays behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import random
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -153,3 +155,28 @@ def test_garbage_never_ends_the_agent_badly(seed: int) -> None:
         [str(runtime_path(host_architecture())), "agent"], input=noise, capture_output=True, timeout=20, check=False
     )
     assert done.returncode == 0
+
+
+CAUGHT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tiny_model import graph, model_bytes, prepared
+from qverify.sides.board import Board
+board = Board("faulty:local?fault=hang@u", model_bytes(), graph(), 60)
+print(board._agent._link.process_id, flush=True)
+board.run(prepared())
+"""
+
+
+def test_an_interrupted_host_leaves_no_process_behind() -> None:
+    """Ctrl-C while the board hangs; nobody calls close."""
+    command = [sys.executable, "-c", CAUGHT, str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as host:
+        assert host.stdout is not None
+        agent = int(host.stdout.readline())
+        time.sleep(0.3)
+        assert not gone(agent)
+        host.send_signal(signal.SIGINT)
+        host.wait(10)
+    assert gone(agent)

@@ -26,6 +26,7 @@ class Agent:
 
     def __init__(self, link: Link, offers: frozenset[str], deadline_s: float):
         self._link, self._deadline_s, self.kept = link, deadline_s, True
+        self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0}
         self.hello: dict[str, Any] = messages.read_hello(self._ask(frames.HELLO, b"", frames.HELLO))
@@ -37,7 +38,7 @@ class Agent:
         self.counters["bytes_sent"] += len(data)
 
     def _next(self, sequence: int, deadline: Deadline, patience_s: float) -> frames.Frame | None:
-        """The next frame that answers `sequence`; None when it was damaged or did not come while one may wait for it."""
+        """The next frame that answers `sequence`; None when it was damaged, or did not come within patience_s."""
         damaged, part = self._reader.damaged, deadline.part(patience_s)
         while True:
             frame = self._reader.next()
@@ -59,7 +60,17 @@ class Agent:
             self._reader.feed(data)
 
     def _ask(self, kind: int, payload: bytes, wanted: int, on_node: Callable[[bytes], bool] | None = None) -> bytes:
-        """The answer's payload. NODE frames on the way go to on_node, which returns True to cancel."""
+        """The answer's payload. NODE frames on the way go to on_node, which returns True to cancel. Once the other end
+        went away or fell silent, every further call says so at once."""
+        if self._gone is not None:
+            raise type(self._gone)(str(self._gone))
+        try:
+            return self._exchange(kind, payload, wanted, on_node)
+        except (LinkClosed, LinkTimeout) as error:
+            self._gone = error
+            raise
+
+    def _exchange(self, kind: int, payload: bytes, wanted: int, on_node: Callable[[bytes], bool] | None) -> bytes:
         self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
         request, deadline, patience_s = (
             frames.frame_bytes(kind, sequence, payload),
@@ -95,7 +106,7 @@ class Agent:
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Sends what the board does not hold yet; resumes a partial content; starts over once when its bytes went bad."""
+        """Sends what the board does not hold yet; resumes a partial content; starts over once when it went bad."""
         held = self.have([sha256])[sha256]
         self.counters["cached_bytes"] += min(held, len(data))
         try:
@@ -149,7 +160,7 @@ class Agent:
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
 
     def _events(self, kind: int, payload: bytes, on_node: OnNode | None) -> list[NodeEvent]:
-        """All events of a run, each once, in order; those lost on the way are asked for again."""
+        """All events of a run, each once, in order; those lost on the way are asked for."""
         seen: dict[int, NodeEvent] = {}
 
         def add(event_payload: bytes) -> bool:
@@ -165,7 +176,7 @@ class Agent:
             first = next(i for i in range(done.events) if i not in seen)
             answer, at = self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS), 0
             while at < len(answer):
-                _index, _, end = messages.read_event(answer, at)
+                _, _, end = messages.read_event(answer, at)
                 add(answer[at:end])
                 at = end
             if first not in seen:

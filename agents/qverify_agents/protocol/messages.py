@@ -16,7 +16,7 @@ NOT_FOUND, DAMAGED_CONTENT = -9, -3
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0, under repeat."""
+    """tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0."""
 
     tensor: str
     digest: str

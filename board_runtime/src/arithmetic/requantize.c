@@ -15,6 +15,10 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
   if (!good) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
   int32_t columns = rq->shape[rq->rank - 1];
   if (columns != 1 && columns != channels) return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales for %ld channels", columns, (long)channels);
+  for (int i = 0; !integer && i < columns; i++) {
+    double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
+    if (!(scale > 0) || scale - scale != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not a positive number");
+  }
   const int32_t *field = rq->constant;
   int shift_low = m->rounding >= QV_POW2_HALF_UP && m->rounding <= QV_POW2_FLOOR ? -30 : m->rounding == QV_GEMMLOWP || m->rounding == QV_CMSIS ? -(1 << 20) : 1;
   for (int i = 0; integer && i < columns; i++)
@@ -43,8 +47,12 @@ int64_t qv_half_up(int64_t value, int32_t shift) {
   return qv_shift_right((int64_t)((uint64_t)value + ((uint64_t)1 << (shift - 1))), shift);
 }
 
+/* Products and negations wrap: a hostile file can make them overflow. */
+static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t negative(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+
 static int64_t half_away(int64_t value, int32_t shift) {
-  return value < 0 ? -qv_half_up(-value, shift) : qv_half_up(value, shift);
+  return value < 0 ? -qv_half_up(negative(value), shift) : qv_half_up(value, shift);
 }
 
 static int64_t divide_by_pot(int64_t x, int32_t shift) {
@@ -56,7 +64,7 @@ static int64_t divide_by_pot(int64_t x, int32_t shift) {
 static int64_t saturate32(int64_t x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : x; }
 
 static int64_t power_of_two(qv_rounding rounding, int64_t acc, int32_t shift) {
-  if (shift < 1) return acc * ((int64_t)1 << -shift);
+  if (shift < 1) return times(acc, (int64_t)1 << -shift);
   if (rounding == QV_POW2_FLOOR) return qv_shift_right(acc, shift > 63 ? 63 : shift);
   return rounding == QV_POW2_HALF_AWAY ? half_away(acc, shift) : qv_half_up(acc, shift);
 }
@@ -70,7 +78,7 @@ int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t mu
     int64_t nudged = product + (product >= 0 ? (int64_t)1 << 30 : 1 - ((int64_t)1 << 30));
     return divide_by_pot(nudged / ((int64_t)1 << 31), right);
   }
-  return qv_half_up(acc * multiplier, shift);
+  return qv_half_up(times(acc, multiplier), shift);
 }
 
 int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift) {
@@ -93,6 +101,8 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
     return (int32_t)qv_round_f64(v) + r->zero;
   }
   const int32_t *field = r->values;
-  int64_t y = qv_integer_scale(r->rounding, r->wide, acc, field[at], field[r->channels + at]) + r->zero;
+  int64_t y = qv_integer_scale(r->rounding, r->wide, acc, field[at], field[r->channels + at]);
+  if (y > 1 << 20 || y < -(1 << 20)) return y > 0 ? r->high : r->low;
+  y += r->zero;
   return (int32_t)(y < r->low ? r->low : y > r->high ? r->high : y);
 }

@@ -9,6 +9,8 @@ typedef struct {
   void *py;
   int32_t swap, low, high;
   qv_rounding rounding;
+  int bytes;
+  float inner[256]; /* fma(B, r2, F) of every B, by its byte; only where both are 8-bit */
 } adding;
 
 static int32_t limited(const adding *w, double v) {
@@ -35,8 +37,33 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
   return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
 }
 
+/* The f32 form on bytes. */
+static void exact_row(const adding *w, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
+  const uint8_t *first = w->pa, *second = w->pb;
+  int32_t dtype = w->swap ? w->b->dtype : w->a->dtype;
+  float scale = ((const float *)w->rq->constant)[0];
+  for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) {
+    uint8_t outer = w->swap ? second[b] : first[a], inner = w->swap ? first[a] : second[b];
+    float v = qv_fma32((float)qv_load(&outer, dtype, 0), scale, w->inner[inner]);
+    qv_store(w->py, w->y->dtype, y + i, limited(w, (double)v));
+  }
+}
+
+static void inner_table(adding *w) {
+  const float *r = w->rq->constant;
+  int32_t dtype = w->swap ? w->a->dtype : w->b->dtype;
+  for (int i = 0; i < 256; i++) {
+    uint8_t byte = (uint8_t)i;
+    w->inner[i] = qv_fma32((float)qv_load(&byte, dtype, 0), r[1], r[2]);
+  }
+}
+
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const adding *w = user;
+  if (w->bytes) {
+    exact_row(w, a, b, y, step_a, step_b, length);
+    return;
+  }
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b)
     qv_store(w->py, w->y->dtype, y + i, one(w, qv_load(w->pa, w->a->dtype, a), qv_load(w->pb, w->b->dtype, b)));
 }
@@ -49,6 +76,10 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
   int exact = m->rounding == QV_REF_EXACT;
   if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2)) : !(rq->dtype == QV_I32 && rq->elements == 3)) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+  for (int i = 0; exact && i < rq->elements; i++) {
+    double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
+    if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not finite");
+  }
   if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62)) return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
   if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2)) return qv_fail(m, n, QV_E_FORMAT, "bad activation limits");
   return QV_OK;
@@ -67,6 +98,8 @@ static qv_status add_run(const qv_session *s, const qv_node *n) {
   w.pa = qv_data(s, w.a);
   w.pb = qv_data(s, w.b);
   w.py = qv_data(s, w.y);
+  w.bytes = w.rq->dtype == QV_F32 && qv_is_8bit(w.a) && qv_is_8bit(w.b) && !s->plain_only;
+  if (w.bytes) inner_table(&w);
   qv_for_rows(w.a, w.b, w.y, row, &w);
   return QV_OK;
 }

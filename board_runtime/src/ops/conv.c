@@ -76,7 +76,7 @@ static void plain(const convolving *c) {
     for (int64_t o = 0; o < w->out_channels; o++)
       for (int64_t i = 0; i < w->out_h; i++)
         for (int64_t j = 0; j < w->out_w; j++, at++) {
-          int64_t acc = bias_of(c->b, o);
+          uint64_t acc = (uint64_t)bias_of(c->b, o);
           for (int64_t q = 0; q < c->per_in; q++)
             for (int64_t a = 0; a < w->kernel_h; a++)
               for (int64_t e = 0; e < w->kernel_w; e++) {
@@ -84,9 +84,9 @@ static void plain(const convolving *c) {
                 if (row < 0 || row >= w->in_h || column < 0 || column >= w->in_w) continue;
                 int64_t in = ((batch * w->channels + o / c->per_out * c->per_in + q) * w->in_h + row) * w->in_w + column;
                 int64_t tap = ((o * c->per_in + q) * w->kernel_h + a) * w->kernel_w + e;
-                acc += (int64_t)(qv_load(from, c->x->dtype, in) - c->x->zero_point[0]) * (qv_load(c->k->constant, c->k->dtype, tap) - qv_zero(c->k, o));
+                acc += (uint64_t)((int64_t)(qv_load(from, c->x->dtype, in) - c->x->zero_point[0]) * (qv_load(c->k->constant, c->k->dtype, tap) - qv_zero(c->k, o)));
               }
-          qv_store(qv_data(c->s, c->y), c->y->dtype, at, qv_requantize(&c->r, wide ? acc : (int32_t)(uint32_t)acc, o));
+          qv_store(qv_data(c->s, c->y), c->y->dtype, at, qv_requantize(&c->r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
         }
 }
 

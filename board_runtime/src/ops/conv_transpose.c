@@ -29,7 +29,7 @@ static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
       int64_t bias = !b ? 0 : b->dtype == QV_I64 ? ((const int64_t *)b->constant)[o] : ((const int32_t *)b->constant)[o], first = o / per_out * per_in;
       for (int64_t i = 0; i < w.out_h; i++)
         for (int64_t j = 0; j < w.out_w; j++, at++) {
-          int64_t acc = bias;
+          uint64_t acc = (uint64_t)bias;
           for (int64_t p = 0; p < w.kernel_h; p++)
             for (int64_t q = 0; q < w.kernel_w; q++) {
               int64_t row = i + w.top - p * w.dilation_h, column = j + w.left - q * w.dilation_w;
@@ -37,10 +37,10 @@ static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
               for (int64_t c = 0; c < per_in; c++) {
                 int64_t in = ((batch * w.channels + first + c) * w.in_h + row / w.stride_h) * w.in_w + column / w.stride_w;
                 int64_t tap = (((first + c) * per_out + o % per_out) * w.kernel_h + p) * w.kernel_w + q;
-                acc += (int64_t)(qv_load(from, x->dtype, in) - zero_x) * (qv_load(k->constant, k->dtype, tap) - zero_w);
+                acc += (uint64_t)((int64_t)(qv_load(from, x->dtype, in) - zero_x) * (qv_load(k->constant, k->dtype, tap) - zero_w));
               }
             }
-          qv_store(qv_data(s, y), y->dtype, at, qv_requantize(&r, wide ? acc : (int32_t)(uint32_t)acc, o));
+          qv_store(qv_data(s, y), y->dtype, at, qv_requantize(&r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
         }
     }
   return QV_OK;

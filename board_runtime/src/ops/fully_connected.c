@@ -1,5 +1,7 @@
 /* y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]. */
-#include "../arithmetic/requantize.h"
+#include "../arithmetic/dot.h"
+
+enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */
 
 static qv_status fully_connected_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 4, 1, 2);
@@ -9,7 +11,43 @@ static qv_status fully_connected_check(qv_model *m, qv_node *n) {
       y->shape[0] != x->shape[0] || y->shape[1] != k->shape[0] || (k->n_scales > 1 && k->channel_axis != 0))
     return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
   if (b && (!b->constant || b->elements != y->shape[1] || b->dtype != (qv_is_wide(x, k, y) ? QV_I64 : QV_I32))) return qv_fail(m, n, QV_E_FORMAT, "bad bias");
+  if (!qv_is_wide(x, k, y)) {
+    n->prepared_bytes = HEAD + k->elements * 2;
+    n->scratch_bytes = (int64_t)x->shape[1] * 2;
+  }
   return qv_check_rq(m, n, 3, y->shape[1], 0);
+}
+
+static qv_status fully_connected_prepare(const qv_session *s, const qv_node *n) {
+  const qv_tensor *k = qv_in(s->model, n, 1);
+  if (!n->prepared_bytes) return QV_OK;
+  const qv_dots *dots = qv_dots_of_cpu();
+  memcpy(qv_prepared(s, n), &dots, sizeof dots);
+  int16_t *to = (int16_t *)qv_prepared(s, n) + HEAD / 2;
+  for (int64_t o = 0; o < k->shape[0]; o++)
+    dots->centre((const uint8_t *)k->constant + o * k->shape[1], k->dtype == QV_S8, qv_zero(k, o), k->shape[1], 1, to + o * k->shape[1]);
+  return QV_OK;
+}
+
+static int64_t bias_of(const qv_tensor *b, int64_t o) {
+  return !b ? 0 : b->dtype == QV_I64 ? ((const int64_t *)b->constant)[o] : ((const int32_t *)b->constant)[o];
+}
+
+static void fast(const qv_session *s, const qv_node *n, const qv_requantizer *r) {
+  const qv_tensor *x = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 2), *y = qv_out(s->model, n, 0);
+  const qv_dots *dots;
+  memcpy(&dots, qv_prepared(s, n), sizeof dots);
+  const int16_t *weights = (const int16_t *)qv_prepared(s, n) + HEAD / 2;
+  int16_t *centred = qv_scratch(s, n);
+  int64_t depth = x->shape[1], outputs = y->shape[1];
+  const uint8_t *from = qv_data(s, x);
+  for (int64_t i = 0; i < x->shape[0]; i++) {
+    dots->centre(from + i * depth, x->dtype == QV_S8, x->zero_point[0], depth, 1, centred);
+    for (int64_t o = 0; o < outputs; o++) {
+      int32_t acc = (int32_t)(dots->row(centred, weights + o * depth, depth) + (uint32_t)bias_of(b, o));
+      qv_store(qv_data(s, y), y->dtype, i * outputs + o, qv_requantize(r, acc, o));
+    }
+  }
 }
 
 static qv_status fully_connected_run(const qv_session *s, const qv_node *n) {
@@ -18,16 +56,20 @@ static qv_status fully_connected_run(const qv_session *s, const qv_node *n) {
   int64_t depth = x->shape[1], outputs = y->shape[1];
   qv_requantizer r;
   qv_requantizer_of(s, n, 3, 0, wide, &r);
+  if (!wide && !s->plain_only) {
+    fast(s, n, &r);
+    return QV_OK;
+  }
   const void *from = qv_data(s, x);
   for (int64_t i = 0; i < x->shape[0]; i++)
     for (int64_t o = 0; o < outputs; o++) {
-      int64_t acc = !b ? 0 : b->dtype == QV_I64 ? ((const int64_t *)b->constant)[o] : ((const int32_t *)b->constant)[o];
+      uint64_t acc = (uint64_t)bias_of(b, o);
       int32_t zero_x = x->zero_point[0], zero_w = qv_zero(k, o);
       for (int64_t p = 0; p < depth; p++)
-        acc += (int64_t)(qv_load(from, x->dtype, i * depth + p) - zero_x) * (qv_load(k->constant, k->dtype, o * depth + p) - zero_w);
-      qv_store(qv_data(s, y), y->dtype, i * outputs + o, qv_requantize(&r, wide ? acc : (int32_t)(uint32_t)acc, o));
+        acc += (uint64_t)((int64_t)(qv_load(from, x->dtype, i * depth + p) - zero_x) * (qv_load(k->constant, k->dtype, o * depth + p) - zero_w));
+      qv_store(qv_data(s, y), y->dtype, i * outputs + o, qv_requantize(&r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
     }
   return QV_OK;
 }
 
-const qv_op qv_op_fully_connected = {"fully_connected", fully_connected_check, NULL, fully_connected_run};
+const qv_op qv_op_fully_connected = {"fully_connected", fully_connected_check, fully_connected_prepare, fully_connected_run};

@@ -34,6 +34,7 @@ class Board:
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self._inputs: list[str] = []
+        self._values_are_of_the_run = True  # no unit ran since
 
     def run(
         self,
@@ -72,7 +73,7 @@ class Board:
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
-        recording.link = dict(self._agent.counters)
+        recording.link = self._agent.counters  # goes on counting while tensors are pulled
         return recording
 
     def _run(
@@ -83,7 +84,7 @@ class Board:
             self._agent.put(item.sha256, item.data)
         self._inputs = [i.sha256 for i in prepared.inputs]
         observable = self.graph.observable()
-        done, self._digests = 0, {}
+        done, self._digests, self._values_are_of_the_run = 0, {}, True
 
         def on_node(event: NodeEvent) -> None:
             nonlocal done
@@ -116,12 +117,16 @@ class Board:
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
-        A board without the memory to keep every tensor runs once more, keeping these."""
-        if not self._agent.kept and any(n not in self.graph.outputs for n in names):
-            for event in self._agent.run(self._sha256, self._inputs, nodes=names):
+        A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
+        kept = self._values_are_of_the_run and (self._agent.kept or set(names) <= set(self.graph.outputs))
+        if not kept:
+            events = self._agent.run(self._sha256, self._inputs, nodes=names)
+            self._values_are_of_the_run = True
+            for event in events:
                 if event.tensor in names and event.digest != self._digests.get(event.tensor):
                     raise LinkError(
-                        f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic"
+                        f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
+                        "it is not deterministic"
                     )
         return self._got(names)
 
@@ -132,7 +137,8 @@ class Board:
             value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
             if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
                 raise LinkError(
-                    f"{name}: the bytes pulled do not have the digest the board announced; its memory or its link is not stable"
+                    f"{name}: the bytes pulled do not have the digest the board announced; "
+                    "its memory or its link is not stable"
                 )
             pulled[name] = value
         return pulled
@@ -144,6 +150,7 @@ class Board:
             data = np.ascontiguousarray(inputs[name]).tobytes()
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
+        self._values_are_of_the_run = False
         events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes)
         free_running, self._digests = self._digests, {e.tensor: e.digest for e in events}
         try:

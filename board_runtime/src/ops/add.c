@@ -37,6 +37,8 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
   return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
 }
 
+static float of_byte(uint8_t byte, int32_t dtype) { return dtype == QV_S8 ? (float)(int8_t)byte : (float)byte; }
+
 /* The f32 form on bytes. */
 static void exact_row(const adding *w, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const uint8_t *first = w->pa, *second = w->pb;
@@ -44,7 +46,7 @@ static void exact_row(const adding *w, int64_t a, int64_t b, int64_t y, int64_t 
   float scale = ((const float *)w->rq->constant)[0];
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) {
     uint8_t outer = w->swap ? second[b] : first[a], inner = w->swap ? first[a] : second[b];
-    float v = qv_fma32((float)qv_load(&outer, dtype, 0), scale, w->inner[inner]);
+    float v = qv_fma32(of_byte(outer, dtype), scale, w->inner[inner]);
     qv_store(w->py, w->y->dtype, y + i, limited(w, (double)v));
   }
 }
@@ -52,10 +54,7 @@ static void exact_row(const adding *w, int64_t a, int64_t b, int64_t y, int64_t 
 static void inner_table(adding *w) {
   const float *r = w->rq->constant;
   int32_t dtype = w->swap ? w->a->dtype : w->b->dtype;
-  for (int i = 0; i < 256; i++) {
-    uint8_t byte = (uint8_t)i;
-    w->inner[i] = qv_fma32((float)qv_load(&byte, dtype, 0), r[1], r[2]);
-  }
+  for (int i = 0; i < 256; i++) w->inner[i] = qv_fma32(of_byte((uint8_t)i, dtype), r[1], r[2]);
 }
 
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {

@@ -96,8 +96,9 @@ class PairedValues:
             if qa.dtype.itemsize == 8:  # float64 cannot tell all int64 apart, and their difference may wrap
                 distance[(qa != qb) & (distance == 0)] = 1.0
                 top = np.iinfo(np.int64).max
-                wrapped = (steps > 0) != (qb > qa)
-                steps[wrapped & (qa != qb)] = np.where(qb > qa, top, -top)[wrapped & (qa != qb)]
+                above = np.greater(qb, qa)
+                wrapped = ((steps > 0) != above) & (qa != qb)
+                steps[wrapped] = np.where(above, top, -top)[wrapped]
             return Block(a, b, distance, steps)
         if not np.isfinite(distance).all():
             a, b, distance = self._not_finite(a, b, distance)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from qverify.compare.decimals import RULES, unmatched
-from qverify.compare.measure import measure
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
+from qverify.errors import UsageError
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -42,7 +39,8 @@ def test_nothing_compared():
 
 
 def test_no_pair():
-    assert judge_all({"reference": side("reference", {"y": ONE})}, None, [], Options(), {}).verdict == "INCONCLUSIVE"
+    with pytest.raises(UsageError):
+        judge_all({"reference": side("reference", {"y": ONE})}, None, [], Options(), {})
 
 
 def test_similar_names_never_pair():
@@ -92,37 +90,3 @@ def test_every_element_counts():
     b = a.copy()
     b[-1] = 1
     assert verdict(side("reference", {"y": a}), side("simulator", {"y": b})) == "FAILED"
-
-
-@pytest.mark.parametrize(("rule", "digits", "a", "b", "match"), [
-    ("half", 2, 1.0, 1.005, True), ("half", 2, 1.0, 1.0051, False), ("round", 2, 1.004, 1.005001, False),
-    ("truncate", 2, 1.009, 1.001, True), ("numpy", 2, 1.0, 1.0149, True), ("numpy", 2, 1.0, 1.0151, False), ("exact", 2, 1.0, 1.0, True),
-])  # fmt: skip
-def test_decimals_rules(rule, digits, a, b, match):
-    assert unmatched(np.array([a]), np.array([b]), digits, rule).any() != match
-
-
-@given(
-    st.lists(st.tuples(st.integers(-128, 127), st.integers(-128, 127)), min_size=1, max_size=60),
-    st.floats(1e-4, 10),
-    st.integers(-128, 127),
-)
-@settings(max_examples=80, deadline=None)
-def test_histogram_metrics_equal_elementwise_ones(pairs, scale, zero):
-    a, b = (np.array(v, np.int8) for v in zip(*pairs, strict=True))
-    spec = TensorSpec("t", "int8", a.shape, scale=(scale,), zero_point=(zero,))
-    found = measure(spec, a, b, 3, "half")
-    x, y = spec.dequantized(a), spec.dequantized(b)
-    assert found.elements == a.size and found.mismatched == int((a != b).sum())
-    assert (
-        found.max_abs == pytest.approx(np.abs(x - y).max())
-        and found.max_lsb == np.abs(a.astype(int) - b.astype(int)).max()
-    )
-    assert found.rmse == pytest.approx(np.sqrt(((x - y) ** 2).mean()), abs=1e-12)
-    assert (found.matching_digits is None) == (not found.mismatched)
-    assert found.unmatched == int(unmatched(x, y, 3, "half").sum())
-    assert sum(found.lsb_histogram.values()) == found.mismatched
-
-
-def test_rules_are_the_documented_ones():
-    assert list(RULES) == ["half", "round", "truncate", "numpy", "exact"]

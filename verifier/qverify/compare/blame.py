@@ -1,63 +1,80 @@
-"""First divergence over the graph, and the culprit across sides."""
+"""First divergence over the graph, and the culprit across sides: the side that is alone, judged by forced verdicts only."""
 
 from __future__ import annotations
 
-from qverify.compare.forced import failing
+from collections.abc import Callable, Mapping
+
 from qverify.model_bin.units import Unit
-from qverify.report.document import Blame, Pair
+from qverify.report.document import Blame, FirstDivergence, Forced
+
+Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
+RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
-def first_divergence(pair: Pair, units: list[Unit]) -> dict[str, str] | None:
-    """The first unit (running order) whose output differs while its inputs agree."""
-    differing = {r.name for r in pair.tensors if r.mismatched}
-    for unit in units:
-        if differing.intersection(unit.outputs) and not differing.intersection(unit.inputs):
-            tensor = next(n for n in unit.outputs if n in differing)
-            return {"tensor": tensor, "node": unit.name, "op": unit.op}
-    return None
-
-
-def blame(pairs: list[Pair]) -> Blame | None:
-    """The side that is alone at the first node that fails forced; only pairs whose gate failed are asked."""
-    if not any(p.verdict == "FAILED" for p in pairs):
+def first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
+    """Units an output of which differs while every input is known to agree; the first in running order, the others in `also`."""
+    found = [
+        (unit, next(o for o in unit.outputs if same(o) is False))
+        for unit in units
+        if any(same(o) is False for o in unit.outputs) and all(same(n) for n in unit.inputs)
+    ]
+    if not found:
         return None
-    by_sides = {(p.a, p.b): failing(p.tensors) for p in pairs}
-    have = set(by_sides)
-    board = by_sides.get(("simulator", "board"), [])
-    reference = by_sides.get(("reference", "simulator"), [])
-    direct = by_sides.get(("reference", "board"), [])
-    at_reference = {r.node for r in reference}
-    alone = [r for r in board if r.node not in at_reference]
-    if alone:
-        who = (
-            "reference and simulator agree" if ("reference", "simulator") in have else "the simulator stands against it"
-        )
-        return Blame("board", alone[0].node, f"{alone[0].op}: forced on its own inputs, {_how(alone[0])}; {who}")
-    if board and reference:
-        return Blame(
-            "simulator",
-            board[0].node,
-            f"{board[0].op}: forced, {_how(board[0])} from the board and the reference, which agree",
-        )
-    if reference:
-        why = "simulator and board agree" if ("simulator", "board") in have else "no board to compare with"
-        return Blame(
-            "compiler or arithmetic",
-            reference[0].node,
-            f"{reference[0].op}: forced, {_how(reference[0])} from the reference; {why}",
-        )
-    if direct:
-        return Blame(
-            "board", direct[0].node, f"{direct[0].op}: forced on its own inputs, {_how(direct[0])} from the reference"
-        )
-    return None
+    unit, tensor = found[0]
+    return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in found[1:]])
 
 
-def _how(row: object) -> str:
-    forced = row.forced  # type: ignore[attr-defined]
-    size = f"{forced.max_lsb:g} LSB" if forced.max_lsb is not None else "values"
-    return (
-        f"{forced.mismatched} elements differ by up to {size}"
+def alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
+    """The culprits at one node. Each argument: the pair holds forced (True), fails (False), or is not known (None).
+
+    board: simulator (what a correct board computes) and reference agree, or only the board's pairs fail.
+    compiler, its arithmetic included: simulator and board agree against the reference. simulator: reference and board do.
+    """
+    if rs is not False and rb is not False and sb is not False:
+        return []
+    if rs is False and rb is False and sb is False:
+        return ["compiler", "board"]  # each of the three computes something of its own
+    if sb is False:
+        return ["simulator"] if rs is False and rb is True else ["compiler", "board"] if rs is False else ["board"]
+    if rs is False:
+        return ["compiler"]
+    return ["compiler"] if sb is True else ["board"]  # only reference against board fails
+
+
+def culprits(units: list[Unit], matrix: Matrix) -> list[Blame]:
+    """Every blamed side once, with its first blamed node, in running order."""
+    found: dict[str, Blame] = {}
+    for unit in units:
+        states = {key: _holds(unit, verdicts) for key, verdicts in matrix.items()}
+        for side in alone(states.get(RS), states.get(RB), states.get(SB)):
+            if side not in found:
+                found[side] = Blame(side, unit.name, _why(side, unit, matrix, states))
+    return list(found.values())
+
+
+def _holds(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
+    known = [verdicts[o].verdict for o in unit.outputs if o in verdicts]
+    if "FAILED" in known:
+        return False
+    return True if known and all(v == "PASSED" for v in known) else None
+
+
+def _why(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
+    """The numbers of the first failing pair, and who agrees with whom."""
+    key = next(k for k in (SB, RB, RS) if states.get(k) is False and (side != "compiler" or k != SB))
+    forced = next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
+    by = (
+        f"up to {forced.max_lsb} LSB"
         if forced.max_lsb is not None
-        else f"{forced.mismatched} elements differ"
+        else f"up to {forced.max_abs:.3g}"
+        if forced.max_abs is not None
+        else forced.why
     )
+    text = (
+        f"{unit.op}: from the {key[1]}'s own inputs the {key[0]} computes {forced.mismatched if forced.mismatched is not None else 'all'} "
+        f"of {forced.elements} elements otherwise, {by} (limit {forced.limit})"
+    )
+    agreeing = [f"{a} and {b} agree here" for (a, b), holds in states.items() if holds]
+    if side == "board" and states.get(SB) is None:
+        agreeing.append("no simulator ran, so the compiler is not excluded")
+    return "; ".join([text, *agreeing])

@@ -1,86 +1,178 @@
-"""Each unit recomputed by one side from the other side's recorded inputs: who is to blame, free of what came before."""
+"""Forced verdicts: one unit of side a, run on the inputs side b recorded, against what b recorded as its output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from qverify.compare.judge import Fetch
+from qverify.compare.judge import Judged
+from qverify.compare.limits import BITS, Limit, limit_for
+from qverify.compare.paired_values import PairedValues, bits_equal
+from qverify.compare.values import same
 from qverify.errors import QVerifyError
+from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.report.document import Forced, Pair, TensorRow
+from qverify.report.document import Forced
+from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-Array = npt.NDArray[Any]
-RunUnit = Callable[[Unit, Mapping[str, Array]], dict[str, Array]]
+RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 
 
-def limit_of(unit: Unit, spec: TensorSpec, reference: Array, exact: bool) -> float:
-    """Allowed distance: 0 LSB for exact pairs and integer units of ref-exact, 1 LSB for other 8-bit units, 2 LSB for
-    16-bit ones (a float32 sum of up to 2^15 products rounds within half an LSB of 16 bits on either side), 2^-18 of
-    max|reference| for floats."""
-    if exact:
-        return 0.0
-    if spec.quantized:
-        return 2.0 if spec.numpy_dtype.itemsize == 2 else 1.0
-    if spec.numpy_dtype.kind == "f":
-        finite = np.abs(reference[np.isfinite(reference)].astype(np.float64))
-        return 2.0**-18 * float(finite.max(initial=0.0))
-    return 0.0
+class Forcing:
+    """exact: both sides run one model.bin, so forced means equal bytes. inputs: of the graph, shared by all sides."""
 
+    def __init__(
+        self, judged: Judged, graph: Graph, run_unit: RunUnit | None, exact: bool, inputs: Mapping[str, Array]
+    ):
+        self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
+        self._same: dict[str, bool | None] = {}
 
-def force(
-    pair: Pair,
-    units: list[Unit],
-    run_unit: RunUnit,
-    fetch: Fetch,
-    specs: Mapping[str, TensorSpec],
-    exact_pair: bool,
-    rounding: str,
-) -> bool:
-    """Fills `forced` of every row. False when a unit could not be forced (its inputs or the run were not to be had)."""
-    rows, whole = {r.name: r for r in pair.tensors}, True
-    differing = {r.name for r in pair.tensors if r.mismatched}
-    for unit in units:
-        mine = [rows[n] for n in unit.outputs if n in rows]
-        if not mine:
-            whole = whole and not any(n in specs for n in unit.outputs)
-            continue
-        if not any(r.mismatched for r in mine) and not differing.intersection(unit.inputs):
-            for row in mine:
-                row.forced = Forced("PASSED", row.max_lsb, 0, 0.0)
-            continue
-        inputs = {n: fetch(pair.b, n) for n in unit.inputs}
-        outputs = {n: fetch(pair.b, n) for n in unit.outputs}
-        if any(v is None for v in (*inputs.values(), *outputs.values())):
-            whole = False
-            continue
+    def prefetch(self, units: list[Unit]) -> None:
+        """Pulls at once whatever these units need from b."""
+        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self.graph.inputs and not self.same(n)]
+        self.judged.b.fetch([self._names(n)[1] for n in needed if self._offered(n)])
+
+    def same(self, name: str) -> bool | None:
+        """Whether both sides hold the same bytes of this tensor; None when that cannot be known."""
+        if name in self.graph.inputs:
+            return True
+        if name not in self._same:
+            row = self.judged.rows.get(name)
+            if row is not None:
+                self._same[name] = row.bit_equal
+            elif self._offered(name):
+                self._same[name] = same(self.judged.a, self.judged.b, *self._names(name))
+            else:
+                self._same[name] = None
+        return self._same[name]
+
+    def unit(self, unit: Unit) -> dict[str, Forced]:
+        """Output name to its forced verdict; INCONCLUSIVE with why where the unit cannot be forced."""
+        outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
+        inputs_same = all(self.same(n) for n in unit.inputs)
+        if inputs_same and all(self.same(o) for o in outputs):
+            return {o: self._settled(unit, o) for o in outputs}
+        computed = self._computed(unit, outputs, inputs_same)
+        if isinstance(computed, str):
+            return {o: self._unknown(unit, o, computed) for o in outputs}
+        return {o: self._verdict(unit, o, computed[o]) for o in outputs}
+
+    def _computed(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
+        """What a makes of b's inputs, or why that cannot be had."""
+        if inputs_same:  # a's own run was on these very inputs
+            own = {o: self.judged.a.held(self._names(o)[0]) for o in outputs}
+            if all(v is not None for v in own.values()):
+                return own  # type: ignore[return-value]
+        if self.run_unit is None:
+            return f"the {self.judged.pair.a} cannot run a unit alone"
+        given = {}
+        for name in unit.inputs:
+            value = self._value(name)
+            if value is None:
+                return f"its input {name} is not there on the {self.judged.pair.b}"
+            given[name] = value
         try:
-            recomputed = run_unit(unit, {n: v for n, v in inputs.items() if v is not None})
-        except QVerifyError:
-            whole = False
-            continue
-        exact = exact_pair or (unit.integer_reference and rounding == "ref-exact")
-        for row in mine:
-            row.forced = _compare(unit, specs[row.name], recomputed[row.name], outputs[row.name], exact)
-    return whole
+            made = self.run_unit(unit, given)
+        except (
+            QVerifyError,
+            ValueError,
+            MemoryError,
+        ) as error:  # a side's own failure to run one unit must not end the comparison
+            return f"the {self.judged.pair.a} could not run it alone: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        lacking = [o for o in outputs if o not in made]
+        return f"the {self.judged.pair.a} gave no {lacking[0]}" if lacking else made
+
+    def _value(self, name: str) -> Array | None:
+        """b's recorded value; a's copy where the bytes are the same."""
+        if name in self.inputs:
+            return self.inputs[name]
+        name_a, name_b = self._names(name)
+        if name in self.graph.inputs or self.same(name):
+            for side, called in ((self.judged.b, name_b), (self.judged.a, name_a)):
+                if (value := side.held(called)) is not None:
+                    return value
+        return self.judged.b.get(name_b) if self._offered(name) else None
+
+    def _verdict(self, unit: Unit, name: str, made: Array) -> Forced:
+        spec, recorded = self.graph.spec(name), self.judged.b.get(self._names(name)[1])
+        if recorded is None and self.same(name):
+            recorded = self.judged.a.held(self._names(name)[0])
+        if recorded is None:
+            return self._unknown(unit, name, f"its output {name} is not there on the {self.judged.pair.b}")
+        limit = self._limit(unit, name)
+        if made.shape != recorded.shape or made.dtype != recorded.dtype:
+            why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
+            return Forced(
+                "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
+            )
+        return distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
+
+    def _limit(self, unit: Unit, name: str) -> Limit:
+        return BITS if self.exact else limit_for(unit, name, self.graph)
+
+    def _settled(self, unit: Unit, name: str) -> Forced:
+        spec, limit = self.graph.spec(name), self._limit(unit, name)
+        lsb = 0 if spec.numpy_dtype.kind in "iub" else None
+        return Forced(
+            "PASSED",
+            lsb,
+            0,
+            0.0,
+            spec.elements,
+            limit.text,
+            self.judged.pair.a,
+            self.judged.pair.b,
+            "inputs and outputs agree bit for bit",
+        )
+
+    def _unknown(self, unit: Unit, name: str, why: str) -> Forced:
+        return Forced(
+            "INCONCLUSIVE",
+            None,
+            None,
+            None,
+            0,
+            self._limit(unit, name).text,
+            self.judged.pair.a,
+            self.judged.pair.b,
+            why,
+        )
+
+    def _names(self, name: str) -> tuple[str, str]:
+        pair = self.judged.names.get(name)
+        return (name, name) if pair is None else (pair.a, pair.b)
+
+    def _offered(self, name: str) -> bool:
+        """b says it has this tensor."""
+        side, called = self.judged.b.recording, self._names(name)[1]
+        return called in side.digests or called in side.tensors or called in side.finals
 
 
-def _compare(unit: Unit, spec: TensorSpec, mine: Array, theirs: Array | None, exact: bool) -> Forced:
-    assert theirs is not None
-    limit = limit_of(unit, spec, mine, exact)
-    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-        return Forced("FAILED", None, int(mine.size), limit)
-    same = (mine == theirs) | ((mine != mine) & (theirs != theirs))
-    if same.all():
-        return Forced("PASSED", 0.0 if spec.quantized else None, 0, limit)
-    distance = float(np.abs(mine[~same].astype(np.float64) - theirs[~same].astype(np.float64)).max())
-    good = distance <= limit
-    return Forced("PASSED" if good else "FAILED", distance if spec.quantized else None, int((~same).sum()), limit)
-
-
-def failing(rows: list[TensorRow]) -> list[TensorRow]:
-    return [r for r in rows if r.forced is not None and r.forced.verdict == "FAILED"]
+def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:
+    """The forced verdict of two arrays of one shape and type."""
+    if bits_equal(made, recorded):
+        return Forced("PASSED", 0 if made.dtype.kind in "iub" else None, 0, 0.0, made.size, limit.text, by, on)
+    values = PairedValues(made, recorded, spec, spec)
+    largest, lsb, apart, reference = 0.0, 0, 0, 0.0
+    for block in values.blocks():
+        largest = max(largest, float(block.distance.max(initial=0.0)))
+        finite = np.abs(block.a[np.isfinite(block.a)])
+        reference = max(reference, float(finite.max(initial=0.0)))
+        if block.steps is not None:
+            lsb = max(lsb, int(np.abs(block.steps).max(initial=0)))
+        apart += block.total(block.distance != 0)
+    holds = lsb <= limit.lsb if values.integers else largest <= limit.share * reference and limit.share > 0
+    why = "" if holds else f"beyond {limit.text}" if apart else "the same values in other bytes (-0.0, or NaN)"
+    return Forced(
+        "PASSED" if holds else "FAILED",
+        lsb if values.integers else None,
+        apart,
+        largest,
+        made.size,
+        limit.text,
+        by,
+        on,
+        why,
+    )

@@ -1,243 +1,226 @@
-"""Two Recordings to one Pair: the ledger, every tensor's metrics, and the free-running verdict."""
+"""Two Recordings to one Pair: every expected tensor compared in full, the gate applied, the ledger kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from qverify.compare.measure import Measured, measure
+from qverify.compare import coverage, gate
+from qverify.compare.agreement import agreement
+from qverify.compare.metrics import Context, measures
 from qverify.compare.options import Options
-from qverify.model_bin.units import Unit
-from qverify.report.document import Pair, TensorRow, Verdict
-from qverify.tensors.recording import Recording
+from qverify.compare.paired_values import PairedValues, bits_equal, same_meaning
+from qverify.compare.pairing import NamePair
+from qverify.compare.values import Values
+from qverify.model_bin.graph import Graph, Node
+from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
+from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-Array = npt.NDArray[Any]
-Fetch = Callable[[str, str], Array | None]  # side, tensor -> value
+
+@dataclass(slots=True)
+class Judged:
+    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not."""
+
+    pair: Pair
+    a: Values
+    b: Values
+    names: dict[str, NamePair]
+    rows: dict[str, TensorRow]
 
 
-def judge(
-    a: Recording, b: Recording, unit_of: dict[str, Unit], options: Options, fetch: Fetch, exact_gate: bool
-) -> Pair:
-    """exact_gate: bit equality decides (simulator against board, unless the user named a gate)."""
-    pair = Pair(a.side, b.side, gate="bit equality" if exact_gate else f"{options.digits} decimals ({options.rule})")
-    names = [n for n in a.specs if n in b.specs]
-    pair.coverage.not_offered = sorted(set(a.specs) ^ set(b.specs))
-    gated = set(names) if exact_gate or options.dump_all else {n for n in a.finals if n in b.finals}
-    expected = [n for n in names if n in gated] + [n for n in a.finals if n not in names and n in b.finals]
-    pair.coverage.expected = len(expected)
-    for name in names:
-        row = _row(name, a, b, unit_of, options, fetch, exact_gate, pair, name in gated)
-        if row is not None:
-            pair.tensors.append(row)
-            if row.gated:
-                pair.coverage.compared += 1
-                pair.coverage.elements += row.elements
-    for name in expected:
-        if name not in names:
-            pair.coverage.missing.append(
-                {"tensor": name, "side": a.side if name not in a.specs else b.side, "why": "not declared"}
-            )
-    _verdict(pair, a, b)
-    return pair
+class Judge:
+    """Compares side a with side b; a is the one to measure by."""
 
+    def __init__(self, a: Values, b: Values, graph: Graph | None, options: Options):
+        self.a, self.b, self.graph, self.options = a, b, graph, options
+        self.gate = gate.choose(a.recording, b.recording, options)
+        self.makers = graph.producers() if graph is not None else {}
+        self.outputs = {*a.recording.finals, *b.recording.finals, *(graph.outputs if graph is not None else ())}
 
-def _missing(name: str, side: Recording) -> str:
-    if side.state == "did not run":
-        return side.why or "the side did not run"
-    return side.missing.get(name, "")
+    def run(self, label_a: str, label_b: str) -> Judged:
+        a, b = self.a.recording, self.b.recording
+        pair = Pair(label_a, label_b, "INCONCLUSIVE", frame=self.options.frame, gate=self.gate.describe())
+        pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
+        judged = Judged(pair, self.a, self.b, {}, {})
+        for side in (a, b):
+            if side.state == "did not run":
+                pair.cause, pair.why = "does_not_run", f"the {side.side} did not run: {side.why or 'no reason given'}"
+                pair.coverage.expected = len(self.outputs)
+                return judged
+        pairs, pair.coverage = coverage.expected(a, b, self.graph)
+        pair.scope = self._scope()
+        pair.notes += [
+            f"{p.a} of {label_a} and {p.b} of {label_b} pair through covers" for p in pairs if p.through_covers
+        ]
+        self._compare(judged, self._wanted(pairs, pair))
+        self._conclude(judged)
+        return judged
 
+    def _scope(self) -> str:
+        lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
+        if len(lacking) == 1:
+            return f"final outputs only: the {lacking[0]} offers no per-node dump"
+        if not self.options.dump_all:
+            return "final outputs and every digest" if self.gate.bits and not lacking else "final outputs"
+        return "all tensors"
 
-def _row(
-    name: str,
-    a: Recording,
-    b: Recording,
-    unit_of: dict[str, Unit],
-    options: Options,
-    fetch: Fetch,
-    exact_gate: bool,
-    pair: Pair,
-    gated: bool,
-) -> TensorRow | None:
-    for side in (a, b):
-        why = _missing(name, side)
-        if why:
-            if gated:
-                pair.coverage.missing.append({"tensor": name, "side": side.side, "why": why})
+    def _wanted(self, pairs: list[NamePair], pair: Pair) -> list[NamePair]:
+        """All pairs with dump_all; otherwise the final outputs and, where the gate is bits, whatever has come."""
+        if self.options.dump_all:
+            return pairs
+        kept = [p for p in pairs if p.name in self.outputs or (self.gate.bits and self._came(p))]
+        pair.coverage.expected -= len(pairs) - len(kept)
+        pair.coverage.missing = [m for m in pair.coverage.missing if m.tensor in self.outputs]
+        return kept
+
+    def _came(self, p: NamePair) -> bool:
+        return all(
+            name in side.recording.digests or name in side.recording.tensors
+            for side, name in ((self.a, p.a), (self.b, p.b))
+        )
+
+    def _compare(self, judged: Judged, pairs: list[NamePair]) -> None:
+        differing = [p for p in pairs if not self._digests_equal(p)]
+        self.a.fetch([p.a for p in differing])
+        self.b.fetch([p.b for p in differing])
+        for p in pairs:
+            row = self._row(p, judged.pair)
+            judged.names[p.name] = p
+            if row is not None:
+                judged.rows[p.name] = row
+                coverage.enter(judged.pair.coverage, row)
+        judged.pair.agreement = [
+            agreement(name, one, two)
+            for name in judged.rows
+            if name in self.outputs
+            for one, two in [(self.a.held(judged.names[name].a), self.b.held(judged.names[name].b))]
+            if one is not None and two is not None
+        ]
+
+    def _digests_equal(self, p: NamePair) -> bool | None:
+        one, two = self.a.digest(p.a), self.b.digest(p.b)
+        return None if one is None or two is None else one == two
+
+    def _row(self, p: NamePair, pair: Pair) -> TensorRow | None:
+        """The compared tensor, or None with an entry in the ledger."""
+        spec_a, spec_b = self._spec(self.a, p.a), self._spec(self.b, p.b)
+        for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
+            pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
             return None
-    spec, other = a.specs[name], b.specs[name]
-    if (spec.dtype, spec.shape) != (other.dtype, other.shape):
-        return _broken(
-            name,
-            spec,
-            unit_of,
-            gated,
-            f"{a.side} has {spec.dtype}{list(spec.shape)}, {b.side} has {other.dtype}{list(other.shape)}",
-        )
-    digests = (a.digests.get(name), b.digests.get(name))
-    equal = digests[0] == digests[1] if all(digests) else None
-    if equal and spec.dtype not in ("float32", "float64"):
-        return _describe(
-            name,
-            spec,
-            unit_of,
-            gated,
-            Measured(elements=spec.elements, max_lsb=0.0 if spec.quantized else None),
-            "PASSED",
-            "",
-            True,
-        )
-    values = fetch(a.side, name), fetch(b.side, name)
-    for side, value in zip((a, b), values, strict=True):
-        if value is None:
-            if gated:
+        equal = self._digests_equal(p)
+        if spec_a and spec_b and equal and same_meaning(spec_a, spec_b) and spec_a.shape == spec_b.shape:
+            one = self.a.held(p.a)
+            one = self.b.held(p.b) if one is None else one
+            if spec_a.numpy_dtype.kind != "f":
+                return self._same_bytes(p, spec_a, equal)
+            one = self.b.get(p.b) if one is None else one
+            if one is not None and bool(np.isfinite(one).all()):
+                return self._same_bytes(p, spec_a, equal)
+        a, b = self.a.get(p.a), self.b.get(p.b)
+        if equal and (a is None) != (b is None):  # equal digests: one copy stands for both
+            a = b = b if a is None else a
+        for value, side, name in ((a, self.a, p.a), (b, self.b, p.b)):
+            if value is None:
                 pair.coverage.missing.append(
-                    {"tensor": name, "side": side.side, "why": side.missing.get(name) or "its bytes did not come"}
+                    MissingTensor(name, side.recording.side, side.failed.get(name, "it did not come"))
                 )
-            return None
-    first, second = values
-    assert first is not None and second is not None
-    if first.shape != spec.shape or second.shape != spec.shape or first.dtype != second.dtype:
-        return _broken(
-            name,
-            spec,
-            unit_of,
-            gated,
-            f"{a.side} gave {first.dtype}{list(first.shape)}, {b.side} gave {second.dtype}{list(second.shape)}, wanted {spec.dtype}{list(spec.shape)}",
+                return None
+        assert a is not None and b is not None
+        spec_a, spec_b = spec_a or _bare(p.a, a), spec_b or _bare(p.b, b)
+        if wrong := _mismatch(a, spec_a, pair.a) or _mismatch(b, spec_b, pair.b) or _sizes(a, b, pair):
+            return self._entry(p, spec_a, "FAILED", equal, False, wrong)
+        if equal is None and spec_a.numpy_dtype.kind != "f" and same_meaning(spec_a, spec_b) and bits_equal(a, b):
+            return self._same_bytes(p, spec_a, None)
+        return self._measured(p, PairedValues(a, b, spec_a, spec_b), equal)
+
+    def _spec(self, side: Values, name: str) -> TensorSpec | None:
+        return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
+
+    def _same_bytes(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
+        context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
+        row = self._entry(p, spec, "PASSED", digests_equal, True, "")
+        row.metrics, row.failing = {name: m.result() for name, m in measures(context).items()}, 0
+        return row
+
+    def _measured(self, p: NamePair, values: PairedValues, digests_equal: bool | None) -> TensorRow:
+        counted = gate.GateCount(self.gate)
+        found = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
+        for block in values.blocks():
+            counted.add(block)
+            for measure in found.values():
+                measure.add(block)
+        row = self._entry(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
+        row.metrics, row.failing = {name: m.result() for name, m in found.items()}, counted.failing
+        refusals = counted.refusals(row.bit_equal, row.metrics)
+        if values.one_sided:
+            refusals.insert(0, f"{values.one_sided} elements are NaN or Inf on one side, or differently")
+        if refusals:
+            row.verdict, row.why = "FAILED", "; ".join(refusals)
+        elif values.both_sided and not self.options.nan_equal:
+            row.verdict = "INCONCLUSIVE"
+            row.why = f"{values.both_sided} elements are NaN or Inf on both sides; --nan-equal accepts them"
+        return row
+
+    def _entry(
+        self, p: NamePair, spec: TensorSpec, verdict: Verdict, digests_equal: bool | None, bit_equal: bool, why: str
+    ) -> TensorRow:
+        maker: Node | None = self.makers.get(p.name)
+        return TensorRow(
+            p.name,
+            maker.name if maker else "",
+            maker.op if maker else "",
+            list(maker.covers) if maker else [],
+            spec.dtype,
+            list(spec.shape),
+            verdict,
+            digests_equal,
+            bit_equal,
+            spec.elements,
+            p.name in self.outputs,
+            maker.integer_reference if maker else spec.integer_reference,
+            why=why,
         )
-    found = measure(spec, first, second, options.digits, options.rule)
-    verdict, why = _passes(found, options, exact_gate, first, second)
-    row = _describe(name, spec, unit_of, gated, found, verdict, why, equal)
-    if name in a.finals:
-        row.same_arg_max, row.top5_shared = ranking(first, second)
-    return row
+
+    def _conclude(self, judged: Judged) -> None:
+        pair, rows = judged.pair, judged.rows
+        pair.bit_equal = bool(rows) and all(r.bit_equal for r in rows.values())
+        hole = coverage.hole(pair)
+        pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
+        bad = [r for r in rows.values() if r.verdict == pair.verdict]
+        if pair.verdict == "FAILED":
+            pair.why = f"{bad[0].name}: {bad[0].why}" + (f" (and {len(bad) - 1} more tensors)" if len(bad) > 1 else "")
+        elif pair.verdict == "INCONCLUSIVE":
+            pair.cause = "coverage" if hole else "not_finite"
+            pair.why = hole or f"{bad[0].name}: {bad[0].why}"
+        if hole and pair.verdict == "FAILED":
+            pair.notes.append(hole)
+        for side in (self.a.recording, self.b.recording):
+            if side.state == "partial" and pair.verdict == "PASSED":
+                pair.verdict, pair.cause, pair.why = (
+                    "INCONCLUSIVE",
+                    "does_not_run",
+                    f"the {side.side} ran only partly: {side.why}",
+                )
+        if (
+            pair.verdict == "PASSED"
+            and not pair.bit_equal
+            and not self.gate.bits
+            and (pair.a, pair.b) == ("simulator", "board")
+        ):
+            pair.notes.append("bit equality is lost: simulator and board differ within the gate")
 
 
-def _passes(found: Measured, options: Options, exact_gate: bool, a: Array, b: Array) -> tuple[Verdict, str]:
-    if found.elements == 0:
-        return "INCONCLUSIVE", "no elements"
-    if found.one_sided:
-        return "FAILED", f"{found.one_sided} elements are NaN or infinite on one side only"
-    if found.both_not_finite and not options.nan_equal:
-        return (
-            "INCONCLUSIVE",
-            f"{found.both_not_finite} elements are NaN or infinite on both sides; --nan-equal accepts that",
-        )
-    if exact_gate:
-        return (
-            ("FAILED", f"{found.mismatched} of {found.elements} elements differ")
-            if found.mismatched
-            else ("PASSED", "")
-        )
-    checks = [
-        (
-            found.unmatched > 0 and options.atol is None and options.rtol is None,
-            f"{found.unmatched} elements do not match to {options.digits} decimals",
-        ),
-        (
-            options.min_cosine is not None and not found.cosine >= (options.min_cosine or 0),
-            f"cosine {found.cosine:.6f}",
-        ),
-        (
-            options.min_sqnr_db is not None and not found.sqnr_db >= (options.min_sqnr_db or 0),
-            f"SQNR {found.sqnr_db:.2f} dB",
-        ),
-        (options.max_rmse is not None and not found.rmse <= (options.max_rmse or 0), f"RMSE {found.rmse:.3g}"),
-        (
-            options.max_lsb is not None and found.max_lsb is not None and not found.max_lsb <= (options.max_lsb or 0),
-            f"{found.max_lsb} LSB",
-        ),
-        (not _close(a, b, options), "beyond atol/rtol"),
-    ]
-    failing = [why for failed, why in checks if failed]
-    return ("FAILED", "; ".join(failing)) if failing else ("PASSED", "")
+def _bare(name: str, value: Array) -> TensorSpec:
+    return TensorSpec(name, value.dtype.name, value.shape)
 
 
-def _close(a: Array, b: Array, options: Options) -> bool:
-    if options.atol is None and options.rtol is None:
-        return True
-    return bool(
-        np.allclose(
-            b.astype(np.float64),
-            a.astype(np.float64),
-            rtol=options.rtol or 0.0,
-            atol=options.atol or 0.0,
-            equal_nan=options.nan_equal,
-        )
-    )
+def _mismatch(value: Array, spec: TensorSpec, side: str) -> str:
+    if value.shape == spec.shape and value.dtype == spec.numpy_dtype:
+        return ""
+    return f"the {side} gave {value.dtype}{list(value.shape)}, its model says {spec.dtype}{list(spec.shape)}"
 
 
-def _describe(
-    name: str,
-    spec: TensorSpec,
-    unit_of: dict[str, Unit],
-    gated: bool,
-    found: Measured,
-    verdict: Verdict,
-    why: str,
-    equal: bool | None,
-) -> TensorRow:
-    unit = unit_of.get(name)
-    covers = [c for node in unit.nodes for c in node.covers] if unit else []
-    return TensorRow(
-        name,
-        unit.name if unit else name,
-        unit.op if unit else "",
-        covers,
-        spec.dtype,
-        list(spec.shape),
-        verdict,
-        equal,
-        found.elements,
-        found.mismatched,
-        found.max_abs,
-        found.max_lsb,
-        found.matching_digits,
-        found.cosine,
-        found.rmse,
-        found.sqnr_db,
-        found.lsb_histogram,
-        gated=gated,
-        why=why,
-    )
-
-
-def _broken(name: str, spec: TensorSpec, unit_of: dict[str, Unit], gated: bool, why: str) -> TensorRow:
-    nan = float("nan")
-    found = Measured(spec.elements, spec.elements, spec.elements, nan, None, -1, nan, nan, nan)
-    return _describe(name, spec, unit_of, gated, found, "FAILED", why, False)
-
-
-def ranking(a: Array, b: Array) -> tuple[bool | None, int | None]:
-    """Same arg-max, and how many of the top 5 are shared; None for tensors where it means nothing."""
-    first, second = a.reshape(-1), b.reshape(-1)
-    if first.size < 2 or first.dtype.kind == "b":
-        return None, None
-    top = [set(np.argsort(-x.astype(np.float64), kind="stable")[:5].tolist()) for x in (first, second)]
-    return bool(first.argmax() == second.argmax()), len(top[0] & top[1])
-
-
-def _verdict(pair: Pair, a: Recording, b: Recording) -> None:
-    gated = [row for row in pair.tensors if row.gated]
-    pair.bit_equal = bool(gated) and not any(r.mismatched for r in pair.tensors) and pair.coverage.full
-    stopped = [s for s in (a, b) if s.state != "complete"]
-    if any(r.verdict == "FAILED" for r in gated):
-        pair.verdict = "FAILED"
-    elif stopped or not pair.coverage.full or any(r.verdict == "INCONCLUSIVE" for r in gated):
-        pair.verdict = "INCONCLUSIVE"
-    else:
-        pair.verdict = "PASSED"
-    if stopped:
-        pair.why = f"{stopped[0].side}: {stopped[0].why}"
-    elif pair.coverage.missing:
-        first = pair.coverage.missing[0]
-        pair.why = (
-            f"{len(pair.coverage.missing)} tensors missing, first {first['tensor']} of {first['side']}: {first['why']}"
-        )
-    elif not pair.coverage.compared:
-        pair.why = "nothing was compared"
-    elif pair.verdict != "PASSED":
-        pair.why = next((f"{r.name}: {r.why}" for r in gated if r.verdict != "PASSED"), "")
+def _sizes(a: Array, b: Array, pair: Pair) -> str:
+    return "" if a.shape == b.shape else f"shape {list(a.shape)} on the {pair.a}, {list(b.shape)} on the {pair.b}"

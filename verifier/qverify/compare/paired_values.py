@@ -1,56 +1,138 @@
-"""Two tensors of one spec as (a, b, count) blocks, once: 8-bit ones as a 256 x 256 joint histogram, others in pieces."""
+"""Two tensors as blocks of (a, b, count), once, for every metric; 8-bit pairs become a 256 x 256 joint histogram."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-Array = npt.NDArray[Any]
-PIECE = 1 << 20
+HISTOGRAM_BLOCK, FLOAT_BLOCK = 1 << 18, 1 << 16  # elements: each keeps its temporaries in the cache
+Reals = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
-def blocks(spec: TensorSpec, a: Array, b: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """(a real, b real, distance in LSB or empty, count) in float64 and int64. Elements are never sampled."""
-    if a.dtype.itemsize == 1 and a.dtype.kind in "iu" and len(spec.scale) <= 1:
-        yield _histogram(spec, a, b)
-        return
-    scale, zero = _per_element(spec)
-    flat_a, flat_b = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
-    for first in range(0, flat_a.size, PIECE):
-        cut = slice(first, first + PIECE)
-        raw_a, raw_b = flat_a[cut].astype(np.float64), flat_b[cut].astype(np.float64)
-        steps = raw_a - raw_b if a.dtype.kind in "iu" else np.empty(0)
-        if scale is not None and zero is not None:
-            raw_a, raw_b = (raw_a - zero[cut]) * scale[cut], (raw_b - zero[cut]) * scale[cut]
-        yield raw_a, raw_b, steps, np.ones(len(raw_a), np.int64)
+@dataclass(slots=True)
+class Block:
+    """a, b: real values. steps: b - a in LSB, None for floats. count: how often each row occurs, None for once.
+    distance: |a - b|, inf where exactly one side is not finite; places where both are alike not finite read 0, 0."""
+
+    a: Reals
+    b: Reals
+    distance: Reals
+    steps: Counts | None = None
+    count: Counts | None = None
+
+    def total(self, mask: npt.NDArray[np.bool_]) -> int:
+        """Elements in the rows where mask holds."""
+        return int(np.count_nonzero(mask)) if self.count is None else int(self.count[mask].sum())
+
+    def weighted(self, values: Reals) -> float:
+        """Sum over elements."""
+        return float(values.sum()) if self.count is None else float(np.dot(values, self.count.astype(np.float64)))
 
 
-def _histogram(spec: TensorSpec, a: Array, b: Array) -> tuple[Array, Array, Array, Array]:
+def bits_equal(a: Array, b: Array) -> bool:
+    """Same dtype, shape and bytes."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    return bool(np.array_equal(np.ascontiguousarray(a).view(unsigned), np.ascontiguousarray(b).view(unsigned)))
+
+
+def same_meaning(a: TensorSpec, b: TensorSpec) -> bool:
+    """Equal bytes stand for equal real values."""
+    return (a.dtype, a.scale, a.zero_point) == (b.dtype, b.scale, b.zero_point)
+
+
+class PairedValues:
+    """After blocks() is exhausted: one_sided, both_sided: elements not finite on one side, or differently; on both alike."""
+
+    def __init__(self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec):
+        self.a, self.b, self.spec_a, self.spec_b = a, b, spec_a, spec_b
+        self.integers = a.dtype == b.dtype and a.dtype.kind in "iub"
+        self.one_sided = self.both_sided = 0
+
+    def blocks(self) -> Iterator[Block]:
+        single = len(self.spec_a.scale) <= 1 and len(self.spec_b.scale) <= 1
+        if self.integers and self.a.dtype.itemsize == 1 and single:
+            yield self._histogram_block()
+        else:
+            yield from self._float_blocks(single)
+
+    def _histogram_block(self) -> Block:
+        rows, counts = joint_histogram(self.a, self.b)
+        values = (
+            np.arange(256, dtype=np.uint8).view(self.a.dtype if self.a.dtype.kind != "b" else np.uint8).astype(np.int64)
+        )
+        qa, qb = values[rows >> 8], values[rows & 255]
+        a, b = _real(values, self.spec_a)[rows >> 8], _real(values, self.spec_b)[rows & 255]
+        return Block(a, b, np.abs(a - b), qb - qa, counts)
+
+    def _float_blocks(self, single: bool) -> Iterator[Block]:
+        flat_a, flat_b = self.a.reshape(-1), self.b.reshape(-1)
+        whole = (
+            None
+            if single
+            else (self.spec_a.dequantized(self.a).reshape(-1), self.spec_b.dequantized(self.b).reshape(-1))
+        )
+        for start in range(0, flat_a.size, FLOAT_BLOCK):
+            part = slice(start, start + FLOAT_BLOCK)
+            qa, qb = flat_a[part], flat_b[part]
+            a, b = (
+                (_real(qa, self.spec_a), _real(qb, self.spec_b)) if whole is None else (whole[0][part], whole[1][part])
+            )
+            yield self._block(a, b, qa, qb)
+
+    def _block(self, a: Reals, b: Reals, qa: Array, qb: Array) -> Block:
+        with np.errstate(invalid="ignore", over="ignore"):
+            distance = np.abs(a - b)
+        if self.integers:
+            steps = qb.astype(np.int64) - qa.astype(np.int64)
+            if qa.dtype.itemsize == 8:  # float64 cannot tell all int64 apart, and their difference may wrap
+                distance[(qa != qb) & (distance == 0)] = 1.0
+                top = np.iinfo(np.int64).max
+                above = np.greater(qb, qa)
+                wrapped = ((steps > 0) != above) & (qa != qb)
+                steps[wrapped] = np.where(above, top, -top)[wrapped]
+            return Block(a, b, distance, steps)
+        if not np.isfinite(distance).all():
+            a, b, distance = self._not_finite(a, b, distance)
+        return Block(a, b, distance)
+
+    def _not_finite(self, a: Reals, b: Reals, distance: Reals) -> tuple[Reals, Reals, Reals]:
+        wild = ~np.isfinite(a) | ~np.isfinite(b)
+        alike = wild & ((a == b) | (np.isnan(a) & np.isnan(b)))
+        self.both_sided += int(alike.sum())
+        self.one_sided += int((wild & ~alike).sum())
+        distance[wild] = np.inf
+        distance[alike] = 0.0
+        return np.where(alike, 0.0, a), np.where(alike, 0.0, b), distance
+
+
+def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
+    """Dequantized values of a tensor with at most one scale."""
+    real = values.astype(np.float64)
+    if spec.scale:
+        real -= float(spec.zero_point[0] if spec.zero_point else 0)
+        real *= float(spec.scale[0])
+    return real
+
+
+def joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
+    """Occurring values of a * 256 + b (bit patterns of 8-bit tensors) and how often each occurs."""
+    left, right = np.ascontiguousarray(a).view(np.uint8).reshape(-1), np.ascontiguousarray(b).view(np.uint8).reshape(-1)
     counts = np.zeros(65536, np.int64)
-    flat_a, flat_b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
-    for first in range(0, flat_a.size, PIECE):
-        cut = slice(first, first + PIECE)
-        counts += np.bincount(flat_a[cut].astype(np.uint16) << 8 | flat_b[cut], minlength=65536)
-    at = np.flatnonzero(counts)
-    raw = [x.astype(np.uint8).view(a.dtype).astype(np.float64) for x in (at >> 8, at & 255)]
-    scale, zero = (spec.scale[0], spec.zero_point[0]) if spec.scale else (1.0, 0)
-    return (raw[0] - zero) * scale, (raw[1] - zero) * scale, raw[0] - raw[1], counts[at]
-
-
-def _per_element(spec: TensorSpec) -> tuple[Array | None, Array | None]:
-    if not spec.scale:
-        return None, None
-    along = [1] * len(spec.shape)
-    if len(spec.scale) > 1:
-        along[spec.channel_axis] = -1
-    pair = (
-        np.broadcast_to(np.array(v, np.float64).reshape(along), spec.shape).reshape(-1)
-        for v in (spec.scale, spec.zero_point)
-    )
-    scale, zero = pair
-    return scale, zero
+    packed = np.empty(min(HISTOGRAM_BLOCK, max(left.size, 1)), np.int64)
+    for start in range(0, left.size, HISTOGRAM_BLOCK):
+        part = left[start : start + HISTOGRAM_BLOCK]
+        keys = packed[: part.size]
+        np.multiply(part, 256, out=keys, dtype=np.int64)
+        keys += right[start : start + HISTOGRAM_BLOCK]
+        counts += np.bincount(keys, minlength=65536)
+    rows = np.flatnonzero(counts)
+    return rows, counts[rows]

@@ -1,56 +1,24 @@
-"""All Recordings to one Report: judge, forced, blame, in that order."""
+"""All Recordings to one Report: judge every pair, force where they differ, blame; in that order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import combinations
 
-import numpy.typing as npt
-
-from qverify.compare.blame import blame, first_divergence
-from qverify.compare.forced import RunUnit, failing, force
-from qverify.compare.judge import judge
+from qverify.compare.blame import culprits, first_divergence
+from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
+from qverify.compare.values import Pull, Values
+from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.report.document import Pair, Report, worst
-from qverify.tensors.recording import Recording
+from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.tensors.recording import Array, Recording
 
-Array = npt.NDArray[Any]
-Pull = Callable[[list[str]], dict[str, Array]]
-ORDER = ("float", "reference", "simulator", "board", "dump")
-
-
-class Values:
-    """Tensor values of the sides; the board's come when they are asked for, those with equal digests from this host."""
-
-    def __init__(self, recordings: Mapping[str, Recording], pull: Pull | None, inputs: Mapping[str, Array]):
-        self._sides, self._pull, self._inputs = recordings, pull, inputs
-        self._pulled: dict[str, Array] = {}
-
-    def fetch(self, side: str, name: str) -> Array | None:
-        """The value, or None when it is not to be had."""
-        if name in self._inputs:
-            return self._inputs[name]
-        recording = self._sides[side]
-        if name in recording.tensors:
-            return recording.tensors[name]
-        if name in self._pulled and side == "board":
-            return self._pulled[name]
-        digest = recording.digests.get(name)
-        for other in self._sides.values():
-            if digest is not None and other.digests.get(name) == digest and name in other.tensors:
-                return other.tensors[name]
-        if side != "board" or self._pull is None or digest is None:
-            return None
-        try:
-            self._pulled |= self._pull([name])
-        except Exception as error:  # the handed-in function speaks of links, which this room does not know
-            if not hasattr(error, "exit_status"):
-                raise
-            recording.missing[name] = str(error)
-            return None
-        return self._pulled.get(name)
+__all__ = ["Options", "combine", "judge_all"]
+_ORDER = ("reference", "simulator", "board", "dump")
+Progress = Callable[[int, int], None]
 
 
 def judge_all(
@@ -61,37 +29,189 @@ def judge_all(
     run_unit: Mapping[str, RunUnit],
     pull: Pull | None = None,
     inputs: Mapping[str, Array] | None = None,
+    progress: Progress | None = None,
 ) -> Report:
-    """One Report over every pair of sides. run_unit: by side, for forcing; pull: the board's tensors on demand."""
-    values = Values(recordings, pull, inputs or {})
-    unit_of = {n: u for u in units for n in u.outputs}
-    sides = [s for s in ORDER if s in recordings]
-    rounding = graph.rounding if graph is not None else "ref-exact"
-    pairs: list[Pair] = []
-    for i, a in enumerate(sides):
-        for b in sides[i + 1 :]:
-            exact = (a, b) == ("simulator", "board") and not options.given
-            pair = judge(recordings[a], recordings[b], unit_of, options, values.fetch, exact)
-            pair.board = recordings[b].host if b == "board" else ""
-            pair.first_divergence = first_divergence(pair, units)
-            pairs.append(pair)
-            _locate(pair, units, run_unit.get(a), recordings, values, rounding)
-    verdict = worst([p.verdict for p in pairs])
-    link = recordings["board"].link if "board" in recordings else {}
-    return Report(verdict, blame(pairs), {"digits": options.digits, "rule": options.rule}, pairs, link=dict(link))
+    """recordings: by label; the side of each says what it is. run_unit: by side. pull: for the board. inputs: of the graph.
+    The float side is triage's and is not paired."""
+    sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
+    paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
+    if not paired:
+        names = ", ".join(recordings) or "none"
+        raise UsageError(f"nothing to compare: got {names}, wanted two of reference, simulator, board, dump")
+    values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
+    judged, forcing, matrix = [], [], {}
+    for (label_a, a), (label_b, b) in paired:
+        one = Judge(values[label_a], values[label_b], graph, options).run(_role(label_a, a), _role(label_b, b))
+        judged.append(one)
+        if graph is not None and one.pair.cause != "does_not_run":
+            exact = one.pair.a == "simulator" and one.pair.b == "board" and b.settings.get("runtime", "qvrt") == "qvrt"
+            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact, inputs or {}))
+            matrix[(a.side, b.side)] = _force(forcing[-1], units, progress)
+    blamed = culprits(units, matrix) if any(j.pair.verdict == "FAILED" for j in judged) else []
+    for force in forcing:
+        _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
+    for one in judged:
+        _show(one, options)
+    return _report([j.pair for j in judged], blamed, recordings, graph, options)
 
 
-def _locate(
-    pair: Pair,
-    units: list[Unit],
-    run: RunUnit | None,
-    recordings: Mapping[str, Recording],
-    values: Values,
-    rounding: str,
-) -> None:
-    exact = (pair.a, pair.b) == ("simulator", "board")
-    whole = False
-    if run is not None and units:
-        whole = force(pair, units, run, values.fetch, recordings[pair.b].specs, exact, rounding)
-    if pair.verdict == "FAILED" and not failing(pair.tensors):
-        pair.cause = "accumulated_rounding" if whole else "unlocated"
+def _role(label: str, recording: Recording) -> str:
+    """What the report calls a side: its role; a dump keeps the name it was given."""
+    return label if recording.side == "dump" else recording.side
+
+
+def _force(force: Forcing, units: list[Unit], progress: Progress | None) -> dict[str, Forced]:
+    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show."""
+    judged = force.judged
+    per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
+    todo = units if per_node or judged.pair.verdict != "PASSED" else []
+    if judged.pair.verdict == "PASSED":
+        todo = [u for u in todo if any(o in judged.rows for o in u.outputs)]
+    todo = [u for u in todo if _reachable(force, u)]
+    force.prefetch(todo)
+    found: dict[str, Forced] = {}
+    for i, unit in enumerate(todo):
+        found.update(force.unit(unit))
+        if progress is not None:
+            progress(i + 1, len(todo))
+    for name, verdict in found.items():
+        if name in judged.rows:
+            judged.rows[name].forced = verdict
+    return found
+
+
+def _reachable(force: Forcing, unit: Unit) -> bool:
+    """b has the unit's outputs and inputs."""
+    names = [
+        n for n in (*unit.inputs, *unit.outputs) if n not in force.graph.inputs and not force.graph.spec(n).interior
+    ]
+    return all(force._offered(n) for n in names)
+
+
+def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
+    """first_divergence, and the cause of a FAILED: node, accumulated_rounding or unlocated."""
+    pair = force.judged.pair
+    pair.first_divergence = first_divergence(units, force.same)
+    failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
+    if pair.verdict != "FAILED":
+        if failed:
+            pair.notes.append(f"{len(failed)} tensors fail forced though the gate holds, first {failed[0]}")
+        return
+    unknown = [
+        u
+        for u in units
+        if not all(
+            o in verdicts and verdicts[o].verdict == "PASSED" for o in u.outputs if not force.graph.spec(o).interior
+        )
+    ]
+    sizes = [r for r in force.judged.rows.values() if r.verdict == "FAILED" and not r.metrics]
+    if failed:
+        pair.cause = "node"
+    elif unknown or not units or sizes or force.exact:
+        pair.cause = "unlocated"
+        why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
+        pair.notes.append(_unlocated(len(unknown), len(units), why, force.exact))
+    else:
+        pair.cause = "accumulated_rounding"
+
+
+def _unlocated(unknown: int, units: int, why: str, exact: bool) -> str:
+    if unknown:
+        return f"{unknown} of {units} units could not be forced" + (f": {why}" if why else "")
+    if exact:
+        return "every unit, forced, gives the board's bytes: its inputs or its run differ from what was recorded (repeat the run)"
+    return "no unit to force"
+
+
+def _show(judged: Judged, options: Options) -> None:
+    """The rows the report keeps: all with dump_all, else the final outputs and what fails; graph order."""
+    rows: list[TensorRow] = [r for r in judged.rows.values() if options.dump_all or r.final or r.verdict != "PASSED"]
+    judged.pair.tensors = rows
+    if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
+        judged.pair.cause = "unlocated"
+
+
+def _report(
+    pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], graph: Graph | None, options: Options
+) -> Report:
+    report = Report(
+        worst([p.verdict for p in pairs]),
+        blamed[0] if blamed else None,
+        {"digits": options.digits, "rule": options.rule},
+        pairs,
+        blamed,
+    )
+    report.dump_all = options.dump_all
+    for label, r in recordings.items():
+        report.sides.append(
+            {
+                "name": label,
+                "engine": r.engine,
+                "version": r.version,
+                "settings": dict(r.settings),
+                "seconds": r.duration_s,
+                "host": r.host,
+                "state": r.state,
+                "why": r.why,
+                "notes": list(r.notes),
+            }
+        )
+        for name, count in r.link.items():
+            report.link[name] = report.link.get(name, 0) + count
+    if graph is not None:
+        report.no_integer_reference = [
+            {
+                "node": n.name,
+                "op": n.op,
+                "why": "onnxruntime keeps this unit in float; ours is the integer node an NPU would run",
+            }
+            for n in graph.nodes
+            if not n.integer_reference
+        ]
+    if not blamed and (lonely := _alone_by_outputs(pairs)):
+        report.notes.append(lonely)
+    return report
+
+
+def _alone_by_outputs(pairs: list[Pair]) -> str:
+    """Which side is alone by its outputs when nothing can be forced: a hint, not a blame."""
+    if len(pairs) != 3 or not all(p.coverage.compared for p in pairs):
+        return ""
+    agreeing = [p for p in pairs if p.verdict == "PASSED"]
+    if len(agreeing) != 1 or sum(p.verdict == "FAILED" for p in pairs) != 2:
+        return ""
+    other = next(s for p in pairs for s in (p.a, p.b) if s not in (agreeing[0].a, agreeing[0].b))
+    return f"{agreeing[0].a} and {agreeing[0].b} agree; the {other} is alone"
+
+
+def combine(reports: list[Report]) -> Report:
+    """Reports of several boards or frames as one: the worst verdict, its blame, every pair."""
+    if not reports:
+        raise UsageError("no report to combine: nothing ran")
+    first = reports[0]
+    verdict = worst([r.verdict for r in reports])
+    blamed = [b for r in reports for b in r.blamed]
+    link: dict[str, int] = {}
+    timings: dict[str, float] = {}
+    for report in reports:
+        for name, count in report.link.items():
+            link[name] = link.get(name, 0) + count
+        for name, seconds in report.timings.items():
+            timings[name] = timings.get(name, 0.0) + seconds
+    return Report(
+        verdict,
+        blamed[0] if blamed else None,
+        first.decimals,
+        [p for r in reports for p in r.pairs],
+        blamed,
+        first.inputs,
+        first.models,
+        [s for r in reports for s in r.sides],
+        first.plain_onnxruntime,
+        first.no_integer_reference,
+        first.canary,
+        link,
+        timings,
+        [n for r in reports for n in r.notes],
+        first.dump_all,
+    )

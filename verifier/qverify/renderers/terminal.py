@@ -1,75 +1,137 @@
-"""The report for people at a terminal: tables per output and per node, then the verdict lines."""
+"""The report for people at a terminal: a three-way table, the facts behind it, blame, then the verdict lines."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from qverify.renderers import verdict_lines
-from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.document import Forced, Pair, Report, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
+SHOWN = 10  # entries of a long list
 
 
-def _mark(row: TensorRow | None) -> str:
-    if row is None:
-        return "missing"
-    if row.mismatched == 0:
-        return "="
-    size = f"{row.max_lsb:g} LSB" if row.max_lsb is not None else f"{row.max_abs:.3g}"
-    forced = "" if row.forced is None else " forced ok" if row.forced.verdict == "PASSED" else " forced FAILED"
-    return f"{row.mismatched}/{row.elements} <={size}{forced}"
+def render(report: Report, finals: list[str], dump_all: bool) -> str:
+    """finals: names of the final outputs, for the table without dump_all."""
+    rows = [r for pair in report.pairs for r in pair.tensors]
+    names = list(
+        dict.fromkeys(r.name for r in rows if dump_all or r.final or r.name in finals or r.verdict != "PASSED")
+    )
+    names = list(dict.fromkeys([*names, *(() if dump_all else finals)]))
+    parts = [_table(report.pairs, names)] if names else []
+    parts += ["\n".join([*_rule(report), *_pairs(report), *_around(report)])]
+    if report.blame is not None:
+        parts.append("\n".join(f"blame: {b.side} at {b.node}\n  {b.why}" for b in report.blamed or [report.blame]))
+    return "\n\n".join([*parts, verdict_lines.render(report)])
 
 
 def _table(pairs: list[Pair], names: list[str]) -> str:
     from tabulate import tabulate
 
-    by_pair = [{r.name: r for r in p.tensors} for p in pairs]
-    lines: list[list[Any]] = []
-    for name in names:
-        rows = [found.get(name) for found in by_pair]
-        some = next((r for r in rows if r is not None), None)
-        kind = f"{some.dtype} {'x'.join(map(str, some.shape))}" if some else ""
-        worst = max((r for r in rows if r is not None), key=lambda r: r.mismatched, default=None)
-        cosine = f"{worst.cosine:.6f}" if worst is not None and worst.mismatched else "1"
-        lines.append([name, some.op if some else "", kind, *map(_mark, rows), cosine])
-    head = ["tensor", "op", "type", *[f"{SHORT.get(p.a, p.a)} ~ {SHORT.get(p.b, p.b)}" for p in pairs], "cosine"]
+    found = [{r.name: r for r in pair.tensors} for pair in pairs]
+    lines: list[list[Any]] = [_line(name, [rows.get(name) for rows in found]) for name in names]
+    head = [
+        "tensor",
+        "op",
+        "dtype",
+        "shape",
+        *[f"{SHORT.get(p.a, p.a)} ~ {SHORT.get(p.b, p.b)}" for p in pairs],
+        "max LSB",
+        "cosine",
+        "forced",
+    ]
     return tabulate(lines, head, disable_numparse=True)
 
 
-def render(report: Report, finals: list[str], dump_all: bool) -> str:
-    parts = []
-    if report.pairs:
-        every = list(dict.fromkeys(r.name for p in report.pairs for r in p.tensors))
-        parts.append(_table(report.pairs, every if dump_all else list(finals)))
-    parts += _facts(report)
-    parts.append(verdict_lines.render(report))
-    if report.blame is not None:
-        parts.append(f"blame: {report.blame.side} at {report.blame.node}\n  {report.blame.why}")
-    return "\n\n".join(p for p in parts if p)
+def _line(name: str, rows: list[TensorRow | None]) -> list[Any]:
+    known = [r for r in rows if r is not None]
+    kind = [known[0].op, known[0].dtype, "x".join(map(str, known[0].shape))] if known else ["", "", ""]
+    steps = [n for r in known if isinstance(n := r.metrics.get("max_lsb"), int)]
+    cosines = [c for r in known if isinstance(c := r.metrics.get("cosine"), float)]
+    cosine = f"{min(cosines):.6f}" if cosines and not all(r.bit_equal for r in known) else "1" if cosines else ""
+    return [
+        name,
+        *kind,
+        *[_mark(r) for r in rows],
+        max(steps) if steps else "",
+        cosine,
+        _forced([r.forced for r in known if r.forced]),
+    ]
 
 
-def _facts(report: Report) -> list[str]:
-    lines = [f"decimals: {report.decimals['digits']} (rule {report.decimals['rule']})"]
+def _mark(row: TensorRow | None) -> str:
+    """`=` for equal bytes; otherwise the verdict and how many elements differ."""
+    if row is None:
+        return "-"
+    if row.bit_equal and row.verdict == "PASSED":
+        return "="
+    count = row.metrics.get("mismatched")
+    return row.verdict if count is None else f"{row.verdict} {count}/{row.elements}"
+
+
+def _forced(verdicts: list[Forced]) -> str:
+    if not verdicts:
+        return ""
+    bad = [f for f in verdicts if f.verdict == "FAILED"]
+    if bad:
+        return f"FAILED {SHORT.get(bad[0].by, bad[0].by)} on {SHORT.get(bad[0].on, bad[0].on)}'s inputs"
+    return "ok" if all(f.verdict == "PASSED" for f in verdicts) else "not possible"
+
+
+def _rule(report: Report) -> list[str]:
+    return [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
+
+
+def _pairs(report: Report) -> list[str]:
+    lines = []
     for pair in report.pairs:
-        ledger = pair.coverage
+        ledger, who = pair.coverage, f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
+        bits = "bit-equal" if pair.bit_equal else "not bit-equal"
         lines.append(
-            f"{pair.a} ~ {pair.b}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared; gate {pair.gate}"
+            f"{who}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared, {len(ledger.missing)} missing, "
+            f"{len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
         )
-        if pair.first_divergence:
-            lines.append(f"  first divergence: {pair.first_divergence['tensor']} ({pair.first_divergence['op']})")
-        for row in pair.tensors:
-            if row.same_arg_max is not None and row.mismatched:
-                lines.append(
-                    f"  {row.name}: arg-max {'same' if row.same_arg_max else 'DIFFERS'}, top-5 share {row.top5_shared}"
-                )
+        lines += [f"  missing: {m.tensor} on the {m.side}: {m.why}" for m in ledger.missing[:SHOWN]]
+        if pair.first_divergence is not None:
+            first = pair.first_divergence
+            others = (
+                f", also {', '.join(first.also[:3])}" + (" ..." if len(first.also) > 3 else "") if first.also else ""
+            )
+            lines.append(f"  first divergence: {first.tensor} ({first.op}){others}")
+        digits = [d for r in pair.tensors if isinstance(d := r.metrics.get("matching_digits"), int)]
+        if digits:
+            lines.append(f"  would still pass at N = {min(digits)}")
+        lines += [f"  {note}" for note in pair.notes]
+        lines += [
+            line for a in pair.agreement if a.arg_max is not None for line in [_agreement(a.output, a.arg_max, a.top5)]
+        ]
+        if pair.cause in verdict_lines.CAUSES and pair.verdict == "FAILED":
+            lines.append(f"  {verdict_lines.CAUSES[pair.cause]}")
+    return lines
+
+
+def _agreement(output: str, arg_max: float, top5: float | None) -> str:
+    text = f"  {output}: arg-max agrees in {arg_max:.0%} of the items"
+    return text if top5 is None else f"{text}, top-5 in {top5:.0%}"
+
+
+def _around(report: Report) -> list[str]:
+    """Plain onnxruntime, nodes without an integer reference, inputs, link, notes."""
+    lines = []
     for item in report.plain_onnxruntime.get("outputs", []):
-        state = "equal" if item["equal"] else f"max abs difference {item['max_abs']:.6g}"
+        apart = item["max_abs"]
+        state = "equal" if item["equal"] else "differs" if apart is None else f"differs by up to {float(apart):.6g}"
         lines.append(f"untouched file on plain onnxruntime, {item['name']}: {state}")
-    if report.no_integer_reference:
-        ops = sorted({n["op"] for n in report.no_integer_reference})
-        lines.append(f"{len(report.no_integer_reference)} nodes have no integer reference ({', '.join(ops)})")
+    lacking = report.no_integer_reference
+    for why in dict.fromkeys(n["why"] for n in lacking):
+        named = [f"{n['node']} ({n['op']})" for n in lacking if n["why"] == why]
+        lines.append(
+            f"{len(named)} nodes without an integer reference ({why}): {', '.join(named[:SHOWN])}"
+            + (" ..." if len(named) > SHOWN else "")
+        )
     for item in report.inputs:
         seed = f", seed {item['seed']}" if item.get("seed") is not None else ""
         lines.append(f"input {item['name']}: {item['source']}{seed}, sha256 {item['sha256'][:16]}")
-    lines += report.notes
-    return ["\n".join(lines)]
+    if report.link:
+        lines.append("link: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in report.link.items()))
+    return lines + report.notes

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from qverify.report.document import Pair, Report
 
-NAMES = {
-    ("reference", "board"): "Quanti.onnx and Arm",
-    ("reference", "simulator"): "Quanti.onnx and Sim",
-    ("simulator", "board"): "Sim and Arm",
+NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
+CAUSES = {
+    "accumulated_rounding": "every unit holds forced: the difference is accumulated rounding",
+    "unlocated": "the node cannot be told",
+    "does_not_run": "a side did not run",
+    "not_finite": "NaN or Inf",
 }
 
 
-def line(pair: Pair) -> str:
-    who = NAMES.get((pair.a, pair.b), f"{pair.a} and {pair.b}")
-    notes = []
-    if pair.coverage.not_offered and all(r.gated for r in pair.tensors) and pair.b == "board":
-        notes.append("final outputs only: the board offers no per-node dump")
-    if pair.verdict != "PASSED" and pair.why:
-        notes.append(pair.why)
-    if pair.cause:
-        notes.append(f"cause: {pair.cause}")
-    if pair.verdict == "PASSED" and not pair.bit_equal:
-        notes.append("not bit-equal")
-    return f"{who} result Strict check {pair.verdict}" + (f" ({'; '.join(notes)})" if notes else "")
+def line(pair: Pair, random: str = "") -> str:
+    who = f"{NAMES.get(pair.a, pair.a)} and {NAMES.get(pair.b, pair.b)}"
+    facts = []
+    if pair.scope.startswith("final outputs only"):
+        facts.append(pair.scope)
+    if pair.verdict != "PASSED":
+        facts += [t for t in (pair.why, f"cause: {pair.cause}" if pair.cause else "") if t]
+    elif not pair.bit_equal:
+        facts.append("not bit-equal")
+    facts += [random] if random else []
+    return f"{who} result Strict check {pair.verdict}" + (f" ({'; '.join(facts)})" if facts else "")
 
 
 def render(report: Report) -> str:
-    return "\n".join(line(p) for p in report.pairs)
+    seeds = sorted({i["seed"] for i in report.inputs if i.get("seed") is not None})
+    random = f"random inputs, PCG64 seed {', '.join(map(str, seeds))}" if seeds else ""
+    lines = [line(pair, random) for pair in report.pairs]
+    return "\n".join(lines or [f"nothing compared: {report.verdict}"])

@@ -1,28 +1,72 @@
-"""Report and its parts: plain dataclasses, the versioned JSON contract `qverify.report/1`."""
+"""Report and its parts: what a run found, as plain dataclasses; `to_json` is the published document."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
-Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 SCHEMA = "qverify.report/1"
-EXIT = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
+Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
+EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
+Metric = int | float | None | dict[str, int]
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """FAILED > INCONCLUSIVE > PASSED; no verdict at all is INCONCLUSIVE."""
+    for verdict in ("FAILED", "INCONCLUSIVE", "PASSED"):
+        if verdict in verdicts:
+            return verdict
+    return "INCONCLUSIVE"
+
+
+@dataclass(slots=True)
+class Blame:
+    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence."""
+
+    side: str
+    node: str
+    why: str
+
+
+@dataclass(slots=True)
+class MissingTensor:
+    tensor: str
+    side: str
+    why: str
+
+
+@dataclass(slots=True)
+class Coverage:
+    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected."""
+
+    expected: int = 0
+    compared: int = 0
+    missing: list[MissingTensor] = field(default_factory=list)
+    elements: int = 0
+    not_offered: list[MissingTensor] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Forced:
-    """The node recomputed from the other side's recorded inputs. limit: LSB, or real units for floats."""
+    """One unit of side `by`, run on the inputs side `on` recorded, against what `on` recorded as its output."""
 
     verdict: Verdict
-    max_lsb: float | None
-    mismatched: int
-    limit: float
+    max_lsb: int | None
+    mismatched: int | None
+    max_abs: float | None = None
+    elements: int = 0
+    limit: str = ""
+    by: str = ""
+    on: str = ""
+    why: str = ""
 
 
 @dataclass(slots=True)
 class TensorRow:
+    """One tensor of one pair. metrics: by name (max_abs, cosine, ...); flattened into the row in JSON.
+    failing: elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
+
     name: str
     node: str
     op: str
@@ -31,58 +75,52 @@ class TensorRow:
     shape: list[int]
     verdict: Verdict
     digests_equal: bool | None
+    bit_equal: bool
     elements: int
-    mismatched: int
-    max_abs: float
-    max_lsb: float | None
-    matching_digits: int | None
-    cosine: float
-    rmse: float
-    sqnr_db: float
-    lsb_histogram: dict[str, int] = field(default_factory=dict)
-    same_arg_max: bool | None = None
-    top5_shared: int | None = None
-    gated: bool = True
-    why: str = ""
+    final: bool
+    integer_reference: bool
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    failing: int | None = None
     forced: Forced | None = None
+    why: str = ""
 
 
 @dataclass(slots=True)
-class Coverage:
-    """The ledger: PASSED needs expected == compared, compared > 0 and nothing missing."""
+class Agreement:
+    """Does it matter: share of batch items (0..1) whose largest value, and whose five largest, are at the same places."""
 
-    expected: int = 0
-    compared: int = 0
-    elements: int = 0
-    missing: list[dict[str, str]] = field(default_factory=list)
-    not_offered: list[str] = field(default_factory=list)
+    output: str
+    arg_max: float | None
+    top5: float | None
 
-    @property
-    def full(self) -> bool:
-        return 0 < self.expected == self.compared and not self.missing
+
+@dataclass(slots=True)
+class FirstDivergence:
+    """tensor: the first that differs while everything its unit reads agrees. also: others like it, in running order."""
+
+    tensor: str
+    node: str
+    op: str
+    also: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Pair:
     a: str
     b: str
-    verdict: Verdict = "INCONCLUSIVE"
+    verdict: Verdict
     cause: str | None = None
     why: str = ""
-    gate: str = ""
     bit_equal: bool = False
-    board: str = ""
+    gate: str = ""
+    scope: str = "final outputs"
     frame: int = 0
+    board: str | None = None
     coverage: Coverage = field(default_factory=Coverage)
-    first_divergence: dict[str, str] | None = None
+    first_divergence: FirstDivergence | None = None
     tensors: list[TensorRow] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Blame:
-    side: str
-    node: str
-    why: str
+    agreement: list[Agreement] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -91,36 +129,44 @@ class Report:
     blame: Blame | None
     decimals: dict[str, Any]
     pairs: list[Pair]
+    blamed: list[Blame] = field(default_factory=list)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     sides: list[dict[str, Any]] = field(default_factory=list)
     plain_onnxruntime: dict[str, Any] = field(default_factory=dict)
-    no_integer_reference: list[dict[str, str]] = field(default_factory=list)
+    no_integer_reference: list[dict[str, Any]] = field(default_factory=list)
     canary: dict[str, Any] = field(default_factory=dict)
     link: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    dump_all: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; non-finite numbers become "inf", "-inf", "nan"."""
-        found = plain({"schema": SCHEMA, **asdict(self)})
-        assert isinstance(found, dict)
-        return found
+        return to_json(self)
 
 
-def plain(value: Any) -> Any:
+def to_json(report: Report) -> dict[str, Any]:
+    """The document as plain values that `json.dumps(allow_nan=False)` takes; metrics of a row stand in the row."""
+    found: dict[str, Any] = {"schema": SCHEMA} | _plain(report)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TensorRow):
+        row = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
+        return row | {name: _plain(metric) for name, metric in value.metrics.items()}
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
-
-
-def worst(verdicts: list[Verdict]) -> Verdict:
-    """FAILED > INCONCLUSIVE > PASSED; INCONCLUSIVE for none at all."""
-    for verdict in ("FAILED", "INCONCLUSIVE"):
-        if verdict in verdicts:
-            return verdict
-    return "PASSED" if verdicts else "INCONCLUSIVE"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return value.item() if hasattr(value, "item") else str(value)

@@ -21,6 +21,28 @@ METRICS: dict[str, Any] = {
     "sqnr_db": _REAL,
     "lsb_histogram": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
 }
+
+
+def _rows(**columns: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "object", "properties": columns, "required": [*columns]}}
+
+
+_TEXT = {"type": "string"}
+ROWS: dict[str, Any] = {
+    "decimals": {
+        "type": "object",
+        "properties": {"digits": {"type": "integer"}, "rule": _TEXT},
+        "required": ["digits", "rule"],
+    },
+    "inputs": _rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
+    "models": _rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
+    "sides": _rows(name=_TEXT, engine=_TEXT, version=_TEXT, settings={"type": "object"}, seconds=NUMBER, host=_TEXT),
+    "no_integer_reference": _rows(node=_TEXT, op=_TEXT, why=_TEXT),
+    "plain_onnxruntime": {
+        "type": "object",
+        "properties": {"outputs": _rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL)},
+    },
+}
 _SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -43,6 +65,8 @@ def report_schema() -> dict[str, Any]:
 def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     properties = {f.name: _of(hints[f.name], definitions) for f in fields(kind)}
+    if kind is Report:
+        properties |= ROWS
     if kind is TensorRow:  # a page of compare/metrics/ adds a property of its own
         del properties["metrics"]
         return {"type": "object", "properties": properties | METRICS, "required": [*properties]}

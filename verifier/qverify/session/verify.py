@@ -141,7 +141,7 @@ def _complete(
         for n in models.graph.nodes
         if not n.integer_reference
     ]
-    report.notes = list(models.notes)
+    report.notes += models.notes
     failing = canary.get("failing", [])
     if failing:
         report.notes.append(

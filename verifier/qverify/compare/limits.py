@@ -1,0 +1,81 @@
+"""How far a forced unit may be off: 0 LSB, 1 LSB, a derived bound for 16 bit, or 2^-18 of max|reference|."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import Unit
+
+FLOAT_SHARE = 2.0**-18
+_MULTIPLIER_BITS = {
+    "mul8": 8,
+    "tflite-single": 15,
+    "gemmlowp": 15,
+    "cmsis": 15,
+    "mul15": 15,
+    "mul16": 15,
+    "mul24": 15,
+    "mul31": 15,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """lsb: for integer tensors. share: of max|reference|, for floats. text: as the report states it."""
+
+    lsb: int
+    share: float
+    text: str
+
+
+BITS = Limit(0, 0.0, "bit equality")
+
+
+def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
+    """reference against any side that runs this graph."""
+    spec = graph.spec(output)
+    if spec.numpy_dtype.kind == "f":
+        return Limit(0, FLOAT_SHARE, "2^-18 of max|reference|")
+    if not spec.quantized:
+        return Limit(0, 0.0, "0 (not quantized)")
+    if graph.rounding == "ref-exact" and unit.integer_reference:
+        return Limit(0, 0.0, "0 LSB")
+    if spec.numpy_dtype.itemsize == 1:
+        return Limit(1, 0.0, "1 LSB")
+    bound = sixteen_bit_bound(unit, graph)
+    return Limit(bound, 0.0, f"{bound} LSB (16 bit, derived)")
+
+
+def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
+    """1 LSB for the rounding itself, plus the multiplier's relative error over 2^16 LSB, plus the worst float32 error of
+    a sum of K products of amplitude A (LSB of the output): A * (K + 4) * 2^-24."""
+    bits = _MULTIPLIER_BITS.get(graph.rounding)
+    if graph.rounding.startswith("pow2"):
+        multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
+    else:
+        multiplier = 0.0 if bits is None else 2.0 ** (16 - bits - 1)
+    return 1 + math.ceil(multiplier) + math.ceil(max((_float32_error(node, graph) for node in unit.nodes), default=0.0))
+
+
+def _float32_error(node: Node, graph: Graph) -> float:
+    """In LSB of the node's output."""
+    amplitude, terms = 2.0**17, 8.0
+    weights = graph.constants.get(node.inputs[1] or "") if len(node.inputs) > 1 else None
+    if weights is None or node.op not in ("conv", "conv_transpose", "fully_connected", "matmul"):
+        return amplitude * (terms + 4) * 2.0**-24
+    x, w, y = (graph.spec(n) for n in (node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]))
+    real = np.abs(w.dequantized(weights))
+    by_output = (
+        real.reshape(real.shape[0], -1).sum(axis=1)
+        if node.op == "conv"
+        else real.reshape(-1, real.shape[-1]).sum(axis=0)
+    )
+    largest = float(by_output.max(initial=0.0))
+    input_lsb = 2.0 ** (8 * x.numpy_dtype.itemsize)
+    scale_x, scale_y = (float(s.scale[0]) if s.scale else 1.0 for s in (x, y))
+    terms = real.size / max(real.shape[0] if node.op == "conv" else real.shape[-1], 1)
+    return float(largest * input_lsb * scale_x / scale_y * (terms + 4) * 2.0**-24)

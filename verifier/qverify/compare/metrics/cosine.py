@@ -1,0 +1,33 @@
+"""Cosine of the angle between the two tensors as vectors; 1 when both are all zero, 0 when one is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from qverify.compare.metrics import Context
+from qverify.compare.paired_values import Block
+
+NAME, LABEL, UNIT = "cosine", "cosine", ""
+
+
+class Measure:
+    def __init__(self, context: Context):
+        self.aa = self.bb = self.ab = self.dd = 0.0
+
+    def add(self, block: Block) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.aa += block.weighted(block.a * block.a)
+            self.bb += block.weighted(block.b * block.b)
+            self.ab += block.weighted(block.a * block.b)
+            self.dd += block.weighted(block.distance)
+
+    def result(self) -> float:
+        if self.dd == 0:
+            return 1.0
+        if not all(map(math.isfinite, (self.aa, self.bb, self.ab))):
+            return math.nan
+        if self.aa == 0 or self.bb == 0:
+            return 0.0
+        return max(-1.0, min(1.0, self.ab / (math.sqrt(self.aa) * math.sqrt(self.bb))))

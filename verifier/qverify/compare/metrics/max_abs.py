@@ -1,0 +1,19 @@
+"""Largest |a - b| of the real values, in float64."""
+
+from __future__ import annotations
+
+from qverify.compare.metrics import Context
+from qverify.compare.paired_values import Block
+
+NAME, LABEL, UNIT = "max_abs", "max |a-b|", ""
+
+
+class Measure:
+    def __init__(self, context: Context):
+        self.largest = 0.0
+
+    def add(self, block: Block) -> None:
+        self.largest = max(self.largest, float(block.distance.max(initial=0.0)))
+
+    def result(self) -> float:
+        return self.largest

@@ -1,0 +1,29 @@
+"""Signal to quantization-noise ratio: 10 log10(sum a^2 / sum (a-b)^2); inf when equal."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from qverify.compare.metrics import Context
+from qverify.compare.paired_values import Block
+
+NAME, LABEL, UNIT = "sqnr_db", "SQNR", "dB"
+
+
+class Measure:
+    def __init__(self, context: Context):
+        self.signal = self.noise = 0.0
+
+    def add(self, block: Block) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.signal += block.weighted(block.a * block.a)
+            self.noise += block.weighted(block.distance * block.distance)
+
+    def result(self) -> float:
+        if self.noise == 0:
+            return math.inf
+        if not math.isfinite(self.noise) or self.signal == 0:
+            return -math.inf
+        return 10 * math.log10(self.signal / self.noise) if math.isfinite(self.signal) else math.nan

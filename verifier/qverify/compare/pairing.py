@@ -1,0 +1,56 @@
+"""Which names of two recordings belong together: exactly, or through the recorded covers; never by substring or position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qverify.model_bin.graph import Graph
+from qverify.tensors.recording import Recording
+
+
+@dataclass(frozen=True, slots=True)
+class NamePair:
+    """name: the tensor as the report calls it; a, b: what each side calls it."""
+
+    name: str
+    a: str
+    b: str
+    through_covers: bool = False
+
+
+def declared(side: Recording) -> list[str]:
+    """Names the side says it has, in its own order: all it has specs for, or its final outputs."""
+    names = [n for n, spec in side.specs.items() if not spec.interior] if "per_node" in side.capabilities else []
+    return list(dict.fromkeys([*names, *side.finals, *side.missing]))
+
+
+def pair_names(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], list[str], list[str]]:
+    """Pairs, then the names only a declares, then those only b declares."""
+    in_a, in_b = declared(a), declared(b)
+    set_a, set_b = set(in_a), set(in_b)
+    pairs = [NamePair(n, n, n) for n in in_a if n in set_b]
+    left, right = [n for n in in_a if n not in set_b], [n for n in in_b if n not in set_a]
+    stand_in = _covering(graph)
+    for name in list(left):
+        for other in right:
+            if stand_in.get(name) == other or stand_in.get(other) == name:
+                pairs.append(NamePair(other if stand_in.get(name) == other else name, name, other, True))
+                left.remove(name)
+                right.remove(other)
+                break
+    return pairs, left, right
+
+
+def _covering(graph: Graph | None) -> dict[str, str]:
+    """ONNX node name to the one tensor whose node covers it; names covered twice stand for nothing."""
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for node in graph.nodes if graph is not None else []:
+        for name in node.covers:
+            twice.update({name} if name in found else ())
+            found[name] = node.outputs[0]
+    return {
+        name: tensor
+        for name, tensor in found.items()
+        if name not in twice and name not in (graph.tensors if graph else ())
+    }

@@ -1,0 +1,81 @@
+"""One side's tensors as the comparison sees them: held, or pulled once and checked against their digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from qverify.compare.paired_values import bits_equal
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.recording import Array, Recording
+
+Pull = Callable[[list[str]], Mapping[str, Array]]
+
+
+class Values:
+    """recording: the side. pull: asks the side for tensors it has not sent. failed: tensor to why it cannot be had."""
+
+    def __init__(self, recording: Recording, pull: Pull | None = None):
+        self.recording, self.pull = recording, pull
+        self.pulled: dict[str, Array] = {}
+        self.failed: dict[str, str] = dict(recording.missing)
+
+    def digest(self, name: str) -> str | None:
+        return self.recording.digests.get(name)
+
+    def fetch(self, names: list[str]) -> None:
+        """Pulls what is not held, in one request."""
+        wanted = [
+            n
+            for n in dict.fromkeys(names)
+            if n not in self.recording.tensors and n not in self.pulled and n not in self.failed
+        ]
+        if not wanted:
+            return
+        if self.pull is None:
+            self.failed.update(dict.fromkeys(wanted, "declared, but it did not come"))
+            return
+        try:
+            came = self.pull(wanted)
+        except Exception as error:  # the handed-in function speaks of links, which this room does not know
+            if not hasattr(error, "exit_status"):
+                raise
+            self.failed.update(dict.fromkeys(wanted, f"could not be pulled: {error}"))
+            return
+        for name in wanted:
+            self._accept(name, came.get(name))
+
+    def _accept(self, name: str, value: Array | None) -> None:
+        if value is None:
+            self.failed[name] = "declared, but it did not come when pulled"
+        elif (said := self.digest(name)) is not None and (got := tensor_digest(value)) != said:
+            self.failed[name] = f"the bytes that came have digest {got}, the side had said {said}"
+        else:
+            self.pulled[name] = value
+
+    def get(self, name: str) -> Array | None:
+        """The valid elements, or None (why: failed[name])."""
+        if name in self.failed:
+            return None
+        if name in self.recording.tensors:
+            return self.recording.tensors[name]
+        self.fetch([name])
+        return self.pulled.get(name)
+
+    def held(self, name: str) -> Array | None:
+        """As get, without asking the side."""
+        return (
+            None
+            if name in self.failed
+            else self.recording.tensors[name]
+            if name in self.recording.tensors
+            else self.pulled.get(name)
+        )
+
+
+def same(a: Values, b: Values, name_a: str, name_b: str) -> bool | None:
+    """Whether the bytes are the same: by digest, else by value; None when that cannot be known."""
+    left, right = a.digest(name_a), b.digest(name_b)
+    if left is not None and right is not None:
+        return left == right
+    one, two = a.get(name_a), b.get(name_b)
+    return None if one is None or two is None else bits_equal(one, two)

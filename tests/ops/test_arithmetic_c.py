@@ -25,7 +25,9 @@ class Requantizer(ctypes.Structure):
     ]  # fmt: skip
 
 
-def requantize(values: np.ndarray, dtype: int, rounding: str, wide: bool, acc: int, zero: int, low: int, high: int) -> int:
+def requantize(
+    values: np.ndarray, dtype: int, rounding: str, wide: bool, acc: int, zero: int, low: int, high: int
+) -> int:
     of = library().qv_requantize
     of.restype, of.argtypes = ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     r = Requantizer(values.ctypes.data, dtype, values.shape[-1], ROUNDINGS.index(rounding), wide, zero, low, high)
@@ -84,7 +86,9 @@ def integer_mode(rounding: str, wide: bool, acc: int, multiplier: int, shift: in
 def test_integer_modes(rounding: str, wide: bool) -> None:
     rng = np.random.default_rng(SEED)
     limit = 2**47 - 1 if wide else 2**31 - 1
-    accs = [0, 1, -1, 2, -2, 3, -3, limit, -limit, 5 << 10, -(5 << 10)] + [int(rng.integers(-limit, limit) >> int(rng.integers(0, 31))) for _ in range(300)]
+    accs = [0, 1, -1, 2, -2, 3, -3, limit, -limit, 5 << 10, -(5 << 10)] + [
+        int(rng.integers(-limit, limit) >> int(rng.integers(0, 31))) for _ in range(300)
+    ]
     for acc in accs:
         n = 15 if wide else 31
         bits = min(n, int(rounding[3:])) if rounding.startswith("mul") else n
@@ -96,7 +100,11 @@ def test_integer_modes(rounding: str, wide: bool) -> None:
         shift = int(rng.integers(low_shift, 8 if narrow_e else 70))
         field = np.array([[multiplier], [shift]], np.int32)
         got = requantize(field, 6, rounding, wide, acc, -7, -128, 127)
-        assert got == clip(integer_mode(rounding, wide, acc, multiplier, shift) - 7, -128, 127), (acc, multiplier, shift)
+        assert got == clip(integer_mode(rounding, wide, acc, multiplier, shift) - 7, -128, 127), (
+            acc,
+            multiplier,
+            shift,
+        )
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -112,7 +120,10 @@ def test_ref_exact(double: bool) -> None:
             want = round(Fraction(product)) + zero
         else:
             want = round(fl32(fl32(Fraction(acc)) * Fraction(float(values[0])))) + zero
-        assert requantize(values, 8 if double else 1, "ref-exact", double, acc, zero, 3, 251) == clip(want, 3, 251), (acc, scale)
+        assert requantize(values, 8 if double else 1, "ref-exact", double, acc, zero, 3, 251) == clip(want, 3, 251), (
+            acc,
+            scale,
+        )
 
 
 def test_fma32_is_rounded_once() -> None:
@@ -130,7 +141,12 @@ def test_fma32_is_rounded_once() -> None:
 
 @pytest.mark.parametrize(
     "name, low, high, exact, ulps",
-    [("exp64", -700, 700, math.exp, 4), ("tanh64", -22, 22, math.tanh, 2e6), ("log64", 1e-300, 1e3, math.log, 4), ("erf64", -6.5, 6.5, math.erf, 100)],
+    [
+        ("exp64", -700, 700, math.exp, 4),
+        ("tanh64", -22, 22, math.tanh, 2e6),
+        ("log64", 1e-300, 1e3, math.log, 4),
+        ("erf64", -6.5, 6.5, math.erf, 100),
+    ],
 )
 def test_float64_functions_are_the_functions(name: str, low: float, high: float, exact: object, ulps: float) -> None:
     """Their bits are NUMERICS.md's and held by L1; here: they are the functions they are named after."""

@@ -36,7 +36,9 @@ class Cases:
 
     def tensor(self, name: str, dtype: str, shape: tuple[int, ...], channels: int = 1, axis: int = -1) -> TensorSpec:
         low, high = RANGE[dtype]
-        zero = tuple(int(z) for z in self.rng.choice([low, high, (low + high) // 2 + 1, low + (high - low) // 3], channels))
+        zero = tuple(
+            int(z) for z in self.rng.choice([low, high, (low + high) // 2 + 1, low + (high - low) // 3], channels)
+        )
         scale = tuple(float(np.float32(s)) for s in self.rng.uniform(0.001, 0.02, channels))
         self.specs[name] = TensorSpec(name, dtype, shape, scale=scale, zero_point=zero, channel_axis=axis)
         return self.specs[name]
@@ -87,7 +89,9 @@ class Cases:
         w_type = ("uint8", "int8")[self.pick(0, 1)]
         w_shape = (group * per_in, per_out, kh, kw) if transposed else (oc, per_in, kh, kw)
         per_channel = not transposed and bool(self.pick(0, 1))
-        spec = self.tensor(f"{p}w", w_type, w_shape, oc if per_channel and oc > 1 else 1, 0 if per_channel and oc > 1 else -1)
+        spec = self.tensor(
+            f"{p}w", w_type, w_shape, oc if per_channel and oc > 1 else 1, 0 if per_channel and oc > 1 else -1
+        )
         low, high = RANGE[w_type]
         self.constant(f"{p}w", rng.integers(low, high + 1, w_shape).astype(w_type), spec)
         bias = None
@@ -102,7 +106,9 @@ class Cases:
         self.tensor(f"{p}y", y_type, shape)
         rq = self.rq(f"{p}rq", per_in * kh * kw, oc if per_channel else 1, wide, not transposed)
         words = (kh, kw, sh, sw, *pads, dh, dw, group, *self.limits(y_type))
-        self.nodes.append(Node(f"{p}y", "conv_transpose" if transposed else "conv", (f"{p}x", f"{p}w", bias, rq), (f"{p}y",), words))
+        self.nodes.append(
+            Node(f"{p}y", "conv_transpose" if transposed else "conv", (f"{p}x", f"{p}w", bias, rq), (f"{p}y",), words)
+        )
 
     def add_products(self, i: int) -> None:
         rows, depth, columns = self.pick(1, 3, 9), self.pick(1, 7, 64, 129), self.pick(1, 5, 67, 130)
@@ -119,12 +125,22 @@ class Cases:
         self.constant(f"f{i}w", self.rng.integers(low, high + 1, (columns, depth)).astype(b), spec)
         bias = self.constant(f"f{i}b", self.rng.integers(-9000, 9000, columns).astype(np.int32))
         self.tensor(f"f{i}y", b, (rows, columns))
-        self.nodes.append(Node(f"f{i}y", "fully_connected", (f"f{i}x", f"f{i}w", bias, self.rq(f"f{i}rq", depth, columns, False)), (f"f{i}y",), self.limits(b)))
+        self.nodes.append(
+            Node(
+                f"f{i}y",
+                "fully_connected",
+                (f"f{i}x", f"f{i}w", bias, self.rq(f"f{i}rq", depth, columns, False)),
+                (f"f{i}y",),
+                self.limits(b),
+            )
+        )
 
     def add_elementwise(self, i: int) -> None:
         kinds = ("uint8", "int8")
         a, b, y = (kinds[self.pick(0, 1)] for _ in range(3))
-        shapes = [((2, 5, 7), (2, 5, 7)), ((2, 5, 7), (5, 1)), ((1,), (3, 11)), ((4, 1, 3), (1, 6, 3))][self.pick(0, 1, 2, 3)]
+        shapes = [((2, 5, 7), (2, 5, 7)), ((2, 5, 7), (5, 1)), ((1,), (3, 11)), ((4, 1, 3), (1, 6, 3))][
+            self.pick(0, 1, 2, 3)
+        ]
         out = tuple(int(d) for d in np.broadcast_shapes(*shapes))
         sa, sb = self.given(f"e{i}a", a, shapes[0]), self.given(f"e{i}b", b, shapes[1])
         swap = self.pick(0, 1)
@@ -136,8 +152,20 @@ class Cases:
             rq = np.array([first, second, sy.zero_point[0] - first * 99 - second * 55], np.float32)
         else:
             rq = add_parameters(self.rounding, ra, rb)
-        self.nodes.append(Node(f"e{i}y", "add", (f"e{i}a", f"e{i}b", self.constant(f"e{i}q", rq)), (f"e{i}y",), (swap, *self.limits(y))))
-        self.nodes.append(Node(f"e{i}z", "mul", (f"e{i}a", f"e{i}b", self.rq(f"e{i}r", 1, 1, False)), (f"e{i}z",), self.limits(sz.dtype)))
+        self.nodes.append(
+            Node(
+                f"e{i}y", "add", (f"e{i}a", f"e{i}b", self.constant(f"e{i}q", rq)), (f"e{i}y",), (swap, *self.limits(y))
+            )
+        )
+        self.nodes.append(
+            Node(
+                f"e{i}z",
+                "mul",
+                (f"e{i}a", f"e{i}b", self.rq(f"e{i}r", 1, 1, False)),
+                (f"e{i}z",),
+                self.limits(sz.dtype),
+            )
+        )
 
     def add_pools(self, i: int) -> None:
         kind = ("uint8", "int8")[self.pick(0, 1)]
@@ -147,24 +175,62 @@ class Cases:
         window = (kh, kw, stride, stride, pad, pad, pad, pad)
         self.specs[f"p{i}m"] = TensorSpec(f"p{i}m", kind, shape, scale=x.scale, zero_point=x.zero_point)
         self.nodes.append(Node(f"p{i}m", "max_pool", (f"p{i}x",), (f"p{i}m",), (*window, 1, 1)))
-        y, g, r = self.tensor(f"p{i}a", kind, shape), self.tensor(f"p{i}g", kind, (2, 3, 1, 1)), self.tensor(f"p{i}r", kind, (2, 13))
+        y, g, r = (
+            self.tensor(f"p{i}a", kind, shape),
+            self.tensor(f"p{i}g", kind, (2, 3, 1, 1)),
+            self.tensor(f"p{i}r", kind, (2, 13)),
+        )
         ratio = x.scale[0] / y.scale[0]
         if self.rounding == "ref-exact":
             rq = np.array([x.scale[0], y.scale[0]], np.float32)
         else:
             rq = parameters(self.rounding, ratio / np.arange(1, kh * kw + 1))
-        self.nodes.append(Node(f"p{i}a", "average_pool", (f"p{i}x", self.constant(f"p{i}q", rq)), (f"p{i}a",), (*window, self.pick(0, 1), *self.limits(kind))))
+        self.nodes.append(
+            Node(
+                f"p{i}a",
+                "average_pool",
+                (f"p{i}x", self.constant(f"p{i}q", rq)),
+                (f"p{i}a",),
+                (*window, self.pick(0, 1), *self.limits(kind)),
+            )
+        )
 
         def mean(name: str, to: TensorSpec, count: int, dtype: type) -> str:
             s = x.scale[0] / (to.scale[0] * count)
-            return self.constant(name, np.array([s], dtype) if self.rounding == "ref-exact" else parameters(self.rounding, [s]))
+            return self.constant(
+                name, np.array([s], dtype) if self.rounding == "ref-exact" else parameters(self.rounding, [s])
+            )
 
-        self.nodes.append(Node(f"p{i}g", "global_average_pool", (f"p{i}x", mean(f"p{i}gq", g, 143, np.float32)), (f"p{i}g",), self.limits(kind)))
-        self.nodes.append(Node(f"p{i}r", "reduce_mean", (f"p{i}x", mean(f"p{i}rq", r, 33, np.float64)), (f"p{i}r",), (0b0110, *self.limits(kind))))
+        self.nodes.append(
+            Node(
+                f"p{i}g",
+                "global_average_pool",
+                (f"p{i}x", mean(f"p{i}gq", g, 143, np.float32)),
+                (f"p{i}g",),
+                self.limits(kind),
+            )
+        )
+        self.nodes.append(
+            Node(
+                f"p{i}r",
+                "reduce_mean",
+                (f"p{i}x", mean(f"p{i}rq", r, 33, np.float64)),
+                (f"p{i}r",),
+                (0b0110, *self.limits(kind)),
+            )
+        )
 
     def graph(self) -> Graph:
         outputs = tuple(n.outputs[0] for n in self.nodes)
-        return Graph(self.nodes, self.specs, self.constants, tuple(self.values), outputs, self.rounding, meta={"source_sha256": "0" * 64})
+        return Graph(
+            self.nodes,
+            self.specs,
+            self.constants,
+            tuple(self.values),
+            outputs,
+            self.rounding,
+            meta={"source_sha256": "0" * 64},
+        )
 
 
 def digests(program: Path, folder: Path, names: list[str], *flags: str) -> dict[str, str]:
@@ -172,7 +238,11 @@ def digests(program: Path, folder: Path, names: list[str], *flags: str) -> dict[
     command = [str(program), "infer", "--model_file=model.bin", f"--input_file={files}", "--digests", *flags]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[:1000]
-    return {line.split()[1]: line.split()[0] for line in done.stdout.splitlines() if len(line.split()) == 3 and len(line.split()[0]) == 16}
+    return {
+        line.split()[1]: line.split()[0]
+        for line in done.stdout.splitlines()
+        if len(line.split()) == 3 and len(line.split()[0]) == 16
+    }
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
@@ -200,4 +270,6 @@ def test_random_nodes(rounding: str, sanitized: bool, tmp_path: Path) -> None:
     for node in graph.nodes:
         want = simulate_node(graph, node, cases.values)[node.outputs[0]]
         digest = xxhash.xxh64(np.ascontiguousarray(want).tobytes(), seed=0).hexdigest()
-        assert (fast[node.name], plain[node.name]) == (digest, digest), f"{node.op} {node.name} {node.words}, seed {seed}"
+        assert (fast[node.name], plain[node.name]) == (digest, digest), (
+            f"{node.op} {node.name} {node.words}, seed {seed}"
+        )

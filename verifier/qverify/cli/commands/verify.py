@@ -80,7 +80,9 @@ def command(
 
     gates = (atol, rtol, min_cosine, min_sqnr_db, max_rmse, max_lsb)
     given = digits is not None or rule != "half" or any(g is not None for g in gates)
-    options = Options(5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates, digits is not None or rule != "half")
+    options = Options(
+        5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates, digits is not None or rule != "half"
+    )
     paths = [p for p in model.split(",") if p]
     verdicts = []
     for board in boards or (None,):

@@ -79,6 +79,7 @@ class Cases:
         per_in = 1 if kind == 2 else per_in
         kh, kw = (1, 1) if kind == 1 else (self.pick(1, 2, 3), self.pick(1, 3, 5)) if rng.random() < 0.5 else (3, 3)
         sh, sw, dh, dw = self.pick(1, 2, 3), self.pick(1, 2, 3), self.pick(1, 1, 2), self.pick(1, 1, 3)
+        dw = 1 if kw == 5 else dw  # the window fits the smallest input
         pads = [self.pick(0, 1, 2) for _ in range(4)]
         if kind == 1 and rng.random() < 0.6:
             sh, sw, pads = 1, 1, [0] * 4

@@ -374,6 +374,18 @@ def test_only_what_differs_is_pulled_and_what_comes_is_checked():
     assert "the link broke" in three_with(board, broken).pairs[1].why
 
 
+def test_what_another_side_holds_by_digest_is_not_pulled():
+    board = record("board", wrong_at("n1"))
+    board.tensors = {}
+    graph, other = chain(), wrong_at("n1")
+    sides = {"reference": record("reference"), "simulator": record("simulator", other), "board": board}
+    runs = {"reference": step, "simulator": other}
+    report = judge_all(
+        sides, graph, units(graph), Options(dump_all=True), runs, lambda n: pytest.fail("pulled"), {"x": X}
+    )
+    assert (report.blame.side, report.blame.node) == ("compiler", "n1") and report.pairs[2].verdict == "PASSED"
+
+
 def test_matching_digests_need_no_pull():
     board = record("board")
     board.tensors = {}

@@ -39,6 +39,9 @@ def judge_all(
         names = ", ".join(recordings) or "none"
         raise UsageError(f"nothing to compare: got {names}, wanted two of reference, simulator, board, dump")
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
+    for label, own in values.items():
+        own.peers = [r for other, r in sides if other != label]
+    _share([r for _, r in sides])
     judged, forcing, matrix = [], [], {}
     for (label_a, a), (label_b, b) in paired:
         one = Judge(values[label_a], values[label_b], graph, options).run(_role(label_a, a), _role(label_b, b))
@@ -53,6 +56,21 @@ def judge_all(
     for one in judged:
         _show(one, options)
     return _report([j.pair for j in judged], blamed, recordings, graph, options)
+
+
+def _share(recordings: list[Recording]) -> None:
+    """One array in memory where two sides hold the same bytes (by digest), so that no third copy of the dumps is held."""
+    known: dict[tuple[str, str], Array] = {}
+    for recording in recordings:
+        held = recording.tensors
+        if not isinstance(held, dict):
+            continue
+        for name, digest in recording.digests.items():
+            if name in held:
+                value = held[name]
+                first = known.setdefault((name, digest), value)
+                if (first.shape, first.dtype) == (value.shape, value.dtype):
+                    held[name] = first
 
 
 def _role(label: str, recording: Recording) -> str:
@@ -168,7 +186,7 @@ def _report(
             for n in graph.nodes
             if not n.integer_reference
         ]
-    if not blamed and (lonely := _alone_by_outputs(pairs)):
+    if not blamed and any(p.cause == "unlocated" for p in pairs) and (lonely := _alone_by_outputs(pairs)):
         report.notes.append(lonely)
     return report
 

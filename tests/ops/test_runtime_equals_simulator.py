@@ -20,6 +20,10 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this 
 RANGE = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 
 
+def word(value: float) -> int:
+    return int(np.array(value, np.float32).view(np.int32))
+
+
 class Cases:
     """One graph of unconnected random nodes."""
 
@@ -221,6 +225,38 @@ class Cases:
             )
         )
 
+    def floats(self, name: str, shape: tuple[int, ...], spread: float = 4.0) -> str:
+        """A float32 graph input: normal values, exact zeros, both infinities kept out."""
+        values = self.rng.normal(0, spread, shape).astype(np.float32)
+        values[self.rng.random(shape) < 0.05] = 0
+        self.values[name], self.specs[name] = values, TensorSpec(name, "float32", shape)
+        return name
+
+    def float_node(self, name: str, op: str, inputs: tuple[str | None, ...], shape: tuple[int, ...], words: tuple[int, ...]) -> None:
+        self.specs[name] = TensorSpec(name, "float32", shape)
+        self.nodes.append(Node(name, op, inputs, (name,), words))
+
+    def add_float_functions(self) -> None:
+        a, b = self.floats("fa", (3, 5, 17)), self.floats("fb", (5, 1))
+        for function in range(6):
+            self.float_node(f"two{function}", "elementwise_float", (a, b), (3, 5, 17), (function, 0, 0))
+        positive = self.floats("fpos", (999,))
+        self.values[positive] = np.abs(self.values[positive]) + np.float32(1e-3)
+        wide = self.floats("fwide", (999,), 9.0)
+        for function in range(16, 33):
+            source = positive if function in (21, 29) else wide
+            self.float_node(f"one{function}", "elementwise_float", (source,), (999,), (function, word(0.2), word(0.6)))
+        for i, exponent in enumerate((2.0, 3.0, 0.5, -0.7)):
+            self.float_node(f"pow{i}", "elementwise_float", (positive,), (999,), (6, word(exponent), 0))
+
+    def add_float_layers(self) -> None:
+        x = self.floats("lx", (2, 7, 5, 11))
+        self.float_node("sm", "softmax_float", (x,), (2, 7, 5, 11), (2, 7, 55))
+        self.float_node("ln", "layer_norm", (x, self.floats("lg", (11,)), self.floats("lb", (11,))), (2, 7, 5, 11), (11, word(1e-5)))
+        self.float_node("bn", "batch_norm", (x, self.floats("bk", (7,)), self.floats("bb", (7,))), (2, 7, 5, 11), ())
+        self.float_node("lr", "lrn", (x,), (2, 7, 5, 11), (5, word(1e-4), word(0.75), word(1.0)))
+        self.float_node("rm", "reduce_mean", (x, None), (2, 7), (0b1100, 0, 0))
+
     def graph(self) -> Graph:
         outputs = tuple(n.outputs[0] for n in self.nodes)
         return Graph(
@@ -260,6 +296,18 @@ def test_random_nodes(rounding: str, sanitized: bool, tmp_path: Path) -> None:
         cases.add_conv(i, transposed=True)
         cases.add_conv(i, wide=True)
         cases.add_pools(i)
+    check(cases, sanitized, tmp_path, seed)
+
+
+@pytest.mark.parametrize("sanitized", [False, pytest.param(True, id="asan+ubsan")])
+def test_float_nodes(sanitized: bool, tmp_path: Path) -> None:
+    cases = Cases("ref-exact", 77)
+    cases.add_float_functions()
+    cases.add_float_layers()
+    check(cases, sanitized, tmp_path, 77)
+
+
+def check(cases: Cases, sanitized: bool, tmp_path: Path, seed: int) -> None:
     graph = cases.graph()
     (tmp_path / "model.bin").write_bytes(encode(graph))
     names = list(cases.values)

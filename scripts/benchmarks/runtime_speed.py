@@ -17,7 +17,6 @@ def onnxruntime_s(model: str, repeat: int) -> float:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     feed = {i.name: np.zeros(i.shape, np.float32) for i in session.get_inputs()}
     return median_s(lambda: session.run(None, feed), repeat)

@@ -48,6 +48,9 @@ def command(
     click.echo(
         f"check against the original: {result['units']} units, worst {result['worst_lsb']:g} LSB, not checked {len(result['not_checked'])}"
     )
+    if not result["units"]:
+        click.echo("check FAILED: no unit could be checked against the original", err=True)
+        return 1
     if result["over"]:
         click.echo(f"check FAILED: beyond 1 LSB: {', '.join(result['over'][:5])}", err=True)
         return 1

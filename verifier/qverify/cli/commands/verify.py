@@ -72,9 +72,10 @@ def command(
     json_path: str | None,
 ) -> int:
     from qverify.cli.live_progress import bars
+    from qverify.compare.verdict import combine
     from qverify.compare.options import Options
     from qverify.renderers import json_file, terminal
-    from qverify.report.document import EXIT, worst
+    from qverify.report.document import EXIT
     from qverify.session.models import parse_shapes
     from qverify.session.verify import Request, verify
 
@@ -84,7 +85,7 @@ def command(
         5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates, digits is not None or rule != "half"
     )
     paths = [p for p in model.split(",") if p]
-    verdicts = []
+    reports = []
     for board in boards or (None,):
         request = Request(
             paths, board, run_sim, inputs, options, seed, deadline_s, parse_shapes(shapes), allow_other_model
@@ -93,7 +94,10 @@ def command(
             outcome = verify(request, watch)
         if json_path != "-":
             click.echo(terminal.render(outcome.report, outcome.finals, dump_all))
-        if json_path:
-            json_file.write(outcome.report, json_path)
-        verdicts.append(outcome.report.verdict)
-    return EXIT[worst(verdicts)]
+        reports.append(outcome.report)
+        if json_path and json_path != "-":
+            json_file.write(combine(reports), json_path)
+    whole = combine(reports)
+    if json_path == "-":
+        json_file.write(whole, json_path)
+    return EXIT[whole.verdict]

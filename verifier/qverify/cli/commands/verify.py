@@ -72,8 +72,8 @@ def command(
     json_path: str | None,
 ) -> int:
     from qverify.cli.live_progress import bars
-    from qverify.compare.verdict import combine
     from qverify.compare.options import Options
+    from qverify.compare.verdict import combine
     from qverify.renderers import json_file, terminal
     from qverify.report.document import EXIT
     from qverify.session.models import parse_shapes

@@ -232,7 +232,9 @@ class Cases:
         self.values[name], self.specs[name] = values, TensorSpec(name, "float32", shape)
         return name
 
-    def float_node(self, name: str, op: str, inputs: tuple[str | None, ...], shape: tuple[int, ...], words: tuple[int, ...]) -> None:
+    def float_node(
+        self, name: str, op: str, inputs: tuple[str | None, ...], shape: tuple[int, ...], words: tuple[int, ...]
+    ) -> None:
         self.specs[name] = TensorSpec(name, "float32", shape)
         self.nodes.append(Node(name, op, inputs, (name,), words))
 
@@ -252,7 +254,9 @@ class Cases:
     def add_float_layers(self) -> None:
         x = self.floats("lx", (2, 7, 5, 11))
         self.float_node("sm", "softmax_float", (x,), (2, 7, 5, 11), (2, 7, 55))
-        self.float_node("ln", "layer_norm", (x, self.floats("lg", (11,)), self.floats("lb", (11,))), (2, 7, 5, 11), (11, word(1e-5)))
+        self.float_node(
+            "ln", "layer_norm", (x, self.floats("lg", (11,)), self.floats("lb", (11,))), (2, 7, 5, 11), (11, word(1e-5))
+        )
         self.float_node("bn", "batch_norm", (x, self.floats("bk", (7,)), self.floats("bb", (7,))), (2, 7, 5, 11), ())
         self.float_node("lr", "lrn", (x,), (2, 7, 5, 11), (5, word(1e-4), word(0.75), word(1.0)))
         self.float_node("rm", "reduce_mean", (x, None), (2, 7), (0b1100, 0, 0))

@@ -101,12 +101,19 @@ def sequential_sum(x: Array, axis: int) -> Array:
 
 def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
     """clip(RNE(fl32(x/s)) + z); NaN gives the type's minimum. x, scale float32."""
-    limits = np.iinfo(dtype)
-    q = np.rint(x / scale)
-    q = np.clip(q, limits.min - zero_point.astype(np.float32), limits.max - zero_point.astype(np.float32))
-    return np.where(np.isnan(q), limits.min, np.nan_to_num(q) + zero_point).astype(dtype)
+    limits, zero = np.iinfo(dtype), zero_point.astype(np.float32)
+    q = np.asarray(x / scale)
+    np.rint(q, out=q)
+    np.clip(q, limits.min - zero, limits.max - zero, out=q)
+    if np.isnan(q.min(initial=0)):
+        q[np.isnan(q)] = np.broadcast_to(limits.min - zero, q.shape)[np.isnan(q)]
+    q += zero
+    return q.astype(dtype)
 
 
 def dequantize(q: Array, scale: Array, zero_point: Array) -> Array:
-    """fl32(fl32(q-z)*s)."""
-    return (q.astype(np.int64) - zero_point).astype(np.float32) * scale
+    """fl32(fl32(q-z)*s); q-z of 8- and 16-bit types is exact in float32."""
+    exact = np.float32 if q.dtype.itemsize <= 2 else np.int64
+    centred = np.subtract(q, zero_point, dtype=exact, casting="unsafe").astype(np.float32, copy=False)
+    centred *= scale
+    return centred

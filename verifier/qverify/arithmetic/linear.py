@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,10 @@ class Output:
     rounding: str
     wide: bool
     axis: int = 1
+
+    def part(self, channels: slice) -> Output:
+        """The same for some of the channels, which stand on axis 0."""
+        return replace(self, rq=self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels], axis=0)
 
     def of(self, acc: Array) -> Array:
         """acc: exact integers in float32, float64 or int64; 8-bit sums beyond int32 wrap. May overwrite acc."""

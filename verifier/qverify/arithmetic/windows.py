@@ -1,4 +1,4 @@
-"""Conv and pool windows: padded planes, patches as matrix columns, and the taps of a window."""
+"""Conv and pool windows: padded planes and the taps of a window."""
 
 from __future__ import annotations
 
@@ -41,14 +41,6 @@ class Window:
                 y, x = i * self.dilation[0], j * self.dilation[1]
                 rows = slice(y, y + (out[0] - 1) * self.stride[0] + 1, self.stride[0])
                 yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
-
-    def columns(self, padded: Array, out: tuple[int, int]) -> Array:
-        """[N, C, kh*kw, oh*ow] patches, copied once."""
-        n, c = padded.shape[:2]
-        columns = np.empty((n, c, self.kernel[0] * self.kernel[1], *out), padded.dtype)
-        for k, tap in enumerate(self.taps(padded, out)):
-            columns[:, :, k] = tap
-        return columns.reshape(n, c, self.kernel[0] * self.kernel[1], out[0] * out[1])
 
 
 def as_planes(x: Array) -> Array:

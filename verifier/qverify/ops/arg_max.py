@@ -21,6 +21,10 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
     axis, last = node.words
-    if last:
-        return ((x.shape[axis] - 1 - np.flip(x, axis).argmax(axis)).reshape(y.shape).astype(np.int64),)
-    return (x.argmax(axis).reshape(y.shape).astype(np.int64),)
+    planes = np.moveaxis(x, axis, 0)
+    best, index = planes[0].copy(), np.zeros(planes.shape[1:], np.int64)
+    for i, plane in enumerate(planes[1:], 1):
+        better = plane >= best if last else plane > best
+        np.copyto(best, plane, where=better)
+        np.copyto(index, i, where=better)
+    return (index.reshape(y.shape),)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,13 @@ import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
 from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import Window, as_planes, plane_shape
+from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
+DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
 WORDS = (
     "kernel_h",
     "kernel_w",
@@ -75,54 +80,51 @@ def prepare(node: Node, graph: Graph) -> Prepared:
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
-    x, y = inputs[0], graph.spec(node.outputs[0])
+    x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    zero = graph.spec(node.inputs[0] or "").zero_point[0]
-    dtype, out = state.weight.dtype, plane_shape(y.shape)
-    centred = as_planes(x).astype(dtype)
-    if zero:
-        centred -= zero
-    if state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]:
-        acc = _depthwise(centred, state, out)
-    else:
-        acc = _grouped(centred, state, out)
+    zero, out = graph.spec(node.inputs[0] or "").zero_point[0], plane_shape(spec.shape)
+    y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
+    one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
+    blocks_of = _depthwise if one_channel and state.group > 1 else _grouped
+    for image, result in zip(as_planes(x), y, strict=True):
+        run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.weight.dtype), state, result))
+    return (y.reshape(spec.shape),)
+
+
+def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
+    """acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
-        acc += state.bias.reshape(1, -1, 1, 1)
-    return (state.output.of(acc).reshape(y.shape),)
+        acc += state.bias[outputs, None]
+    q = state.output.part(outputs).of(acc)
+    y[...] = q.reshape(len(y), y.shape[1], -1)[:, :, : y.shape[2]]
 
 
-def _depthwise(x: Array, state: Prepared, out: tuple[int, int]) -> Array:
+def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
     """One input channel a group: a sum over taps, each a contiguous multiply-add over whole planes."""
-    n, per_group = len(x), state.weight.shape[1]
-    padded = state.window.padded(x, out, 0)
-    weight = state.weight.reshape(state.group * per_group, -1)
-    acc = np.empty((n, state.group * per_group, *out), x.dtype)
-    step = max(1, (1 << 17) // max(1, out[0] * out[1]))
-    for first in range(0, state.group, step):
-        chunk = padded[:, first : first + step]
-        rows = slice(first * per_group, (first + chunk.shape[1]) * per_group)
-        part = acc[:, rows]
-        product = np.empty_like(part)
-        for k, tap in enumerate(state.window.taps(chunk, out)):
-            source = tap if per_group == 1 else np.repeat(tap, per_group, 1)
-            if k == 0:
-                np.multiply(source, weight[rows, k].reshape(1, -1, 1, 1), out=part)
-            else:
-                np.multiply(source, weight[rows, k].reshape(1, -1, 1, 1), out=product)
-                part += product
-    return acc
+    per_group, rows = state.weight.shape[1], y.shape[1]
+    weight = state.weight.reshape(len(y), -1)
+
+    def block(channels: slice) -> None:
+        outputs = slice(channels.start * per_group, channels.stop * per_group)
+        acc = np.zeros((outputs.stop - outputs.start, rows * planes.width), weight.dtype)
+        product = np.empty_like(acc)
+        for k in range(len(planes.taps)):
+            tap = planes.tap(k, channels, 0, rows)
+            np.multiply(tap if per_group == 1 else np.repeat(tap, per_group, 0), weight[outputs, k, None], out=product)
+            acc += product
+        _requantized(acc, outputs, state, y[outputs])
+
+    return [partial(block, run) for run in runs(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))]
 
 
-def _grouped(x: Array, state: Prepared, out: tuple[int, int]) -> Array:
-    """One matrix product a group; a 1x1 kernel needs no patches."""
-    n, channels, per_group = len(x), x.shape[1] // state.group, state.weight.shape[1]
-    padded = state.window.padded(x, out, 0)
-    if state.window.kernel == (1, 1):
-        columns = next(state.window.taps(padded, out)).reshape(n, x.shape[1], 1, -1)
-    else:
-        columns = state.window.columns(padded, out)
-    acc = np.empty((n, state.group * per_group, out[0] * out[1]), x.dtype)
-    for g in range(state.group):
-        patch = columns[:, g * channels : (g + 1) * channels].reshape(n, -1, out[0] * out[1])
-        np.matmul(state.weight[g], patch, out=acc[:, g * per_group : (g + 1) * per_group])
-    return acc.reshape(n, -1, *out)
+def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
+    """One matrix product for each group and run of rows whose patches fit the cache."""
+    channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
+
+    def block(g: int, rows: slice) -> None:
+        outputs = slice(g * per_group, (g + 1) * per_group)
+        patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
+        _requantized(state.weight[g] @ patch, outputs, state, y[outputs, rows])
+
+    strips = runs(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
+    return [partial(block, g, rows) for g in range(state.group) for rows in strips]

@@ -2,58 +2,92 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
 from qverify.arithmetic.linear import Output, along_axis, is_wide
 from qverify.arithmetic.windows import as_planes, plane_shape
+from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.conv import WORDS as WORDS
 from qverify.ops.conv import constant
 
 Array = npt.NDArray[Any]
+CONV_BLOCK = 1 << 18  # products that stay in a second-level cache
 
 
-def prepare(node: Node, graph: Graph) -> tuple[Array, Output]:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias [O] or None."""
+
+    weight: Array
+    bias: Array | None
+    output: Output
+
+
+def prepare(node: Node, graph: Graph) -> Prepared:
     x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
-    weight = (graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)).astype(np.float64)
-    rq = graph.constants[node.inputs[3] or ""]
-    return weight, Output(
-        rq, y.zero_point[0], node.words[-2], node.words[-1], y.dtype, graph.rounding, is_wide(x.dtype, w.dtype, y.dtype)
-    )
-
-
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Output]) -> tuple[Array, ...]:
-    weight, output = state
-    kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w, group = node.words[:11]
-    y, zero = graph.spec(node.outputs[0]), graph.spec(node.inputs[0] or "").zero_point[0]
-    assert inputs[0] is not None
-    x = as_planes(inputs[0]).astype(np.float64) - zero
-    out_h, out_w = plane_shape(y.shape)
-    n, channels, height, width = x.shape
-    full = np.zeros(
-        (
-            n,
-            y.shape[1],
-            (height - 1) * stride_h + (kernel_h - 1) * dilation_h + 1 + out_h,
-            (width - 1) * stride_w + (kernel_w - 1) * dilation_w + 1 + out_w,
-        )
-    )
-    per_in, per_out = channels // group, y.shape[1] // group
-    for g in range(group):
-        part = x[:, g * per_in : (g + 1) * per_in].reshape(n, per_in, -1)
-        for i in range(kernel_h):
-            for j in range(kernel_w):
-                product = np.matmul(weight[g * per_in : (g + 1) * per_in, :, i, j].T, part).reshape(
-                    n, per_out, height, width
-                )
-                rows = slice(i * dilation_h, i * dilation_h + (height - 1) * stride_h + 1, stride_h)
-                columns = slice(j * dilation_w, j * dilation_w + (width - 1) * stride_w + 1, stride_w)
-                full[:, g * per_out : (g + 1) * per_out, rows, columns] += product
-    acc = np.ascontiguousarray(full[:, :, top : top + out_h, left : left + out_w])
+    centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
+    group, per_out = node.words[10], w.shape[1]
+    of_group = centred.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
     bias = constant(graph, node.inputs[2])
-    if bias is not None:
-        acc += bias.astype(np.float64).reshape(1, -1, 1, 1)
-    return (output.of(acc).reshape(y.shape),)
+    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
+    row_weight = int(np.abs(of_group).sum((2, 3)).max())
+    dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)
+    return Prepared(
+        np.ascontiguousarray(of_group.astype(dtype)),
+        None if bias is None else bias.astype(dtype),
+        Output(
+            graph.constants[node.inputs[3] or ""],
+            y.zero_point[0],
+            node.words[-2],
+            node.words[-1],
+            y.dtype,
+            graph.rounding,
+            is_wide(x.dtype, w.dtype, y.dtype),
+        ),
+    )
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
+    spec, zero = graph.spec(node.outputs[0]), graph.spec(node.inputs[0] or "").zero_point[0]
+    assert inputs[0] is not None
+    x = np.subtract(as_planes(inputs[0]), zero, dtype=state.weight.dtype, casting="unsafe")
+    group, per_out, _, per_in = state.weight.shape
+    y = np.empty((len(x), group * per_out, *plane_shape(spec.shape)), spec.dtype)
+
+    def block(image: int, g: int, part: slice) -> None:
+        outputs = slice(g * per_out + part.start, g * per_out + part.stop)
+        acc = _scattered(node, x[image, g * per_in : (g + 1) * per_in], state.weight[g, part], y.shape[2:])
+        if state.bias is not None:
+            acc += state.bias[outputs, None, None]
+        y[image, outputs] = state.output.part(outputs).of(acc)
+
+    largest = CONV_BLOCK // (x[0, 0].size * node.words[0] * node.words[1])
+    run_blocks(
+        [partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in runs(per_out, largest)]
+    )
+    return (y.reshape(spec.shape),)
+
+
+def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, ...]) -> Array:
+    """x [I, H, W], weight [O, taps, I]: every tap's products added where they fall; acc [O, *out]."""
+    kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w = node.words[:10]
+    height, width = x.shape[1:]
+    products = weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)
+    taps = products.reshape(len(weight), kernel_h, kernel_w, height, width)
+    reach_h, reach_w = (height - 1) * stride_h + 1, (width - 1) * stride_w + 1
+    whole = np.zeros(
+        (len(weight), reach_h + (kernel_h - 1) * dilation_h + out[0], reach_w + (kernel_w - 1) * dilation_w + out[1]),
+        x.dtype,
+    )
+    for i in range(kernel_h):
+        for j in range(kernel_w):
+            y0, x0 = i * dilation_h, j * dilation_w
+            whole[:, y0 : y0 + reach_h : stride_h, x0 : x0 + reach_w : stride_w] += taps[:, i, j]
+    return whole[:, top : top + out[0], left : left + out[1]].copy()

@@ -21,4 +21,6 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
     table = graph.constants[node.inputs[1] or ""]
-    return (table.take(x.astype(np.int64) - np.iinfo(x.dtype).min).reshape(y.shape),)
+    lowest = int(np.iinfo(x.dtype).min)
+    index = x.view(f"u{x.dtype.itemsize}") if x.flags.c_contiguous else x.astype(np.int64) - lowest
+    return (np.roll(table, lowest)[index].reshape(y.shape),)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from qverify import ops
+from qverify.arithmetic.workers import one_blas_thread, submit
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+
+DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest costs less than a thread's turn
 
 
 class Simulator:
@@ -36,18 +41,28 @@ class Simulator:
         progress: Callable[[int, int], None] | None = None,
     ) -> Recording:
         """keep: names whose values the Recording holds (default all observable). Digests cover every observable tensor."""
+        with one_blas_thread():
+            return self._run(prepared, keep, digests, progress)
+
+    def _run(
+        self,
+        prepared: PreparedInputs,
+        keep: set[str] | None,
+        digests: bool,
+        progress: Callable[[int, int], None] | None,
+    ) -> Recording:
         start, graph = time.perf_counter(), self.graph
         values = dict(prepared.arrays())
         wanted = set(graph.observable()) if keep is None else keep | set(graph.outputs)
         last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
         held: dict[str, Array] = {}
-        marks: dict[str, str] = {}
+        marks: dict[str, Future[str]] = {}
         for i, node in enumerate(graph.nodes):
             for name, value in self._node(node, values).items():
                 values[name] = value
                 if not graph.tensors[name].interior:
                     if digests:
-                        marks[name] = tensor_digest(value)
+                        marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
                     if name in wanted:
                         held[name] = value
             for source in node.inputs:
@@ -68,7 +83,7 @@ class Simulator:
             specs=specs,
             finals=graph.outputs,
             tensors=held,
-            digests=marks,
+            digests={name: mark.result() for name, mark in marks.items()},
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
@@ -76,6 +91,7 @@ class Simulator:
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit alone on the given inputs (valid elements by tensor name)."""
         values = dict(inputs)
-        for node in unit.nodes:
-            values |= self._node(node, values)
+        with one_blas_thread():
+            for node in unit.nodes:
+                values |= self._node(node, values)
         return {name: values[name] for name in unit.outputs}

@@ -1,0 +1,60 @@
+"""Blocks of a node's work on the cores we may use: numpy and BLAS let go of the interpreter, so threads are enough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(core_count(), "qverify-block")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def core_count() -> int:
+    """Cores this process may run on; more than eight bring these sizes nothing."""
+    return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS on one thread within: its own threads would fight with the blocks' (measured: two gain nothing here)."""
+    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limit
+
+
+def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
+    """call on a worker, or here and now. A worker's exception is raised by the future's result()."""
+    if inline:
+        done: Future[Any] = Future()
+        done.set_result(call())
+        return done
+    return _pool().submit(call)
+
+
+def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
+    """Run all, in any order, at once where there are several; they write to disjoint places. Raises the first error."""
+    if len(blocks) == 1:
+        blocks[0]()
+        return
+    for done in [submit(block) for block in blocks]:
+        done.result()
+
+
+def runs(count: int, largest: int) -> list[slice]:
+    """range(count) cut into equal runs of at most `largest` (at least 1); at least one a core where they are long."""
+    parts = -(-count // max(1, min(largest, count)))
+    if parts > 1:
+        parts = -(-parts // core_count()) * core_count()
+    step = -(-count // parts)
+    return [slice(first, min(first + step, count)) for first in range(0, count, step)]

@@ -26,8 +26,12 @@ class Builder:
         self.constants: dict[str, Array] = {}
 
     def tensor(self, spec: TensorSpec) -> str:
-        if spec.name not in self.tensors:
+        """The first description stays, but for the scale that a graph input gets from its first reader."""
+        before = self.tensors.get(spec.name)
+        if before is None:
             self.tensors[spec.name] = spec
+        elif spec.scale and not before.scale and spec.dtype == before.dtype and not before.interior:
+            self.tensors[spec.name] = replace(spec, layout=before.layout)
         return spec.name
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:

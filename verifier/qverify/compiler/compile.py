@@ -11,6 +11,8 @@ import numpy as np
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
 from qverify.compiler.match import Matched, exposed, match
+from qverify.compiler.separate import separated
+from qverify.compiler.strip import stripped
 from qverify.compiler.unit import Unit
 from qverify.compiler.view import View
 from qverify.errors import BadFileError, UnsupportedError
@@ -23,13 +25,30 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs."""
+    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs.
+    fuse: activations live in the node before them. strip_io_quant: integer inputs and outputs. folder: of external data."""
 
     rounding: str = "ref-exact"
     align: int = 1
     check: bool = True
+    fuse: bool = True
+    strip_io_quant: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     folder: str = ""
+
+    def stored(self) -> dict[str, Any]:
+        """What decides the bytes of model.bin, for its meta section."""
+        return {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
+
+    @staticmethod
+    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
+        """The options that a model.bin was compiled with, and more shapes; no check. Raises BadFileError."""
+        try:
+            known = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant") if k in stored}
+            dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
+            return CompileOptions(**known, check=False, shapes={**dims, **shapes}, folder=folder)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
@@ -51,6 +70,9 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
+    ends: dict[str, dict[str, str]] = {}
+    if options.strip_io_quant:
+        model, ends = stripped(model, name)
     matched = match(View(model, name))
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
@@ -58,11 +80,14 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": hashlib.sha256(source).hexdigest(),
         "integer_sha256": hashlib.sha256(integer).hexdigest(),
-        "options": {k: v for k, v in asdict(options).items() if k in ("rounding", "align", "shapes")},
+        "options": options.stored(),
+        **({"stripped": ends} if ends else {}),
     }
     compiled = Compiled(graph, integer, source)
     if options.check:
         graph.meta["check"] = check_against_original(compiled, model)
+    if not options.fuse:
+        compiled.graph = separated(graph)
     return compiled
 
 

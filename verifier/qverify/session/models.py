@@ -110,14 +110,7 @@ def _integer_form(
     """The integer ONNX again from quant.onnx, with the options stored in model.bin; its hash tells whether they belong together."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path, data = quantized
-    stored_shapes = {k: tuple(v) for k, v in stored.get("shapes", {}).items()}
-    options = CompileOptions(
-        stored.get("rounding", "ref-exact"),
-        stored.get("align", 1),
-        False,
-        {**stored_shapes, **(shapes or {})},
-        os.path.dirname(os.path.abspath(path)),
-    )
+    options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     compiled = compile_model(data, os.path.basename(path), options)
     if graph is None or compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
         return compiled, []

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 
+from qverify.arithmetic import float32
 from qverify.compiler.match import exposed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.engine import Engine, version
+from qverify.ops.quantize import parameters
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -88,14 +90,21 @@ class Reference:
         model.ir_version = self._model.ir_version
         return model
 
+    def _unquantized(self, name: str, value: Array, stripped: Mapping[str, str]) -> Array:
+        """The float32 that the untouched file holds there, where the ends were stripped."""
+        return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
+
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
         """The untouched file on plain onnxruntime (all optimizations) against these finals: equal, or by how much not."""
         if self.original is None:
             return []
-        plain = Engine(self.original, level="all").run(prepared.arrays(), list(self.graph.outputs))
+        ends = self.graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
+        feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in prepared.arrays().items()}
+        original = {ends["outputs"].get(n, n): n for n in self.graph.outputs}
+        plain = Engine(self.original, level="all").run(feed, list(original))
         rows = []
         for name, value in plain.items():
-            mine = finals[name]
+            mine = self._unquantized(original[name], finals[original[name]], ends["outputs"])
             distance = (
                 float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0))
                 if value.shape == mine.shape

@@ -19,9 +19,21 @@ import click
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
+@click.option("--no-fuse", is_flag=True, help="keep Relu and Clip as nodes of their own, with their own dumps")
+@click.option(
+    "--strip-io-quant", is_flag=True, help="integer inputs and outputs: no quantize or dequantize at the ends"
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="check every unit against the original file")
 def command(
-    model: str, output: str, integer_onnx: str | None, rounding: str, align: int, shapes: tuple[str, ...], check: bool
+    model: str,
+    output: str,
+    integer_onnx: str | None,
+    rounding: str,
+    align: int,
+    shapes: tuple[str, ...],
+    no_fuse: bool,
+    strip_io_quant: bool,
+    check: bool,
 ) -> int:
     import os
 
@@ -31,7 +43,15 @@ def command(
     from qverify.renderers.json_file import write_bytes
     from qverify.session.models import parse_shapes
 
-    options = CompileOptions(rounding, align, check, parse_shapes(shapes), os.path.dirname(os.path.abspath(model)))
+    options = CompileOptions(
+        rounding,
+        align,
+        check,
+        not no_fuse,
+        strip_io_quant,
+        parse_shapes(shapes),
+        os.path.dirname(os.path.abspath(model)),
+    )
     compiled = compile_model(read_file(model), os.path.basename(model), options)
     data = encode(compiled.graph)
     write_bytes(data, output)

@@ -1,0 +1,50 @@
+"""--strip-io-quant: integer inputs and outputs, without the QuantizeLinear and DequantizeLinear at the model's ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+
+from qverify.errors import UnsupportedError
+
+
+def stripped(model: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, dict[str, dict[str, str]]]:
+    """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped.
+
+    An input goes when one per-tensor QuantizeLinear alone reads it, an output when a DequantizeLinear makes it. Raises
+    UnsupportedError when there is none of either."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    constants = {i.name for i in graph.initializer}
+    kinds = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input]}
+    inputs: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    for value in list(graph.input):
+        users = [n for n in graph.node if value.name in n.input]
+        if value.name in constants or len(users) != 1 or users[0].op_type != "QuantizeLinear":
+            continue
+        inputs[users[0].output[0]] = value.name
+        value.CopyFrom(kinds[users[0].output[0]])
+        graph.node.remove(users[0])
+    for value in list(graph.output):
+        maker = next((n for n in graph.node if value.name in n.output), None)
+        taken = {o.name for o in graph.output} | {i.name for i in graph.input}
+        if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] in taken | constants:
+            continue
+        outputs[maker.input[0]] = value.name
+        value.CopyFrom(kinds[maker.input[0]])
+    if not inputs and not outputs:
+        raise UnsupportedError(
+            f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave it away"
+        )
+    _drop_unused(graph)
+    return made, {"inputs": inputs, "outputs": outputs}
+
+
+def _drop_unused(graph: Any) -> None:
+    """DequantizeLinear nodes that nothing reads any more."""
+    read = {n for node in graph.node for n in node.input} | {o.name for o in graph.output}
+    for node in [n for n in graph.node if n.op_type == "DequantizeLinear" and n.output[0] not in read]:
+        graph.node.remove(node)

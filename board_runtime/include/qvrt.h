@@ -95,6 +95,8 @@ qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *f
 size_t qv_model_workspace_bytes(const uint8_t *file, size_t file_bytes); /* 0: not a model.bin header */
 qv_status qv_model_load(qv_model *m, const uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes);
 
+int qv_little_endian(void); /* 1 where model.bin can run */
+
 /* arena.c: plan all memory; fills arena_offset, scratch_offset, prepared_offset; returns bytes or a negative status. */
 int64_t qv_arena_plan(qv_model *m, int keep_all);
 

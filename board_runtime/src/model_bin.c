@@ -52,7 +52,7 @@ const char *qv_status_phrase(qv_status s) {
   }
 }
 
-static int little_endian(void) {
+int qv_little_endian(void) {
   const uint32_t one = 1;
   uint8_t first;
   memcpy(&first, &one, 1);
@@ -62,7 +62,7 @@ static int little_endian(void) {
 static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, sections *s) {
   static const uint8_t magic[8] = {'Q', 'V', 'M', 'O', 'D', 'E', 'L', 0};
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
-  if (!little_endian()) return refuse(m, QV_E_UNSUPPORTED, "this machine is big-endian; model.bin runs on little-endian machines only");
+  if (!qv_little_endian()) return refuse(m, QV_E_UNSUPPORTED, "this machine is big-endian; model.bin runs on little-endian machines only");
   if (bytes < start || memcmp(file, magic, 8) != 0) return refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
   if (u32(file + 8) != 1) return refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
   if (u64(file + 16) != bytes) return refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "posix.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,22 @@ int64_t qv_memory_bytes(void) {
 const char *qv_machine(void) {
   static struct utsname about;
   return uname(&about) == 0 ? about.machine : "unknown";
+}
+
+int32_t qv_temperature_mc(void) {
+  int32_t hottest = INT32_MIN;
+  for (int zone = 0; zone < 16; zone++) {
+    char path[64], text[16];
+    snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", zone);
+    FILE *file = fopen(path, "r");
+    if (!file) break;
+    size_t got = fread(text, 1, sizeof text - 1, file);
+    text[got] = 0;
+    long value = got ? strtol(text, NULL, 10) : LONG_MIN;
+    if (value > hottest && value < 1000000) hottest = (int32_t)value;
+    fclose(file);
+  }
+  return hottest;
 }
 
 void *qv_aligned_alloc(size_t bytes) {

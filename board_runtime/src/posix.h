@@ -6,6 +6,8 @@
 uint64_t qv_now_ns(void);
 int64_t qv_memory_bytes(void);
 const char *qv_machine(void);
+/* Hottest thermal zone in thousandths of a degree Celsius; INT32_MIN where the system tells none. */
+int32_t qv_temperature_mc(void);
 /* The whole file, 64-byte aligned, from malloc; QV_E_IO or QV_E_MEMORY. */
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);
 /* Written to PATH.part, then renamed. */

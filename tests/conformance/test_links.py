@@ -96,15 +96,14 @@ def test_a_spoiled_partial_content_is_sent_anew(tmp_path: Path) -> None:
     assert (tmp_path / SHA).read_bytes() == DATA
 
 
-def test_closing_leaves_no_process_and_no_folder() -> None:
+def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     link = ExecPipe(local.plainer(Address("local")))
-    assert link._temporary is not None
-    folder = Path(link._temporary.name)
     agent = Agent(link, ALL, 10)
-    assert folder.is_dir()
+    agent.put(SHA, DATA)
     agent.close()
     agent.close()
-    assert gone(link.process_id) and not folder.exists()
+    assert gone(link.process_id) and not list(tmp_path.iterdir())
 
 
 def test_a_dead_agent_is_said() -> None:

@@ -17,14 +17,14 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 
 
 class ExecPipe:
-    """Options of the address: store (a directory kept between runs; without it, one that goes with the link), memory
+    """Options of the address: store (a directory kept between runs; without it, the agent keeps contents in memory), memory
     (bytes the board may use for keeping every tensor)."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
 
     def __init__(self, address: Address):
-        self._temporary, argv = _agent_command(address)
+        argv = _agent_command(address)
         self._came = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         try:
@@ -38,7 +38,7 @@ class ExecPipe:
                 env={**os.environ, **address.environment},
             )
         except OSError as error:
-            self._clean()
+            self._errors.close()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout, self._open = self._process.stdin.fileno(), self._process.stdout.fileno(), True
@@ -107,12 +107,7 @@ class ExecPipe:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-        self._clean()
-
-    def _clean(self) -> None:
         self._errors.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
 
 def _signal_name(number: int) -> str:
@@ -122,18 +117,20 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _agent_command(address: Address) -> tuple[tempfile.TemporaryDirectory[str] | None, list[str]]:
-    kept = address.options.get("store")
-    temporary = None if kept else tempfile.TemporaryDirectory(prefix="qverify-board-")
-    store = kept or (temporary.name if temporary is not None else "")
-    try:
-        Path(store).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BoardUnreachable(
-            f"store={store}: cannot be made: {error.strerror}. Next: name another directory"
-        ) from error
-    memory = [f"--memory={address.options['memory']}"] if "memory" in address.options else []
-    return temporary, [*address.argv, "agent", f"--store={store}", *memory]
+def _agent_command(address: Address) -> list[str]:
+    store = address.options.get("store")
+    words = [*address.argv, "agent"]
+    if store:
+        try:
+            Path(store).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BoardUnreachable(
+                f"store={store}: cannot be made: {error.strerror}. Next: name another directory"
+            ) from error
+        words.append(f"--store={store}")
+    if "memory" in address.options:
+        words += [f"--memory={address.options['memory']}", f"--store_limit={1 << 32}"]
+    return words
 
 
 def open_link(address: Address, deadline: Deadline) -> ExecPipe:

@@ -22,12 +22,14 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
 }
 
 static void hello(qv_agent *a, const qv_frame *f) {
-  char json[400];
+  char json[400], temperature[24] = "null";
+  int32_t mc = qv_temperature_mc();
+  if (mc != INT32_MIN) snprintf(temperature, sizeof temperature, "%.1f", mc / 1000.0);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
   snprintf(json, sizeof json,
-           "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"endian\": \"little\", \"memory_bytes\": %lld, "
-           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"temperature_c\": null}",
-           qv_machine(), (long long)qv_memory_bytes());
+           "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
+           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"temperature_c\": %s}",
+           qv_machine(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature);
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 

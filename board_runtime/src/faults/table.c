@@ -5,43 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../ops/op.h"
-
-#define QV_OPS(X) \
-  X(add) \
-  X(arg_max) \
-  X(average_pool) \
-  X(batch_norm) \
-  X(concat) \
-  X(conv) \
-  X(conv_transpose) \
-  X(depth_to_space) \
-  X(dequantize) \
-  X(elementwise_float) \
-  X(fully_connected) \
-  X(gather) \
-  X(global_average_pool) \
-  X(layer_norm) \
-  X(lookup) \
-  X(lrn) \
-  X(matmul) \
-  X(max_pool) \
-  X(mul) \
-  X(pad) \
-  X(quantize) \
-  X(reduce_mean) \
-  X(reshape) \
-  X(resize_linear) \
-  X(resize_nearest) \
-  X(slice) \
-  X(softmax) \
-  X(softmax_float) \
-  X(split) \
-  X(transpose) \
-  X(where)
-
-#define DECLARE(stem) extern const qv_op qv_op_##stem;
-QV_OPS(DECLARE)
+#include "../ops/list.h"
 
 /* Spoils the bytes of a tensor; kinds that end or block the process never return. */
 static void spoil(const char *kind, const qv_tensor *t, uint8_t *data) {

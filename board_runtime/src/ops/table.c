@@ -1,41 +1,5 @@
-/* Every op of the runtime, one line each. */
-#include "op.h"
-
-#define QV_OPS(X) \
-  X(add) \
-  X(arg_max) \
-  X(average_pool) \
-  X(batch_norm) \
-  X(concat) \
-  X(conv) \
-  X(conv_transpose) \
-  X(depth_to_space) \
-  X(dequantize) \
-  X(elementwise_float) \
-  X(fully_connected) \
-  X(gather) \
-  X(global_average_pool) \
-  X(layer_norm) \
-  X(lookup) \
-  X(lrn) \
-  X(matmul) \
-  X(max_pool) \
-  X(mul) \
-  X(pad) \
-  X(quantize) \
-  X(reduce_mean) \
-  X(reshape) \
-  X(resize_linear) \
-  X(resize_nearest) \
-  X(slice) \
-  X(softmax) \
-  X(softmax_float) \
-  X(split) \
-  X(transpose) \
-  X(where)
-
-#define DECLARE(stem) extern const qv_op qv_op_##stem;
-QV_OPS(DECLARE)
+/* The op table of qvrt: every op of list.h. */
+#include "list.h"
 
 #define ENTRY(stem) &qv_op_##stem,
 const qv_op *const qv_op_table[] = {QV_OPS(ENTRY) NULL};

@@ -51,7 +51,7 @@ class Board:
             "board",
             "qvrt",
             str(self._agent.hello.get("version", "")),
-            {"uri": self.uri, "arch": self._agent.hello.get("arch", "")},
+            {"uri": self.uri, **{k: self._agent.hello.get(k) for k in ("arch", "temperature_c")}},
             host=self.uri,
             specs={n: self.graph.spec(n) for n in offered},
             finals=self.graph.outputs,

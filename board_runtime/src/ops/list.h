@@ -1,0 +1,41 @@
+/* Every op of the runtime, one line each. */
+#ifndef QV_OPS_LIST_H
+#define QV_OPS_LIST_H
+#include "op.h"
+
+#define QV_OPS(X) \
+  X(add) \
+  X(arg_max) \
+  X(average_pool) \
+  X(batch_norm) \
+  X(concat) \
+  X(conv) \
+  X(conv_transpose) \
+  X(depth_to_space) \
+  X(dequantize) \
+  X(elementwise_float) \
+  X(fully_connected) \
+  X(gather) \
+  X(global_average_pool) \
+  X(layer_norm) \
+  X(lookup) \
+  X(lrn) \
+  X(matmul) \
+  X(max_pool) \
+  X(mul) \
+  X(pad) \
+  X(quantize) \
+  X(reduce_mean) \
+  X(reshape) \
+  X(resize_linear) \
+  X(resize_nearest) \
+  X(slice) \
+  X(softmax) \
+  X(softmax_float) \
+  X(split) \
+  X(transpose) \
+  X(where)
+
+#define QV_DECLARE_OP(stem) extern const qv_op qv_op_##stem;
+QV_OPS(QV_DECLARE_OP)
+#endif

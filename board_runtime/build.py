@@ -6,8 +6,10 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -46,7 +48,7 @@ def source_sha256() -> str:
     return digest.hexdigest()
 
 
-def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", extra: tuple[str, ...] = ()) -> Path:
+def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", root: Path = HERE) -> Path:
     """One static binary. Raises RuntimeError with the compiler's first lines."""
     name = f"qvrt{'-faulty' if faulty else ''}-{arch}"
     if compiler == "zig":
@@ -56,17 +58,34 @@ def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", extra: tupl
     out.mkdir(parents=True, exist_ok=True)
     part = out / f"{name}.part"
     names = [p.relative_to(HERE).as_posix() for p in sources(faulty)]
-    command += [*FLAGS, *extra, "-Iinclude", "-Isrc", *names, "-o", str(part), "-lm"]
+    command += [*FLAGS, "-Iinclude", "-Isrc", *names, "-o", str(part), "-lm"]
     caches = {
         k: os.environ.get(k, str(HERE.parent / ".cache" / "zig"))
         for k in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
     }
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, **caches}, timeout=1800)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, env={**os.environ, **caches}, timeout=1800)
     if done.returncode:
         raise RuntimeError(f"{name}: the compiler failed:\n" + "\n".join(done.stderr.splitlines()[:20]))
     part.chmod(0o755)
     part.replace(out / name)
     return out / name
+
+
+def reproduce(held: dict[str, str], arches: list[str]) -> int:
+    """Builds again in another folder with an empty cache; 1 unless every byte is as the manifest says."""
+    wrong = []
+    with tempfile.TemporaryDirectory(prefix="qvrt-again-") as folder:
+        copy = Path(folder) / "elsewhere"
+        shutil.copytree(HERE / "src", copy / "src")
+        shutil.copytree(HERE / "include", copy / "include")
+        os.environ["ZIG_GLOBAL_CACHE_DIR"] = os.environ["ZIG_LOCAL_CACHE_DIR"] = str(Path(folder) / "cache")
+        for arch in arches:
+            for faulty in (False, True):
+                made = build(arch, faulty, Path(folder) / "out", root=copy)
+                same = hashlib.sha256(made.read_bytes()).hexdigest() == held.get(made.name)
+                print(f"{made.name} {'the same bytes' if same else 'DIFFERS'}", flush=True)
+                wrong += [] if same else [made.name]
+    return 1 if wrong else 0
 
 
 def main() -> int:
@@ -75,6 +94,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--cc", default="zig", help="zig (default), or a native compiler such as gcc")
     parser.add_argument("--check", action="store_true", help="only say whether the binaries in --out are current")
+    parser.add_argument("--reproduce", action="store_true", help="build again elsewhere, cache empty, and compare")
     options = parser.parse_args()
     manifest = options.out / "manifest.json"
     if options.check:
@@ -82,6 +102,8 @@ def main() -> int:
         current = held.get("source_sha256") == source_sha256()
         print("current" if current else "stale: run python board_runtime/build.py")
         return 0 if current else 1
+    if options.reproduce:
+        return reproduce(json.loads(manifest.read_text())["binaries"], options.arch)
     made = [build(arch, faulty, options.out, options.cc) for arch in options.arch for faulty in (False, True)]
     digests = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in made}
     manifest.write_text(

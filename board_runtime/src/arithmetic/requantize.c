@@ -7,6 +7,15 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
   return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
 }
 
+/* NUMERICS.md section 1, range of the fields: multipliers, then shifts. */
+static int fields_in_range(qv_rounding rounding, int wide, const int32_t *field, int32_t columns) {
+  int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR, exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
+  int32_t low = power ? -30 : exponent ? -(1 << 20) : 1, high = exponent ? 30 : 1 << 20;
+  for (int32_t i = 0; i < columns; i++)
+    if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high) return 0;
+  return 1;
+}
+
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "its rq is not a constant");
@@ -19,10 +28,8 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
     double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
     if (!(scale > 0) || scale - scale != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not a positive number");
   }
-  const int32_t *field = rq->constant;
-  int shift_low = m->rounding >= QV_POW2_HALF_UP && m->rounding <= QV_POW2_FLOOR ? -30 : m->rounding == QV_GEMMLOWP || m->rounding == QV_CMSIS ? -(1 << 20) : 1;
-  for (int i = 0; integer && i < columns; i++)
-    if (field[i] < 0 || field[columns + i] < shift_low || field[columns + i] > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "a multiplier or shift is out of range");
+  if (integer && !fields_in_range(m->rounding, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq->constant, columns))
+    return qv_fail(m, n, QV_E_FORMAT, "a multiplier or shift is out of range");
   if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) || qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
     return qv_fail(m, n, QV_E_FORMAT, "its activation limits do not fit its output type");
   return QV_OK;

@@ -26,9 +26,9 @@ qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transp
   }
   qv_window w;
   qv_window_of(m, n, dilated, &w);
-  if (w.kernel_h * w.kernel_w > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "window too large");
+  if ((int64_t)w.kernel_h * w.kernel_w > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "window too large");
   if (transposed) return QV_OK;
   /* Every window starts inside the padded input; reads beyond the input are skipped by the kernels. */
-  if ((w.out_h - 1) * w.stride_h > w.in_h + w.top + w.bottom || (w.out_w - 1) * w.stride_w > w.in_w + w.left + w.right) return qv_fail(m, n, QV_E_FORMAT, "output is larger than its windows allow");
+  if ((int64_t)(w.out_h - 1) * w.stride_h > (int64_t)w.in_h + w.top + w.bottom || (int64_t)(w.out_w - 1) * w.stride_w > (int64_t)w.in_w + w.left + w.right) return qv_fail(m, n, QV_E_FORMAT, "output is larger than its windows allow");
   return QV_OK;
 }

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+LARGEST, LARGEST_KERNEL = 65536, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,12 @@ class Window:
     stride: tuple[int, int]
     pad: tuple[int, int, int, int]
     dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError outside FORMAT.md's limits: a window is work and memory in proportion to its words."""
+        steps, most = (*self.kernel, *self.stride, *self.dilation), self.kernel[0] * self.kernel[1]
+        if min(steps) < 1 or min(self.pad) < 0 or max(*steps, *self.pad) > LARGEST or most > LARGEST_KERNEL:
+            raise ValueError(f"bad window: kernel, stride, dilation {steps}, pad {self.pad}")
 
     def padded(self, x: Array, out: tuple[int, int], fill: float | int) -> Array:
         """x [N,C,H,W] with padding, at least as large as the output's taps reach."""

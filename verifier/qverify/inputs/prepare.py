@@ -10,13 +10,14 @@ from qverify.tensors.spec import TensorSpec
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """The integer tensor a float graph input is quantized to, when a quantize node (through copies) reads it."""
-    for node in graph.nodes:
+    """The per-tensor integer tensor a float graph input is quantized to, when a quantize node (through copies) reads it."""
+    for node in graph.nodes:  # in order, so one pass follows the copies
         if name in node.inputs:
+            made = graph.spec(node.outputs[0])
             if node.op == "quantize":
-                return graph.spec(node.outputs[0])
+                return made if len(made.scale) == 1 and made.numpy_dtype.kind in "iu" else None
             if node.op == "reshape":
-                return quantization_of(graph, node.outputs[0])
+                name = node.outputs[0]
     return None
 
 
@@ -32,6 +33,8 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
         return ((whole - quantized.zero_point[0]).astype(np.float32) * scale).astype(np.float32)
     if spec.dtype == "bool":
         return generator.integers(0, 2, spec.shape).astype(bool)
+    if spec.dtype == "float64":
+        return generator.uniform(-1, 1, spec.shape)
     limits = np.iinfo(spec.dtype)
     high = limits.max if spec.quantized else min(int(limits.max), 1)
     return generator.integers(

@@ -57,6 +57,8 @@ def prepare(node: Node, graph: Graph) -> Prepared:
         node.words
     )
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
+    if w.shape[2:] != (kernel_h, kernel_w):
+        raise ValueError(f"weights {list(w.shape)} for a kernel of {kernel_h} by {kernel_w}")
     flat = centred.reshape(w.shape[0], -1)
     bias = constant(graph, node.inputs[2])
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())

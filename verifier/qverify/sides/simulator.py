@@ -12,13 +12,19 @@ import numpy as np
 
 from qverify import ops
 from qverify.arithmetic.workers import one_blas_thread, submit
+from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
+NOT_COMPUTABLE = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
 DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest costs less than a thread's turn
+
+
+def _where(node: Node) -> str:
+    return f"model.bin node {node.name!r} ({node.op})"
 
 
 class Simulator:
@@ -29,9 +35,20 @@ class Simulator:
         self._states: dict[str, Any] = {}
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        if node.name not in self._states:
-            self._states[node.name] = ops.page(node.op).prepare(node, self.graph)
-        return ops.simulate_node(self.graph, node, values, self._states[node.name])
+        """The node's outputs. Raises BadFileError when a hostile model.bin's node cannot be computed as recorded."""
+        try:
+            if node.name not in self._states:
+                ops.words(node)
+                self._states[node.name] = ops.page(node.op).prepare(node, self.graph)
+            made = ops.simulate_node(self.graph, node, values, self._states[node.name])
+        except NOT_COMPUTABLE as error:
+            raise BadFileError(f"{_where(node)}: its tensors or words do not fit the op ({error})") from error
+        for name, value in made.items():
+            spec = self.graph.spec(name)
+            if (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
+                wanted = f"its record says {spec.dtype}{list(spec.shape)}"
+                raise BadFileError(f"{_where(node)}: gives {name!r} as {value.dtype}{list(value.shape)}, {wanted}")
+        return made
 
     def run(
         self,

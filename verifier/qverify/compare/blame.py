@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from qverify.model_bin.units import Unit
 from qverify.report.document import Blame, FirstDivergence, Forced
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
+DISTRUST = "onnxruntime on this host computes this kind of node otherwise than known (canary; see qverify doctor)"
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
@@ -41,13 +42,16 @@ def alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     return ["compiler"] if sb is True else ["board"]  # only reference against board fails
 
 
-def culprits(units: list[Unit], matrix: Matrix) -> list[Blame]:
-    """Every blamed side once, with its first blamed node, in running order."""
+def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
+    """Every blamed side once, with its first blamed node, in running order. distrusted: nodes where onnxruntime on this
+    host is known to compute something else (canary); what stands against it alone there is the reference's fault."""
     found: dict[str, Blame] = {}
     for unit in units:
         states = {key: _holds(unit, verdicts) for key, verdicts in matrix.items()}
         for side in alone(states.get(RS), states.get(RB), states.get(SB)):
-            if side not in found:
+            if unit.name in distrusted and (side == "compiler" or SB not in states):
+                found.setdefault("reference", Blame("reference", unit.name, f"{unit.op}: {DISTRUST}"))
+            elif side not in found:
                 found[side] = Blame(side, unit.name, _why(side, unit, matrix, states))
     return list(found.values())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 
 from qverify.compare.blame import culprits, first_divergence
@@ -30,9 +30,10 @@ def judge_all(
     pull: Pull | None = None,
     inputs: Mapping[str, Array] | None = None,
     progress: Progress | None = None,
+    distrusted: Collection[str] = (),
 ) -> Report:
     """recordings: by label; the side of each says what it is. run_unit: by side. pull: for the board. inputs: of the graph.
-    The float side is triage's and is not paired."""
+    The float side is triage's and is not paired. distrusted: as of culprits."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
     if not paired:
@@ -50,7 +51,7 @@ def judge_all(
             exact = one.pair.a == "simulator" and one.pair.b == "board" and b.settings.get("runtime", "qvrt") == "qvrt"
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact, inputs or {}))
             matrix[(a.side, b.side)] = _force(forcing[-1], units, progress)
-    blamed = culprits(units, matrix) if any(j.pair.verdict == "FAILED" for j in judged) else []
+    blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
     for force in forcing:
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:

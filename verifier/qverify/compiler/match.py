@@ -11,14 +11,14 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings import add, concat, conv, lookup, matmul, movement, pool, resize_linear, softmax
+from qverify.compiler.lowerings import add, concat, conv, lookup, matmul, movement, pool, resize_linear, softmax, where
 from qverify.compiler.unit import Activation, Unit, quantized_limits, standard
 from qverify.compiler.view import ELEMENT, Quantized, View, attributes
 from qverify.errors import UnsupportedError
 
 Matcher = Callable[[View, Any, Quantized, Activation], Unit | None]
 MATCHERS: dict[str, Matcher] = {}
-for _page in (conv, matmul, add, pool, softmax, concat, resize_linear):
+for _page in (conv, matmul, add, pool, softmax, concat, resize_linear, where):
     MATCHERS |= dict.fromkeys(_page.ONNX_TYPES, _page.match)
 OPERATORS: dict[str, Callable[[View, Any], Unit]] = {
     "QLinearConv": conv.from_operator,
@@ -32,6 +32,7 @@ OPERATORS: dict[str, Callable[[View, Any], Unit]] = {
     "QLinearSigmoid": lookup.from_operator,
     "QLinearLeakyRelu": lookup.from_operator,
     "QLinearConcat": concat.from_operator,
+    "QLinearWhere": where.from_operator,
 }
 INTEGER_MOVES_8_BIT = (
     "Reshape",

@@ -13,7 +13,6 @@ from onnx import numpy_helper, shape_inference
 from qverify.errors import BadFileError
 
 MAX_BYTES = 2**31 - 1
-QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd"}
 
 
 def read_file(path: str) -> bytes:
@@ -79,7 +78,9 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    return any(node.op_type in QUANTIZED for node in model.graph.node)
+    """QuantizeLinear, DequantizeLinear, or any of onnxruntime's integer operators (QLinear*, QGemm)."""
+    whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
+    return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
 
 
 def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:

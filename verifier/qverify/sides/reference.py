@@ -31,6 +31,10 @@ class Reference:
         self._engine = Engine(exposed(self._model, self.names).SerializeToString())
         self._units: dict[str, Engine] = {}
 
+    def computed_by(self, kinds: set[str]) -> list[str]:
+        """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
+        return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in self.names]
+
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         start = time.perf_counter()
         values = self._engine.run(prepared.arrays(), self.names)

@@ -1,0 +1,41 @@
+"""Where -> QLinearWhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
+from qverify.compiler.view import Quantized, View
+from qverify.tensors.spec import TensorSpec
+
+ONNX_TYPES = ("Where",)
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+    a, b = view.dequantized(node.input[1]), view.dequantized(node.input[2])
+    if a is None or b is None or max(len(q.scale) for q in (a, b, y)) > 1 or act.clamps(y.dtype):
+        return None
+    kernel = y.eight_bit and a.dtype == b.dtype == y.dtype
+    unit = Unit(y.name, lambda builder: lower(builder, view, node.input[0], a, b, y, kernel))
+    if kernel:
+        inputs = [node.input[0], *triple(a), *triple(b), y.scale_name, y.zero_name]
+        unit.onnx = [microsoft("QLinearWhere", inputs, [y.name])]
+    return unit
+
+
+def from_operator(view: View, node: Any) -> Unit:
+    from qverify.compiler.qoperator import quantized_input, quantized_output
+
+    a, b, y = quantized_input(view, node, 1), quantized_input(view, node, 4), quantized_output(view, node, 0, 7)
+    return Unit(y.name, lambda builder: lower(builder, view, node.input[0], a, b, y, True), [node])
+
+
+def lower(builder: Builder, view: View, cond: str, a: Quantized, b: Quantized, y: Quantized, kernel: bool) -> None:
+    if cond in view.constants:
+        mask = builder.constant(cond, view.constants[cond])
+    else:
+        mask = builder.tensor(TensorSpec(cond, "bool", view.shape(cond)))
+    branches = [operand(builder, q, view.shape(q.name)) for q in (a, b)]
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node("where", [mask, *branches], [y.name], [], (), kernel)

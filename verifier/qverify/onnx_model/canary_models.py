@@ -1,0 +1,145 @@
+"""One-node models that find a wrong or different integer kernel: extreme values (16-bit saturation), ties (fused
+multiply-add, zero point inside or outside the rounding), small output scales, one dominating softmax element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+Array = npt.NDArray[Any]
+ELEMENT = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
+SCALE = {"uint8": 1 / 16384, "int8": 1 / 4096}  # of the second operand: most sums then lie inside the output's range
+Canary = tuple[ModelProto, dict[str, Array]]
+
+
+def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: str = "", **attributes: Any) -> Canary:
+    """A model of one node, and its feed: every input but `feed` is an initializer. y: dtype of the output."""
+    values = {k: np.asarray(v) for k, v in inputs.items()}
+    node = helper.make_node(kind, list(values), ["y"], domain=domain, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "canary",
+        [helper.make_tensor_value_info(feed, ELEMENT[str(values[feed].dtype)], values[feed].shape)],
+        [helper.make_tensor_value_info("y", ELEMENT[y], None)],
+        [numpy_helper.from_array(v, n) for n, v in values.items() if n != feed],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return model, {feed: values[feed]}
+
+
+def scale_and_zero(name: str, scale: float, zero: int, dtype: str) -> dict[str, Any]:
+    return {f"{name}_scale": np.float32(scale), f"{name}_zero": np.array(zero, dtype)}
+
+
+def ends(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Only the lowest and highest values of a type, by PCG64."""
+    limits = np.iinfo(dtype)
+    return np.random.Generator(np.random.PCG64(seed)).choice(np.array([limits.min, limits.max], dtype), shape)
+
+
+def grid(dtype: str) -> Array:
+    """All 256 values of an 8-bit type."""
+    limits = np.iinfo(dtype)
+    return np.arange(limits.min, limits.max + 1).astype(dtype)
+
+
+def matmul(a: str, b: str) -> Canary:
+    first = {"a": ends(a, (8, 64), 1)} | scale_and_zero("a", 1, 0, a)
+    second = {"b": ends(b, (64, 16), 2)} | scale_and_zero("b", SCALE[b], 0, b)
+    return one_node("QLinearMatMul", first | second | scale_and_zero("y", 1, 3, a), a, "a")
+
+
+def gemm(a: str, b: str) -> Canary:
+    first = {"a": ends(a, (8, 64), 7)} | scale_and_zero("a", 1, 0, a)
+    second = {"b": ends(b, (64, 16), 8)} | scale_and_zero("b", SCALE[b], 0, b)
+    inputs = first | second | {"c": np.arange(-8, 8, dtype=np.int32) * 999} | scale_and_zero("y", 1, 3, a)
+    return one_node("QGemm", inputs, a, "a", "com.microsoft", transB=0)
+
+
+def conv(x: str, w: str) -> Canary:
+    first = {"x": ends(x, (1, 16, 9, 9), 3)} | scale_and_zero("x", 1, 0, x)
+    weights = ends(w, (8, 16, 3, 3), 4)
+    scales = (np.arange(1, 9) * SCALE[w] / 4).astype(np.float32)
+    second = {"w": weights, "w_scale": scales, "w_zero": np.zeros(8, w)}
+    bias = {"b": np.arange(-4, 4, dtype=np.int32) * 1000}
+    inputs = first | second | scale_and_zero("y", 1, 3, x) | bias
+    return one_node("QLinearConv", inputs, x, "x", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+
+
+def two_operands(kind: str, dtype: str, scales: tuple[float, float, float]) -> Canary:
+    """All pairs of values; scales that put many results on ties."""
+    low = int(np.iinfo(dtype).min)
+    a = {"a": grid(dtype).repeat(256).reshape(256, 256)} | scale_and_zero("a", scales[0], low + 3, dtype)
+    b = {"b": np.tile(grid(dtype), (256, 1))} | scale_and_zero("b", scales[1], low + 7, dtype)
+    return one_node(kind, a | b | scale_and_zero("y", scales[2], low + 5, dtype), dtype, "a", "com.microsoft")
+
+
+def unary(kind: str, dtype: str, scale: float, zero: int, y_scale: float, y_zero: int, **attributes: Any) -> Canary:
+    inputs = {"x": grid(dtype)} | scale_and_zero("x", scale, zero, dtype) | scale_and_zero("y", y_scale, y_zero, dtype)
+    return one_node(kind, inputs, dtype, "x", "com.microsoft", **attributes)
+
+
+def softmax_int8() -> Canary:
+    """One dominating element must saturate, not wrap."""
+    x = np.full((2, 8), -128, np.int8)
+    x[0, 3] = 127
+    x[1] = np.arange(-4, 4)
+    inputs = {"x": x} | scale_and_zero("x", 0.5, 0, "int8") | scale_and_zero("y", 1 / 256, -128, "int8")
+    return one_node("QLinearSoftmax", inputs, "int8", "x", "com.microsoft", axis=1, opset=17)
+
+
+def pool(kind: str, **attributes: Any) -> Canary:
+    x = np.random.Generator(np.random.PCG64(5)).integers(0, 256, (1, 64, 8, 7)).astype(np.uint8)
+    inputs = {"x": x} | scale_and_zero("x", 0.5, 100, "uint8") | scale_and_zero("y", 0.25, 50, "uint8")
+    return one_node(kind, inputs, "uint8", "x", "com.microsoft", **attributes)
+
+
+def quantize() -> Canary:
+    """Ties and values where a multiplication by the reciprocal rounds otherwise than the division."""
+    x = np.random.Generator(np.random.PCG64(6)).uniform(-20, 20, 4096).astype(np.float32)
+    x[:512] = (np.arange(512) - 256) * np.float32(0.05)
+    return one_node("QuantizeLinear", {"x": x} | scale_and_zero("y", 0.1, 128, "uint8"), "uint8", "x")
+
+
+def float_to_8bit(kind: str, y_scale: float, **attributes: Any) -> Canary:
+    """dequantize, a float function, quantize: what onnxruntime leaves in float is compared by the bits after it."""
+    x = np.tile(grid("uint8"), (2, 1))
+    given = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
+    inputs = {k: np.asarray(v) for k, v in given.items()}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["real"]),
+        helper.make_node(kind, ["real"], ["value"], **attributes),
+        helper.make_node("QuantizeLinear", ["value", "y_scale", "y_zero"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "canary",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(v, n) for n, v in inputs.items() if n != "x"],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": x}
+
+
+TYPES = {"u8u8": ("uint8", "uint8"), "u8s8": ("uint8", "int8"), "s8s8": ("int8", "int8")}
+PRODUCTS: dict[str, Callable[[str, str], Canary]] = {"QLinearConv": conv, "QLinearMatMul": matmul, "QGemm": gemm}
+CANARIES: dict[str, Callable[[], Canary]] = {
+    **{f"{kind} {n}": partial(make, *types) for kind, make in PRODUCTS.items() for n, types in TYPES.items()},
+    "QLinearAdd u8": lambda: two_operands("QLinearAdd", "uint8", (0.5, 0.25, 1)),
+    "QLinearAdd s8": lambda: two_operands("QLinearAdd", "int8", (0.037, 0.0411, 0.071)),
+    "QLinearMul u8": lambda: two_operands("QLinearMul", "uint8", (0.5, 0.02, 0.4)),
+    "QLinearSigmoid u8": lambda: unary("QLinearSigmoid", "uint8", 0.03, 255, 1e-4, 0),
+    "QLinearLeakyRelu s8": lambda: unary("QLinearLeakyRelu", "int8", 0.02, -7, 0.03, 2, alpha=0.1),
+    "QLinearSoftmax s8": softmax_int8,
+    "QLinearAveragePool u8": lambda: pool("QLinearAveragePool", kernel_shape=[3, 2], strides=[2, 1]),
+    "QLinearGlobalAveragePool u8": lambda: pool("QLinearGlobalAveragePool", channels_last=0),
+    "QuantizeLinear u8": quantize,
+    "Tanh": lambda: float_to_8bit("Tanh", 1 / 255),
+    "Softmax": lambda: float_to_8bit("Softmax", 1e-4, axis=-1),
+}

@@ -13,13 +13,15 @@ from qverify_agents.errors import BoardUnreachable
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 
+NOISE = ("link_fault", "link_seed", "link_probability")
+
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
     """options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win.
     Raises LinkError (BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
     address = parse(uri)
     address = replace(address, options={**(options or {}), **address.options})
-    offers = ALL
+    offers, known = ALL, set(NOISE)
     for _ in range(4):
         if "offers" in address.options:
             offers = frozenset(address.options["offers"].split("+"))
@@ -27,12 +29,19 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
             break
         if address.scheme not in BOARDS:
             raise BoardUnreachable(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join(BOARDS)}")
-        plainer = import_module(BOARDS[address.scheme]).plainer(address)
+        page = import_module(BOARDS[address.scheme])
+        known |= page.OPTIONS
+        plainer = page.plainer(address)
         address = replace(plainer, options={**address.options, **plainer.options})
     else:
         raise BoardUnreachable(f"-b {uri}: boards wrapped too deep")
     deadline = Deadline(deadline_s, uri)
-    link: Link = import_module(LINKS[address.scheme]).open_link(address, deadline)
+    page = import_module(LINKS[address.scheme])
+    unknown = address.options.keys() - known - page.OPTIONS
+    if unknown:
+        listed = ", ".join(sorted(known | page.OPTIONS))
+        raise BoardUnreachable(f"-b {uri}: unknown option {min(unknown)!r}; known here: {listed}")
+    link: Link = page.open_link(address, deadline)
     try:
         return Agent(_noisy(link, address), offers, deadline_s)
     except BaseException:

@@ -206,3 +206,57 @@ def test_dumps_of_two_sides_compare(digits, model_bin, tmp_path):
     assert main(["compare", *map(str, folders)]) == 0
     (folders[1] / "0003.npy").unlink()
     assert main(["compare", *map(str, folders)]) != 0
+
+
+def test_several_boards_make_one_report_that_holds_its_schema(digits, model_bin, tmp_path, capsys):
+    import jsonschema
+
+    report = tmp_path / "r.json"
+    boards = ["-b", "local", "-b", f"faulty:local?fault=bitflip@{FIRST}", "-b", "faulty:local?fault=die@prob"]
+    assert run(digits, model_bin, *boards, "-r", "--json", str(report)) == 1
+    found = json.loads(report.read_text())
+    assert found["verdict"] == "FAILED" and (found["blame"]["side"], found["blame"]["node"]) == ("board", FIRST)
+    assert [p["verdict"] for p in found["pairs"] if p["b"] == "board" and p["a"] == "simulator"] == [
+        "PASSED",
+        "FAILED",
+        "INCONCLUSIVE",
+    ]
+    capsys.readouterr()
+    assert main(["schema"]) == 0
+    jsonschema.validate(found, json.loads(capsys.readouterr().out))
+
+
+def test_pull_all_moves_every_tensor(digits, model_bin, tmp_path):
+    moved = []
+    for pull in ("differ", "all"):
+        report = tmp_path / "r.json"
+        assert run(digits, model_bin, "-b", "local", "--pull", pull, "--json", str(report)) == 0
+        moved.append(json.loads(report.read_text())["link"]["bytes_received"])
+    assert moved[1] > moved[0] + 1000
+
+
+@pytest.mark.parametrize("address", ["local?address_space=20000000", "local?address_space=6000000"])
+def test_a_board_without_the_memory_is_inconclusive(digits, tmp_path, capsys, address):
+    """A model of many megabytes of activations, on a board of few."""
+    from tests.ops.qdq import Qdq
+
+    maker = Qdq("uint8")
+    maker.output(maker.quantize(maker.op("Relu", [maker.input((1, 64, 512, 512))])))
+    path = tmp_path / "big.onnx"
+    path.write_bytes(maker.model().SerializeToString())
+    assert main(["-m", str(path), "-b", address]) == 3
+    assert "memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("local?bogus=1", "unknown option 'bogus'"),
+        ("local?memory=lots", "wanted a number of bytes"),
+        ("faulty:local?fault=zork@prob", "needs ?fault=KIND@NODE"),
+        ("qemu-user:mips", "known architectures"),
+    ],
+)
+def test_a_wrong_address_is_one_line(digits, model_bin, capsys, address, said):
+    assert run(digits, model_bin, "-b", address) == 3
+    assert said in capsys.readouterr().err

@@ -5,11 +5,15 @@ from __future__ import annotations
 from qverify_agents.address import Address, parse
 from qverify_agents.errors import BoardUnreachable
 
+OPTIONS: frozenset[str] = frozenset({"fault"})
+
+
+KINDS = ("bitflip", "off_by_one", "zero_tail", "plus_one", "nan", "die", "hang", "garbage")
+
 
 def plainer(address: Address) -> Address:
-    if "fault" not in address.options:
-        raise BoardUnreachable(
-            "-b faulty:BOARD needs ?fault=KIND@NODE; kinds: bitflip off_by_one zero_tail plus_one nan die hang garbage"
-        )
+    kind, at, node = address.options.get("fault", "").partition("@")
+    if kind not in KINDS or not at or not node:
+        raise BoardUnreachable(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
     inner = parse(address.rest or "local")
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})

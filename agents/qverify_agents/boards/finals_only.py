@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from qverify_agents.address import Address, parse
 
+OPTIONS: frozenset[str] = frozenset({"offers"})
+
 
 def plainer(address: Address) -> Address:
     inner = parse(address.rest or "local")

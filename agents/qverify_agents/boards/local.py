@@ -5,6 +5,8 @@ from __future__ import annotations
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 
+OPTIONS: frozenset[str] = frozenset()
+
 
 def plainer(address: Address) -> Address:
     faulty = "fault" in address.options

@@ -10,6 +10,7 @@ from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.errors import BoardUnreachable
 
+OPTIONS: frozenset[str] = frozenset()
 QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "x86_64": "x86_64"}
 
 

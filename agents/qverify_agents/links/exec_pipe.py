@@ -15,10 +15,12 @@ from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed
 
+OPTIONS = frozenset({"store", "memory", "address_space"})
+
 
 class ExecPipe:
     """Options of the address: store (a directory kept between runs; without it, the agent keeps contents in memory), memory
-    (bytes the board may use for keeping every tensor)."""
+    (bytes the board may use for keeping every tensor), address_space (bytes of memory the runtime gets at all)."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
@@ -129,8 +131,18 @@ def _agent_command(address: Address) -> list[str]:
             ) from error
         words.append(f"--store={store}")
     if "memory" in address.options:
-        words += [f"--memory={address.options['memory']}", f"--store_limit={1 << 32}"]
+        words += [f"--memory={_bytes(address, 'memory')}", f"--store_limit={1 << 32}"]
+    if "address_space" in address.options:
+        kilobytes = _bytes(address, "address_space") // 1024
+        words = ["/bin/sh", "-c", f'ulimit -v {kilobytes} && exec "$@"', "sh", *words]
     return words
+
+
+def _bytes(address: Address, option: str) -> int:
+    text = address.options[option]
+    if not text.isdecimal() or not 0 < int(text) < 1 << 62:
+        raise BoardUnreachable(f"{option}={text}: wanted a number of bytes above 0")
+    return int(text)
 
 
 def open_link(address: Address, deadline: Deadline) -> ExecPipe:

@@ -43,6 +43,7 @@ static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
   uint8_t *data = NULL;
   size_t bytes = 0;
   qv_status status = qv_store_load(&a->store, hash, &data, &bytes);
+  if (status == QV_E_MEMORY) return failed(a, status, "not enough memory on the board to hold the model", "");
   if (status != QV_OK) return failed(a, status, "the model is not in the board's store, or is damaged there", "");
   status = qv_load_bytes(&a->loaded, data, bytes, a->memory_limit);
   if (status != QV_OK) {

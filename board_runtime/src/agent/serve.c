@@ -141,7 +141,10 @@ int qv_agent_main(int argc, char **argv) {
   }
   a.in.buffer = qv_aligned_alloc(QV_FRAME_BUFFER);
   a.out = qv_aligned_alloc(QV_FRAME_BUFFER);
-  if (!a.in.buffer || !a.out) return 3;
+  if (!a.in.buffer || !a.out) {
+    fprintf(stderr, "qvrt agent: not enough memory for two frames of %d bytes\n", (int)QV_FRAME_BUFFER);
+    return 3;
+  }
   qv_wire_open();
   serve(&a);
   qv_agent_forget(&a);

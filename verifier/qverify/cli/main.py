@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 
+from qverify.cli.interrupts import Interrupts
 from qverify.cli.options import normalized
 
 COMMANDS = {
@@ -13,6 +14,7 @@ COMMANDS = {
     "compile": "quantized ONNX to model.bin",
     "infer": "run one side and write every tensor",
     "compare": "two folders of .npy files or two .npz files, no board",
+    "schema": "the JSON Schema of the --json report",
     "doctor": "is this host fit: onnxruntime canary, runtimes, emulators",
     "demo": "the packaged example: PASSED, and what FAILED looks like",
 }
@@ -41,7 +43,29 @@ def main(argv: list[str] | None = None) -> int:
     if name == "verify" and words and not words[0].startswith("-"):
         print(f"qverify: unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return _run(name, words)
+    with Interrupts() as interrupts:
+        try:
+            return _run(name, words)
+        except KeyboardInterrupt:
+            return _interrupted(interrupts)
+        except Exception as error:
+            if interrupts.heard:  # what an import makes of Ctrl-C
+                return _interrupted(interrupts)
+            return _internal(error)
+
+
+def _interrupted(interrupts: Interrupts) -> int:
+    interrupts.quiet()
+    print("qverify: interrupted", file=sys.stderr)
+    return 128 + (interrupts.heard or 2)
+
+
+def _internal(error: Exception) -> int:
+    """A bug of ours must not look like a mismatch (exit 1)."""
+    if os.environ.get("QVERIFY_DEBUG"):
+        raise error
+    print(f"qverify: internal error: {type(error).__name__}: {error}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
+    return 2
 
 
 def _run(name: str, words: list[str]) -> int:
@@ -63,9 +87,8 @@ def _run(name: str, words: list[str]) -> int:
     except (QVerifyError, LinkError) as error:
         print(f"qverify: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_status
-    except (KeyboardInterrupt, click.Abort):
-        print("qverify: interrupted", file=sys.stderr)
-        return 130
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
@@ -74,11 +97,6 @@ def _run(name: str, words: list[str]) -> int:
         return 2
     except OSError as error:
         print(f"qverify: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return 2
-    except Exception as error:  # a bug of ours must not look like a mismatch (exit 1)
-        if os.environ.get("QVERIFY_DEBUG"):
-            raise
-        print(f"qverify: internal error: {type(error).__name__}: {error}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
         return 2
 
 

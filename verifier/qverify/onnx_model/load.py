@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper, shape_inference
 
-from qverify.errors import BadFileError
+from qverify.errors import BadFileError, UnsupportedError
 
 MAX_BYTES = 2**31 - 1
 
@@ -26,11 +26,8 @@ def read_file(path: str) -> bytes:
         raise BadFileError(f"{path}: {error.strerror}") from error
 
 
-def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
-    """A checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
-
-    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
-    NaN or infinite weights."""
+def parse(data: bytes, name: str) -> onnx.ModelProto:
+    """The bytes as a model with nodes, not checked further. Raises BadFileError."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -38,6 +35,28 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
         raise BadFileError(f"{name}: not an ONNX file (protobuf does not parse)") from None
     if not model.graph.node or not model.opset_import:
         raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
+    return model
+
+
+def _known_operators(model: onnx.ModelProto, name: str) -> None:
+    """Raises UnsupportedError naming the first node of a type neither ONNX nor com.microsoft can hold."""
+    for node in model.graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
+            kind = f"{domain}::{node.op_type}" if domain else node.op_type
+            raise UnsupportedError(
+                f"{name}: node {node.name or node.output[0]!r} is of the unknown operator {kind}; "
+                "replace it with ONNX operators, or cut the model before it"
+            )
+
+
+def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
+    """A checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
+
+    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
+    NaN or infinite weights."""
+    model = parse(data, name)
+    _known_operators(model, name)
     _load_external(model, name, folder)
     _fix_shapes(model, name, shapes or {})
     _finite(model, name)
@@ -46,6 +65,10 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     except (onnx.checker.ValidationError, ValueError) as error:
         if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
             raise BadFileError(f"{name}: not a valid ONNX model: {str(error).strip().splitlines()[0][:200]}") from error
+    if shapes:  # whatever the file says of later tensors may no longer hold
+        del model.graph.value_info[:]
+        for output in model.graph.output:
+            output.type.tensor_type.ClearField("shape")
     return complete_shapes(shape_inference.infer_shapes(model))
 
 
@@ -53,7 +76,8 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Shapes that ONNX inference does not know (com.microsoft operators), taken from one run on zeros."""
     from qverify.onnx_model.engine import Engine
 
-    known = {v.name for v in [*model.graph.value_info, *model.graph.input, *model.graph.output]}
+    known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
+    known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
     unknown = [
         o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known
     ]
@@ -61,7 +85,8 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     open_model = onnx.ModelProto()
     open_model.CopyFrom(model)
-    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown)
+    there = {o.name for o in open_model.graph.output}
+    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in there)
     constants = {i.name for i in model.graph.initializer}
     feed = {
         i.name: np.zeros(
@@ -73,7 +98,12 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     }
     for name, value in Engine(open_model.SerializeToString()).run(feed, unknown).items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
+        made = onnx.helper.make_tensor_value_info(name, kind, value.shape)
+        final = next((o for o in model.graph.output if o.name == name), None)
+        if final is not None:
+            final.CopyFrom(made)
+        else:
+            model.graph.value_info.append(made)
     return model
 
 
@@ -132,8 +162,6 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
             raise BadFileError(
                 f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}=1,3,224,224"
             )
-    if shapes:
-        del model.graph.value_info[:]
 
 
 def _finite(model: onnx.ModelProto, name: str) -> None:

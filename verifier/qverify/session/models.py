@@ -11,7 +11,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode, encode
-from qverify.onnx_model.load import is_quantized, load, read_file
+from qverify.onnx_model.load import is_quantized, parse, read_file
 
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
@@ -56,7 +56,7 @@ def open_models(
     rows = []
     for path in paths:
         data = read_file(path)
-        kind = _kind(path, data, shapes)
+        kind = _kind(path, data)
         rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
         if kind == "model.bin":
             binary = _only(binary, path, data, kind)
@@ -92,7 +92,7 @@ def _only(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -
     return path, data
 
 
-def _kind(path: str, data: bytes, shapes: dict[str, tuple[int, ...]] | None) -> str:
+def _kind(path: str, data: bytes) -> str:
     if data[:8] == MAGIC:
         return "model.bin"
     for start, name in FOREIGN.items():
@@ -100,8 +100,7 @@ def _kind(path: str, data: bytes, shapes: dict[str, tuple[int, ...]] | None) -> 
             raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
     if len(data) > 8 and data[4:8] == b"TFL3":
         raise BadFileError(f"{path}: this looks like TensorFlow Lite, not an ONNX or a model.bin of qverify compile")
-    model = load(data, os.path.basename(path), os.path.dirname(os.path.abspath(path)), shapes)
-    return "quant.onnx" if is_quantized(model) else "float.onnx"
+    return "quant.onnx" if is_quantized(parse(data, os.path.basename(path))) else "float.onnx"
 
 
 def _integer_form(
@@ -114,6 +113,12 @@ def _integer_form(
     compiled = compile_model(data, os.path.basename(path), options)
     if graph is None or compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
         return compiled, []
+    if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
+        shapes_of = stored.get("shapes") or "those of the file"
+        raise BadFileError(
+            f"model.bin was compiled from {os.path.basename(path)} with other shapes or by another version of qverify; "
+            f"its shapes are {shapes_of}. Compile it again, or give the same --shape"
+        )
     message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
@@ -35,7 +35,7 @@ class Request:
     deadline_s: float = 120.0
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
-    pull_all: bool = False
+    pull: Literal["differ", "all"] = "differ"
 
 
 @dataclass(slots=True)
@@ -81,13 +81,15 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
             run_unit["reference"] = reference.run_unit
             plain = reference.plain(prepared, recordings["reference"].tensors)
         if request.run_sim:
-            recordings["simulator"] = simulator.run(prepared, progress=_step(watch, "simulator"))
+            recordings["simulator"] = simulator.run(
+                prepared, progress=_step(watch, "simulator"), peer=recordings.get("reference")
+            )
             run_unit["simulator"] = simulator.run_unit
         if request.board:
             from qverify.sides.board import Board
 
             board = Board(request.board, models.binary, models.graph, request.deadline_s)
-            recordings["board"] = board.run(prepared, _step(watch, "board"))
+            recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
         report = judge_all(
             recordings,
             models.graph,

@@ -17,6 +17,7 @@ from qverify.model_bin.units import Unit
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+from qverify.tensors.spool import Spool
 
 SPOT_SEED = 0
 
@@ -34,6 +35,7 @@ class Board:
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self._inputs: list[str] = []
+        self._spool = Spool()
         self._values_are_of_the_run = True  # no unit ran since
 
     def run(
@@ -140,7 +142,7 @@ class Board:
                     f"{name}: the bytes pulled do not have the digest the board announced; "
                     "its memory or its link is not stable"
                 )
-            pulled[name] = value
+            pulled[name] = self._spool.keep(value)
         return pulled
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -159,4 +161,5 @@ class Board:
             self._digests = free_running
 
     def close(self) -> None:
+        self._spool.close()
         self._agent.close()

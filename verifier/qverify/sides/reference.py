@@ -29,7 +29,6 @@ class Reference:
         made = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in made]
         self._engine = Engine(exposed(self._model, self.names).SerializeToString())
-        self._units: dict[str, Engine] = {}
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
@@ -56,9 +55,7 @@ class Reference:
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit's own ONNX nodes on the given inputs."""
-        if unit.name not in self._units:
-            self._units[unit.name] = Engine(self._cut(unit).SerializeToString(), threads=1)
-        return self._units[unit.name].run(inputs, list(unit.outputs))
+        return Engine(self._cut(unit).SerializeToString(), threads=1).run(inputs, list(unit.outputs))
 
     def _cut(self, unit: Unit) -> onnx.ModelProto:
         """The nodes between the unit's inputs and outputs as a model of their own."""

@@ -38,11 +38,15 @@ def command(
     import os
 
     from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.errors import UsageError
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
     from qverify.renderers.json_file import write_bytes
     from qverify.session.models import parse_shapes
 
+    for path in filter(None, (output, integer_onnx)):
+        if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
+            raise UsageError(f"-o {path} is the model itself; it would be overwritten. Name another file")
     options = CompileOptions(
         rounding,
         align,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 RULES = ("half", "round", "truncate", "numpy", "exact")
@@ -48,6 +50,13 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
     show_default=True,
     help="seconds for each answer of the board",
 )
+@click.option(
+    "--pull",
+    type=click.Choice(("differ", "all")),
+    default="differ",
+    show_default=True,
+    help="tensors whose bytes cross the link: those whose digests differ, or all",
+)
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 def command(
@@ -68,6 +77,7 @@ def command(
     seed: int,
     shapes: tuple[str, ...],
     deadline_s: float,
+    pull: Literal["differ", "all"],
     allow_other_model: bool,
     json_path: str | None,
 ) -> int:
@@ -88,7 +98,7 @@ def command(
     reports = []
     for board in boards or (None,):
         request = Request(
-            paths, board, run_sim, inputs, options, seed, deadline_s, parse_shapes(shapes), allow_other_model
+            paths, board, run_sim, inputs, options, seed, deadline_s, parse_shapes(shapes), allow_other_model, pull
         )
         with bars() as watch:
             outcome = verify(request, watch)

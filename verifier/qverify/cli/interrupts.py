@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM, once heard, are not lost: a C extension that swallows KeyboardInterrupt while it is imported gets it again."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+AGAIN_S = 1.0  # longer than our cleaning up takes, shorter than a person's patience
+
+
+class Interrupts:
+    """A context around one command. heard: the first signal, or 0."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGALRM", signal.SIGINT)):
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not self.heard and number in (signal.SIGINT, signal.SIGTERM):
+            self.heard = number
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        raise KeyboardInterrupt
+
+    def quiet(self) -> None:
+        """From here on nothing is raised; called once the command has given up."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.model_bin.graph import ROUNDINGS
 
 FIRST = "relu1_QuantizeLinear_Output"
 
@@ -140,22 +141,7 @@ def test_a_wrong_input_is_refused(digits, model_bin, tmp_path, case):
     assert run(digits, model_bin, "-i", given) == 2
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "tflite-single",
-        "gemmlowp",
-        "cmsis",
-        "pow2-half-up",
-        "pow2-half-away",
-        "pow2-floor",
-        "mul8",
-        "mul15",
-        "mul16",
-        "mul24",
-        "mul31",
-    ],
-)
+@pytest.mark.parametrize("mode", ROUNDINGS[1:])
 def test_simulator_equals_board_in_every_rounding_mode(digits, tmp_path, mode):
     out, report = tmp_path / "m.bin", tmp_path / "r.json"
     main(["compile", str(digits / "digits_quant.onnx"), "-o", str(out), "--rounding", mode, "--no-check"])

@@ -18,7 +18,7 @@ static const qv_held *held(const qv_held_list *l, int tensor) {
   return NULL;
 }
 
-void qv_agent_forget(qv_agent *a) {
+static void forget_run(qv_agent *a) {
   clear(&a->injected);
   clear(&a->copies);
   free(a->events);
@@ -26,6 +26,10 @@ void qv_agent_forget(qv_agent *a) {
   a->events = NULL;
   a->reported = NULL;
   a->event_count = a->event_room = 0;
+}
+
+void qv_agent_forget(qv_agent *a) {
+  forget_run(a);
   a->ran = 0;
   if (a->loaded_any) qv_unload(&a->loaded);
   a->loaded_any = 0;
@@ -239,13 +243,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   }
   qv_cursor c = qv_payload(f);
   const uint8_t *hash = qv_take(&c, 32);
-  clear(&a->injected);
-  clear(&a->copies);
-  free(a->events);
-  free(a->reported);
-  a->events = NULL;
-  a->reported = NULL;
-  a->event_count = a->event_room = 0;
+  forget_run(a);
   a->cancelled = 0;
   a->last_unit_node = -1;
   a->run_error[0] = 0;

@@ -10,6 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+WINDOW_WORDS = (
+    "kernel_h",
+    "kernel_w",
+    "stride_h",
+    "stride_w",
+    "pad_top",
+    "pad_left",
+    "pad_bottom",
+    "pad_right",
+)
+DILATION_WORDS = ("dilation_h", "dilation_w")
 LARGEST, LARGEST_KERNEL = 65536, 1 << 20
 
 
@@ -48,6 +59,13 @@ class Window:
                 y, x = i * self.dilation[0], j * self.dilation[1]
                 rows = slice(y, y + (out[0] - 1) * self.stride[0] + 1, self.stride[0])
                 yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
+
+
+def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
+    """Of a node whose words start with WINDOW_WORDS, and DILATION_WORDS when dilated. Raises ValueError."""
+    kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right = words[:8]
+    dilation = (words[8], words[9]) if dilated else (1, 1)
+    return Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), dilation)
 
 
 def as_planes(x: Array) -> Array:

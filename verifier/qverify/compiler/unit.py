@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,18 @@ def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
     if q.value is not None:
         return builder.constant(q.name, q.value, q.spec(q.name, tuple(q.value.shape)))
     return builder.tensor(q.spec(q.name, shape))
+
+
+def weight_and_bias(
+    builder: Builder, y: Quantized, w: Quantized, weight: Array, axis: int, bias: Array | None, wide: bool
+) -> list[str | None]:
+    """The constants of a linear node's second and third input. weight: w's values as the node wants them; axis: of its scales."""
+    name = f"{y.name}/weight"
+    spec = replace(w.spec(name, tuple(weight.shape)), channel_axis=axis if len(w.scale) > 1 else -1)
+    builder.constant(name, weight, spec)
+    if bias is None:
+        return [name, None]
+    return [name, builder.constant(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
 
 
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:

@@ -17,12 +17,11 @@ Array = npt.NDArray[Any]
 
 
 class Page(Protocol):
-    """WORDS: names of the node's words; a last one ending in `[rank]` repeats. prepare: what can be computed from the
-    constants alone. simulate: dense valid arrays in, dense valid arrays of the outputs' dtypes out."""
+    """WORDS: names of the node's words; a last one ending in `[rank]` repeats. simulate: dense valid arrays in, dense valid
+    arrays of the outputs' dtypes out. A page may also have prepare(node, graph): what the constants alone decide."""
 
     WORDS: tuple[str, ...]
 
-    def prepare(self, node: Node, graph: Graph) -> Any: ...
     def simulate(self, node: Node, inputs: list[Array | None], graph: Graph, state: Any) -> tuple[Array, ...]: ...
 
 
@@ -31,6 +30,12 @@ def page(stem: str) -> Page:
     if not stem.isidentifier() or find_spec(f"qverify.ops.{stem}") is None:
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
     return cast(Page, import_module(f"qverify.ops.{stem}"))
+
+
+def prepare(node: Node, graph: Graph) -> Any:
+    """What the node's page computes from constants alone, once a model; None where it has nothing to prepare."""
+    of = page(node.op)
+    return of.prepare(node, graph) if hasattr(of, "prepare") else None
 
 
 def words(node: Node) -> dict[str, int]:
@@ -52,6 +57,6 @@ def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: 
     """The node's outputs by name, from the values of its inputs."""
     of = page(node.op)
     if state is None:
-        state = of.prepare(node, graph)
+        state = prepare(node, graph)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in node.inputs]
     return dict(zip(node.outputs, of.simulate(node, inputs, graph, state), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,16 @@ WORDS = ("swap", "act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
+    return table_of(formula, node, graph)
+
+
+def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
     """For 8-bit operands the whole function: a table [65536] by the two operands' bytes."""
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None
     first = np.arange(256, dtype=np.uint8).view(a.dtype).repeat(256)
-    return formula(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
+    return function(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
 
 
 def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:

@@ -9,28 +9,15 @@ import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import shifted
-from qverify.arithmetic.windows import Window, as_planes, plane_shape
+from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = (
-    "kernel_h",
-    "kernel_w",
-    "stride_h",
-    "stride_w",
-    "pad_top",
-    "pad_left",
-    "pad_bottom",
-    "pad_right",
-    "count_include_pad",
-    "act_min",
-    "act_max",
-)
+WORDS = (*WINDOW_WORDS, "count_include_pad", "act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> Window:
-    w = node.words
-    return Window((w[0], w[1]), (w[2], w[3]), (w[4], w[5], w[6], w[7]))
+    return window_of(node.words, dilated=False)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window) -> tuple[Array, ...]:

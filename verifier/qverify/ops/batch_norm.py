@@ -12,10 +12,6 @@ Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, k, b = inputs
     assert x is not None and k is not None and b is not None

@@ -14,10 +14,6 @@ Array = npt.NDArray[Any]
 WORDS = ("axis",)
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     y = graph.spec(node.outputs[0])
     parts = [

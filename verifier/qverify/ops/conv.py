@@ -10,30 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
-from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
-from qverify.arithmetic.windows import Window, as_planes, plane_shape
+from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.linear_nodes import constant, exact_type, output_of
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
-WORDS = (
-    "kernel_h",
-    "kernel_w",
-    "stride_h",
-    "stride_w",
-    "pad_top",
-    "pad_left",
-    "pad_bottom",
-    "pad_right",
-    "dilation_h",
-    "dilation_w",
-    "group",
-    "act_min",
-    "act_max",
-)
+WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +33,21 @@ class Prepared:
     output: Output
 
 
-def constant(graph: Graph, name: str | None) -> Array | None:
-    return None if name is None else graph.constants[name]
-
-
 def prepare(node: Node, graph: Graph) -> Prepared:
-    x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
-    kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right, dilation_h, dilation_w, group, low, high = (
-        node.words
-    )
+    w = graph.spec(node.inputs[1] or "")
+    window, group = window_of(node.words), node.words[10]
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
-    if w.shape[2:] != (kernel_h, kernel_w):
-        raise ValueError(f"weights {list(w.shape)} for a kernel of {kernel_h} by {kernel_w}")
+    if w.shape[2:] != window.kernel:
+        raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
     flat = centred.reshape(w.shape[0], -1)
     bias = constant(graph, node.inputs[2])
-    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), int(np.abs(flat).sum(1).max()), largest_bias)
-    output = Output(
-        graph.constants[node.inputs[3] or ""],
-        y.zero_point[0],
-        low,
-        high,
-        y.dtype,
-        graph.rounding,
-        is_wide(x.dtype, w.dtype, y.dtype),
-    )
+    dtype = exact_type(node, graph, int(np.abs(flat).sum(1).max()), bias)
     return Prepared(
-        Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), (dilation_h, dilation_w)),
+        window,
         group,
         np.ascontiguousarray(flat.reshape(group, w.shape[0] // group, -1).astype(dtype)),
         None if bias is None else bias.astype(dtype),
-        output,
+        output_of(node, graph),
     )
 
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
-from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.windows import as_planes, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.linear_nodes import constant, exact_type, output_of
 from qverify.ops.conv import WORDS as WORDS
-from qverify.ops.conv import constant
 
 Array = npt.NDArray[Any]
 CONV_BLOCK = 1 << 18  # products that stay in a second-level cache
@@ -31,26 +30,16 @@ class Prepared:
 
 
 def prepare(node: Node, graph: Graph) -> Prepared:
-    x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    w = graph.spec(node.inputs[1] or "")
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
     group, per_out = node.words[10], w.shape[1]
     of_group = centred.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
     bias = constant(graph, node.inputs[2])
-    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    row_weight = int(np.abs(of_group).sum((2, 3)).max())
-    dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)
+    dtype = exact_type(node, graph, int(np.abs(of_group).sum((2, 3)).max()), bias)
     return Prepared(
         np.ascontiguousarray(of_group.astype(dtype)),
         None if bias is None else bias.astype(dtype),
-        Output(
-            graph.constants[node.inputs[3] or ""],
-            y.zero_point[0],
-            node.words[-2],
-            node.words[-1],
-            y.dtype,
-            graph.rounding,
-            is_wide(x.dtype, w.dtype, y.dtype),
-        ),
+        output_of(node, graph),
     )
 
 

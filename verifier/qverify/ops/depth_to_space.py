@@ -13,10 +13,6 @@ Array = npt.NDArray[Any]
 WORDS = ("block", "mode")
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None

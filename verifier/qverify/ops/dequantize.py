@@ -14,10 +14,6 @@ Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     assert inputs[0] is not None
     return (float32.dequantize(inputs[0], *parameters(graph.spec(node.inputs[0] or ""))),)

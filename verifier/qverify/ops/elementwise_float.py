@@ -43,10 +43,6 @@ ONE: dict[int, Callable[[Array, float, float], Array]] = {
 }
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def _power(x: Array, exponent: float) -> Array:
     if exponent == 2:
         return x * x

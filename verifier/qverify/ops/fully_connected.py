@@ -7,30 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
-from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.conv import constant
+from qverify.model_bin.linear_nodes import constant, exact_type, output_of
 
 Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
-    x, w, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    w = graph.spec(node.inputs[1] or "")
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 2, max(w.channel_axis, 0))
     bias = constant(graph, node.inputs[2])
-    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    dtype = exact_dtype(largest_centred(x.dtype, x.zero_point[0]), int(np.abs(centred).sum(1).max()), largest_bias)
-    output = Output(
-        graph.constants[node.inputs[3] or ""],
-        y.zero_point[0],
-        node.words[0],
-        node.words[1],
-        y.dtype,
-        graph.rounding,
-        is_wide(x.dtype, w.dtype, y.dtype),
-    )
+    dtype = exact_type(node, graph, int(np.abs(centred).sum(1).max()), bias)
+    output = output_of(node, graph)
     return np.ascontiguousarray(centred.T.astype(dtype)), None if bias is None else bias.astype(dtype), output
 
 

@@ -15,10 +15,6 @@ Array = npt.NDArray[Any]
 WORDS = ("depth", "eps_f32")
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x = inputs[0]
     assert x is not None

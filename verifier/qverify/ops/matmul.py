@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
-from qverify.arithmetic.linear import Output, along_axis, is_wide
+from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.linear_nodes import output_of
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -22,7 +23,7 @@ def _centred(values: Array, spec: TensorSpec, dtype: Any) -> Array:
 
 
 def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
-    a, b, y = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or ""), graph.spec(node.outputs[0])
+    a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     largest = largest_centred(a.dtype, a.zero_point[0])
     if b.name in graph.constants:
         centred = _centred(graph.constants[b.name], b, np.int64)
@@ -30,21 +31,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
         constant = centred.astype(dtype)
     else:
         dtype, constant = exact_dtype(largest, a.shape[-1] * largest_centred(b.dtype, b.zero_point[0])), None
-    rq = graph.constants[node.inputs[2] or ""]
-    return (
-        dtype,
-        constant,
-        Output(
-            rq,
-            y.zero_point[0],
-            node.words[0],
-            node.words[1],
-            y.dtype,
-            graph.rounding,
-            is_wide(a.dtype, b.dtype, y.dtype),
-            -1,
-        ),
-    )
+    return dtype, constant, output_of(node, graph, axis=-1)
 
 
 def simulate(

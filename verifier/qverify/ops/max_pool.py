@@ -7,27 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.windows import Window, as_planes, plane_shape
+from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = (
-    "kernel_h",
-    "kernel_w",
-    "stride_h",
-    "stride_w",
-    "pad_top",
-    "pad_left",
-    "pad_bottom",
-    "pad_right",
-    "dilation_h",
-    "dilation_w",
-)
+WORDS = (*WINDOW_WORDS, *DILATION_WORDS)
 
 
 def prepare(node: Node, graph: Graph) -> Window:
-    w = node.words
-    return Window((w[0], w[1]), (w[2], w[3]), (w[4], w[5], w[6], w[7]), (w[8], w[9]))
+    return window_of(node.words)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window) -> tuple[Array, ...]:

@@ -10,18 +10,14 @@ import numpy.typing as npt
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import requantize
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.add import by_table
+from qverify.ops.add import by_table, table_of
 
 Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
-    a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
-    if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
-        return None
-    first = np.arange(256, dtype=np.uint8).view(a.dtype).repeat(256)
-    return formula(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
+    return table_of(formula, node, graph)
 
 
 def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:

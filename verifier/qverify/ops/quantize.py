@@ -16,10 +16,6 @@ Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def parameters(spec: TensorSpec) -> tuple[Array, Array]:
     """Scale (float32) and zero point of a tensor, shaped to broadcast."""
     axis = max(spec.channel_axis, 0)

@@ -7,26 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.linear import Output, is_wide
+from qverify.arithmetic.linear import Output
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.linear_nodes import output_of
 
 Array = npt.NDArray[Any]
 WORDS = ("axes_mask", "act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> Output | None:
-    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
-    if x.dtype == "float32":
-        return None
-    return Output(
-        graph.constants[node.inputs[1] or ""],
-        y.zero_point[0],
-        node.words[1],
-        node.words[2],
-        y.dtype,
-        graph.rounding,
-        is_wide(x.dtype, y.dtype),
-    )
+    return None if graph.spec(node.inputs[0] or "").dtype == "float32" else output_of(node, graph)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output | None) -> tuple[Array, ...]:

@@ -19,10 +19,6 @@ BLOCK = 1 << 16  # elements that stay in a second-level cache
 WORDS = ("truncate",)
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, index, weights_yx = inputs
     spec, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])

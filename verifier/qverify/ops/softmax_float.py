@@ -14,10 +14,6 @@ Array = npt.NDArray[Any]
 WORDS = ("outer", "depth", "inner")
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     assert inputs[0] is not None
     rows = inputs[0].reshape(node.words).astype(np.float64)

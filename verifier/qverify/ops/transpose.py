@@ -13,10 +13,6 @@ Array = npt.NDArray[Any]
 WORDS = ("perm[rank]",)
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x = inputs[0]
     assert x is not None

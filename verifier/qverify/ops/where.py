@@ -14,10 +14,6 @@ Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
 
 
-def prepare(node: Node, graph: Graph) -> None:
-    return None
-
-
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     cond, y = inputs[0], graph.spec(node.outputs[0])
     assert cond is not None

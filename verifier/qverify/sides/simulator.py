@@ -39,7 +39,7 @@ class Simulator:
         try:
             if node.name not in self._states:
                 ops.words(node)
-                self._states[node.name] = ops.page(node.op).prepare(node, self.graph)
+                self._states[node.name] = ops.prepare(node, self.graph)
             made = ops.simulate_node(self.graph, node, values, self._states[node.name])
         except NOT_COMPUTABLE as error:
             raise BadFileError(f"{_where(node)}: its tensors or words do not fit the op ({error})") from error

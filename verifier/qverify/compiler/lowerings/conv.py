@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.unit import Activation, Array, Unit, integer_kernel, operand, standard, triple, with_activation
+from qverify.compiler.unit import (
+    Activation,
+    Array,
+    Unit,
+    integer_kernel,
+    operand,
+    standard,
+    triple,
+    weight_and_bias,
+    with_activation,
+)
 from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
-from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = ("Conv", "ConvTranspose")
 
@@ -113,24 +122,10 @@ def lower(
     single = (np.float32(x.scale[0]) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = x.scale.astype(np.float64)[0] * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
     rq = builder.scales(y.name, single, real, kernel, wide)
-    bias_name = None
-    if bias is not None:
-        bias_name = builder.constant(f"{y.name}/bias", bias.astype(np.int64 if wide else np.int32))
-    weight_name = builder.constant(
-        f"{y.name}/weight",
-        weight,
-        TensorSpec(
-            f"{y.name}/weight",
-            w.dtype,
-            tuple(weight.shape),
-            scale=tuple(map(float, w.scale)),
-            zero_point=tuple(map(int, w.zero_point)),
-            channel_axis=axis if len(w.scale) > 1 else -1,
-        ),
-    )
+    constants = weight_and_bias(builder, y, w, weight, axis, bias, wide)
     builder.tensor(y.spec(y.name, out, layout="NCHW" if len(out) == 4 else "NCW"))
     stem = "conv_transpose" if node.op_type == "ConvTranspose" else "conv"
-    builder.node(stem, [operand(builder, x, shape), weight_name, bias_name, rq], [y.name], words, (), kernel)
+    builder.node(stem, [operand(builder, x, shape), *constants, rq], [y.name], words, (), kernel)
 
 
 def flat(values: list[int] | Any, spatial: int) -> list[int]:

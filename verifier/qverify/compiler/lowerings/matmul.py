@@ -17,11 +17,11 @@ from qverify.compiler.unit import (
     operand,
     standard,
     triple,
+    weight_and_bias,
     with_activation,
 )
 from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
-from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = ("MatMul", "Gemm")
 
@@ -117,26 +117,11 @@ def lower_gemm(
     single = (np.float32(alpha * np.float32(x.scale[0])) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = float(alpha) * float(x.scale[0]) * w.scale.astype(np.float64) / float(y.scale[0])
     rq = builder.scales(y.name, single, real, kernel, wide)
-    bias_name = None
-    if bias is not None:
-        bias_name = builder.constant(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))
-    name = f"{y.name}/weight"
-    builder.constant(
-        name,
-        weight,
-        TensorSpec(
-            name,
-            w.dtype,
-            tuple(weight.shape),
-            scale=tuple(map(float, w.scale)),
-            zero_point=tuple(map(int, w.zero_point)),
-            channel_axis=0 if len(w.scale) > 1 else -1,
-        ),
-    )
+    constants = weight_and_bias(builder, y, w, weight, 0, bias, wide)
     builder.tensor(y.spec(y.name, view.shape(y.name), layout="NC"))
     builder.node(
         "fully_connected",
-        [operand(builder, x, view.shape(x.name)), name, bias_name, rq],
+        [operand(builder, x, view.shape(x.name)), *constants, rq],
         [y.name],
         [act.low, act.high],
         (),

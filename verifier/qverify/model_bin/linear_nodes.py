@@ -1,0 +1,34 @@
+"""What every linear op reads from its node: optional constants, the exact type of its sums, where its accumulator goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.linear import Output, is_wide
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+
+
+def constant(graph: Graph, name: str | None) -> Array | None:
+    return None if name is None else graph.constants[name]
+
+
+def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
+    """rq is the node's last input, act_min and act_max its last words. axis: of the channels of rq."""
+    y = graph.spec(node.outputs[0])
+    low, high = node.words[-2:]
+    wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)
+    rq = graph.constants[node.inputs[-1] or ""]
+    return Output(rq, y.zero_point[0], low, high, y.dtype, graph.rounding, wide, axis)
+
+
+def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) -> np.dtype[Any]:
+    """The fastest type that holds every sum exactly. row_weight: largest sum of |weights| of one output."""
+    x = graph.spec(node.inputs[0] or "")
+    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
+    return exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)

@@ -7,23 +7,45 @@
 static const char HELP[] =
     "qvrt: runs qverify's model.bin on this machine\n"
     "  qvrt infer      --model_file=M --input_file=A[,B] [--enable_dump] [--dump_format=bin|txt] [--dump_path=DIR]\n"
-    "                  [--dump_intermediate=0|1|2|3] [--dump_precision=9] [--remove_padding_process] [--digests] [--frame_count=1]\n"
+    "                  [--dump_intermediate=0|1|2|3] [--dump_precision=9] [--remove_padding_process] [--digests] [--frame_count=1] [--plain]\n"
     "  qvrt model_info --model_file=M\n"
     "  qvrt perf       --model_file=M [--frame_count=20] [--plain]\n"
-    "  qvrt agent      --store=DIR          framed protocol on stdin and stdout (PROTOCOL.md)\n"
+    "  qvrt agent      [--store=DIR] [--store_limit=BYTES] [--memory=BYTES]   framed protocol on stdin and stdout (PROTOCOL.md)\n"
     "  qvrt --version\n"
-    "dump_intermediate: 1 bin aligned, 2 bin and txt aligned, 3 bin and txt valid. Exit status: 0 done, 2 wrong file or usage, 3 the run failed.\n";
+    "plain: without the vectorised kernels; the bits are the same. dump_intermediate: 1 bin aligned, 2 bin and txt aligned, 3 bin and txt valid. Exit status: 0 done, 2 wrong file or usage, 3 the run failed.\n";
+
+typedef struct {
+  const char *name;
+  int (*run)(int argc, char **argv);
+  const char *options[12]; /* NULL-ended */
+} qv_face;
+
+static const qv_face FACES[] = {
+    {"infer", qv_infer_main, {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision", "remove_padding_process", "digests", "frame_count", "plain", NULL}},
+    {"model_info", qv_model_info_main, {"model_file", NULL}},
+    {"perf", qv_perf_main, {"model_file", "frame_count", "plain", NULL}},
+    {"agent", qv_agent_main, {"store", "store_limit", "memory", NULL}},
+};
+
+static int asks_for_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return 1;
+  return 0;
+}
 
 int main(int argc, char **argv) {
-  const char *face = argc > 1 ? argv[1] : "--help";
-  if (strcmp(face, "infer") == 0) return qv_infer_main(argc - 1, argv + 1);
-  if (strcmp(face, "model_info") == 0) return qv_model_info_main(argc - 1, argv + 1);
-  if (strcmp(face, "perf") == 0) return qv_perf_main(argc - 1, argv + 1);
-  if (strcmp(face, "agent") == 0) return qv_agent_main(argc - 1, argv + 1);
-  if (strcmp(face, "--version") == 0 || strcmp(face, "-v") == 0) {
+  if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0)) {
     puts("qvrt 0.1.0");
     return 0;
   }
-  fputs(HELP, strcmp(face, "--help") == 0 || strcmp(face, "-h") == 0 ? stdout : stderr);
-  return strcmp(face, "--help") == 0 || strcmp(face, "-h") == 0 ? 0 : 2;
+  int help = argc < 2 || asks_for_help(argc, argv);
+  for (size_t i = 0; !help && i < sizeof FACES / sizeof *FACES; i++) {
+    if (strcmp(argv[1], FACES[i].name) != 0) continue;
+    const char *unknown = qv_unknown_option(argc - 1, argv + 1, FACES[i].options);
+    if (!unknown) return FACES[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "qvrt %s: unknown option %.60s. Next: qvrt --help\n", argv[1], unknown);
+    return 2;
+  }
+  fputs(HELP, help ? stdout : stderr);
+  return help ? 0 : 2;
 }

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.model_bin.graph import ROUNDINGS
+from qverify_agents.binaries import host_architecture, runtime_path
 
 FIRST = "relu1_QuantizeLinear_Output"
 
@@ -246,3 +247,15 @@ def test_a_board_without_the_memory_is_inconclusive(digits, tmp_path, capsys, ad
 def test_a_wrong_address_is_one_line(digits, model_bin, capsys, address, said):
     assert run(digits, model_bin, "-b", address) == 3
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["infer", "--dump_all=1"], ["perf", "--zork"], ["zork"], ["agent", "--stores=x"]])
+def test_qvrt_refuses_what_it_does_not_know(words):
+    done = subprocess.run(
+        [runtime_path(host_architecture()), *words],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 2 and done.stderr.startswith("qvrt")

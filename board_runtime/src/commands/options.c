@@ -13,6 +13,17 @@ const char *qv_option(int argc, char **argv, const char *name, const char *fallb
   return fallback;
 }
 
+const char *qv_unknown_option(int argc, char **argv, const char *const *known) {
+  for (int i = 1; i < argc; i++) {
+    if (strncmp(argv[i], "--", 2) != 0) continue;
+    size_t length = strcspn(argv[i] + 2, "=");
+    int found = 0;
+    for (const char *const *k = known; *k && !found; k++) found = strlen(*k) == length && strncmp(argv[i] + 2, *k, length) == 0;
+    if (!found) return argv[i];
+  }
+  return NULL;
+}
+
 int qv_flag(int argc, char **argv, const char *name) {
   const char *value = qv_option(argc, argv, name, "0");
   return strcmp(value, "0") != 0 && strcmp(value, "false") != 0 && strcmp(value, "False") != 0;

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("start_step[rank]",)
+WORDS = ("start[rank]", "step[rank]")
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:

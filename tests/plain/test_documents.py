@@ -1,0 +1,63 @@
+"""The normative documents and the code say the same: ops and their words, rounding modes, exit statuses, commands, links."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import COMMANDS
+from qverify.model_bin.graph import ROUNDINGS
+from qverify.ops import elementwise_float
+from qverify_agents.schemes import BOARDS
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMERICS = (ROOT / "verifier" / "NUMERICS.md").read_text()
+FORMAT = (ROOT / "board_runtime" / "FORMAT.md").read_text()
+STEMS = sorted(p.stem for p in (ROOT / "verifier" / "qverify" / "ops").glob("*.py") if p.stem != "__init__")
+ROWS = {
+    m[1]: m[2].split()
+    for m in re.finditer(r"^\| ([a-z_]+) \| [^|]*-> [^|]*\| ([^|(]*)", NUMERICS, re.MULTILINE)
+    if m[1] != "op"
+}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_op_has_its_row_with_its_words(stem: str) -> None:
+    words = ROWS["conv"] if stem == "conv_transpose" else ROWS[stem]
+    assert tuple(words) == tuple(import_module(f"qverify.ops.{stem}").WORDS)
+    assert (ROOT / "board_runtime" / "src" / "ops" / f"{stem}.c").is_file()
+    assert f"**{stem}." in NUMERICS or f" {stem}." in NUMERICS or f" {stem} " in NUMERICS
+
+
+def test_no_row_without_its_page() -> None:
+    assert set(ROWS) == set(STEMS)
+
+
+def test_elementwise_functions_are_all_documented() -> None:
+    line = next(row for row in NUMERICS.splitlines() if row.startswith("**elementwise_float.**"))
+    documented = {int(n) for n in re.findall(r"(?:: |, )(\d+) [a-z]", line)}
+    assert documented == {*elementwise_float.ONE, *elementwise_float.TWO, 6, 23}
+
+
+def test_rounding_ids() -> None:
+    line = next(row for row in FORMAT.splitlines() if row.startswith("Rounding ids:"))
+    assert re.findall(r"(\d+) ([a-z0-9-]+)", line) == [(str(i), name) for i, name in enumerate(ROUNDINGS)]
+
+
+def test_readmes_name_every_command_and_board() -> None:
+    readme, agents = (ROOT / "README.md").read_text(), (ROOT / "agents" / "README.md").read_text()
+    for name in COMMANDS:
+        assert f"qverify {name}" in readme or name == "verify", name
+    for scheme in BOARDS:
+        assert f"`{scheme}" in agents, scheme
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.md")), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_named_in_documents_exist(path: Path) -> None:
+    """Paths in backticks that start with a folder of the project."""
+    if ".cache" in path.parts or ".venv" in path.parts:
+        pytest.skip("not of the project")
+    for name in re.findall(r"`((?:verifier|agents|board_runtime|tests|scripts)/[\w./-]*)`", path.read_text()):
+        assert (ROOT / name).exists(), f"{path.name} names {name}"

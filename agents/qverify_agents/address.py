@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress
 
 KNOWN = "local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
 
@@ -26,7 +26,7 @@ def parse(uri: str) -> Address:
     head, _, query = uri.partition("?")
     match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", head, re.DOTALL)
     if not match:
-        raise BoardUnreachable(f"-b {uri}: not a board this version knows; known: {KNOWN}")
+        raise BadAddress(f"-b {uri}: not a board this version knows; known: {KNOWN}")
     return Address(
         match[1], match[2] or "", dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
     )

@@ -9,7 +9,7 @@ from importlib import import_module
 from qverify_agents.address import Address, parse
 from qverify_agents.capabilities import ALL, Link
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 
@@ -28,19 +28,19 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
         if address.scheme in LINKS:
             break
         if address.scheme not in BOARDS:
-            raise BoardUnreachable(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join(BOARDS)}")
+            raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join(BOARDS)}")
         page = import_module(BOARDS[address.scheme])
         known |= page.OPTIONS
         plainer = page.plainer(address)
         address = replace(plainer, options={**address.options, **plainer.options})
     else:
-        raise BoardUnreachable(f"-b {uri}: boards wrapped too deep")
+        raise BadAddress(f"-b {uri}: boards wrapped too deep")
     deadline = Deadline(deadline_s, uri)
     page = import_module(LINKS[address.scheme])
     unknown = address.options.keys() - known - page.OPTIONS
     if unknown:
         listed = ", ".join(sorted(known | page.OPTIONS))
-        raise BoardUnreachable(f"-b {uri}: unknown option {min(unknown)!r}; known here: {listed}")
+        raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {listed}")
     link: Link = page.open_link(address, deadline)
     try:
         return Agent(_noisy(link, address), offers, deadline_s)
@@ -61,4 +61,4 @@ def _noisy(link: Link, address: Address) -> Link:
             link, address.options["link_fault"], seed, float(address.options.get("link_probability", "0.15"))
         )
     except ValueError as error:
-        raise BoardUnreachable("link_seed and link_probability are numbers") from error
+        raise BadAddress("link_seed and link_probability are numbers") from error

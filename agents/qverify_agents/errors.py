@@ -2,6 +2,7 @@
 
 LinkError            one line for the user; exit 3
  +- BoardUnreachable the board or its agent could not be started or found
+     +- BadAddress   what -b names cannot be meant: a mistake of the user, exit 2
  +- LinkTimeout      a deadline passed
  +- LinkClosed       the other end went away
  +- AgentError       the call failed, the agent lives: status and text of the agent
@@ -17,6 +18,10 @@ class LinkError(Exception):
 
 class BoardUnreachable(LinkError):
     pass
+
+
+class BadAddress(BoardUnreachable):
+    exit_status = 2
 
 
 class LinkTimeout(LinkError):

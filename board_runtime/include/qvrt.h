@@ -26,6 +26,7 @@ typedef struct {
   uint32_t flags;
   int32_t shape[QV_MAX_RANK], aligned[QV_MAX_RANK];
   int64_t stride[QV_MAX_RANK];        /* bytes, of the aligned layout at the border */
+  int32_t layout;                     /* 0 unspecified, 1 NCHW, 2 NHWC, 3 NCW, 4 NC */
   int64_t elements;                   /* valid elements */
   int64_t dense_bytes, aligned_bytes; /* what kernels see; what crosses the border */
   int32_t n_scales, channel_axis;     /* n_scales 0: not quantized */

@@ -120,6 +120,7 @@ static qv_status load_tensor(qv_model *m, const sections *s, int index) {
   if (!t->name || !t->name[0] || t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
     return refuse(m, QV_E_FORMAT, "tensor %d: bad record", index);
   t->rank = (int32_t)rank;
+  t->layout = (int32_t)u32(r + 56);
   const int32_t *shape = word_run(s, u32(r + 16), rank), *aligned = word_run(s, u32(r + 20), rank), *stride = word_run(s, u32(r + 24), rank);
   if (!shape || !aligned || !stride) return refuse(m, QV_E_FORMAT, "tensor %.100s: its shape lies outside WORD", t->name);
   int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;

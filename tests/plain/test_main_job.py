@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line(digits, model_bin, capsys, words, status, said):
         given += ["-m", f"{digits / 'digits_quant.onnx'},{model_bin}"]
     got = main(given)
     text = capsys.readouterr().err
-    assert got == (3 if said == "no board kind" else status)
+    assert got == status
     assert said in text and len(text.strip().splitlines()) == 1
 
 
@@ -245,7 +245,7 @@ def test_a_board_without_the_memory_is_inconclusive(digits, tmp_path, capsys, ad
     ],
 )
 def test_a_wrong_address_is_one_line(digits, model_bin, capsys, address, said):
-    assert run(digits, model_bin, "-b", address) == 3
+    assert run(digits, model_bin, "-b", address) == 2
     assert said in capsys.readouterr().err
 
 
@@ -259,3 +259,66 @@ def test_qvrt_refuses_what_it_does_not_know(words):
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 2 and done.stderr.startswith("qvrt")
+
+
+@pytest.mark.parametrize("words", [["-b", ""], ["-i", ""], ["-b", "local", "-m", ""]])
+def test_an_unset_shell_variable_is_no_default(digits, model_bin, capsys, words):
+    assert run(digits, model_bin, *words) == 2
+    assert "unset shell variable" in capsys.readouterr().err
+
+
+def test_a_repeated_model_option_adds(digits, model_bin, capsys):
+    assert main(["-m", str(model_bin), "-m", str(digits / "digits_quant.onnx"), "-b", "local"]) == 0
+    assert "Quanti.onnx and Arm result Strict check PASSED" in capsys.readouterr().out
+
+
+def test_raw_input_bytes_are_looked_at(digits, model_bin, tmp_path, capsys):
+    np.full(64, np.nan, np.float32).tofile(tmp_path / "nan.bin")
+    assert run(digits, model_bin, "-i", str(tmp_path / "nan.bin"), "-b", "local") == 2
+    assert "holds NaN" in capsys.readouterr().err
+
+
+def test_a_model_bin_never_checked_says_so_and_one_that_failed_is_refused(digits, tmp_path, capsys):
+    from dataclasses import replace
+
+    from qverify.model_bin.records import decode, encode
+
+    out = tmp_path / "m.bin"
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", str(out), "--no-check"]) == 0
+    assert main(["-m", str(out), "-b", "local"]) == 0
+    assert "PASSED (model.bin was never checked against its ONNX (--no-check)" in capsys.readouterr().out
+    graph = decode(out.read_bytes())
+    failed = {"seed": 0, "units": 8, "worst_lsb": 9.0, "over": ["logits"], "not_checked": []}
+    out.write_bytes(encode(replace(graph, meta={**graph.meta, "check": failed})))
+    assert run(digits, out, "-b", "local") == 2
+    assert "check against the original failed" in capsys.readouterr().err
+
+
+def test_links_and_devices_are_written_through(digits, tmp_path):
+    target, link = tmp_path / "m.bin", tmp_path / "link.bin"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", str(link)]) == 0
+    assert link.is_symlink() and target.read_bytes()[:7] == b"QVMODEL"
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", os.devnull]) == 0
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_dump_that_says_it_is_not_whole_never_passes(digits, model_bin, tmp_path):
+    folders = [str(tmp_path / n) for n in "ab"]
+    for folder in folders:
+        assert main(["infer", "-m", str(model_bin), "--side", "simulator", "-o", folder]) == 0
+    manifest = Path(folders[1]) / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"partial"'))
+    assert main(["compare", *folders]) == 3
+
+
+def test_integers_beyond_what_floats_tell_apart(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array([2**53 + 1], np.int64))
+    np.savez(tmp_path / "b.npz", x=np.array([2**53], np.uint64))
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--rule", "exact"]) == 1
+
+
+def test_a_fault_that_cannot_strike_is_no_pass(digits, model_bin, capsys):
+    assert run(digits, model_bin, "-b", "faulty:local?fault=bitflip@nonode") == 3
+    assert "the model has no such node" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify_agents.address import Address, parse
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
 
@@ -14,6 +14,6 @@ KINDS = ("bitflip", "off_by_one", "zero_tail", "plus_one", "nan", "die", "hang",
 def plainer(address: Address) -> Address:
     kind, at, node = address.options.get("fault", "").partition("@")
     if kind not in KINDS or not at or not node:
-        raise BoardUnreachable(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
+        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
     inner = parse(address.rest or "local")
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable
 
 OPTIONS: frozenset[str] = frozenset()
 QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "x86_64": "x86_64"}
@@ -26,7 +26,7 @@ def emulator(architecture: str) -> str | None:
 def plainer(address: Address) -> Address:
     architecture = MACHINES.get(address.rest, address.rest)
     if architecture not in QEMU:
-        raise BoardUnreachable(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
+        raise BadAddress(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
     program = emulator(architecture)
     if program is None:
         raise BoardUnreachable(

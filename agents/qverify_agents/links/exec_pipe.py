@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable, LinkClosed
+from qverify_agents.errors import BadAddress, BoardUnreachable, LinkClosed
 
 OPTIONS = frozenset({"store", "memory", "address_space"})
 
@@ -141,7 +141,7 @@ def _agent_command(address: Address) -> list[str]:
 def _bytes(address: Address, option: str) -> int:
     text = address.options[option]
     if not text.isdecimal() or not 0 < int(text) < 1 << 62:
-        raise BoardUnreachable(f"{option}={text}: wanted a number of bytes above 0")
+        raise BadAddress(f"{option}={text}: wanted a number of bytes above 0")
     return int(text)
 
 

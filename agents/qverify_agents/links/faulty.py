@@ -7,7 +7,7 @@ import time
 
 from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress
 
 KINDS = ("none", "truncate", "flip", "insert", "duplicate", "stall", "disconnect")
 
@@ -21,7 +21,7 @@ class FaultyLink:
 
     def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
         if kind not in KINDS:
-            raise BoardUnreachable(f"link_fault={kind}: known kinds: {', '.join(KINDS)}")
+            raise BadAddress(f"link_fault={kind}: known kinds: {', '.join(KINDS)}")
         self._inner, self._kind, self._random = inner, kind, random.Random(seed)
         self._probability, self._quiet_bytes, self._stalled = probability, after_bytes, False
         self.faults = 0

@@ -1,4 +1,5 @@
 /* qvrt infer: one inference from raw input files; outputs and nodes dumped as bin or txt, aligned or valid. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,11 @@ typedef struct {
   qv_status status;
 } dumping;
 
-/* DIR/PREFIX_INDEX_NAME.ENDING, every character of the name that is not a letter, digit, - or . made _. */
-static void dump_path(const dumping *d, const char *prefix, int index, const char *name, const char *ending, char *out, size_t size) {
-  int used = snprintf(out, size, "%s/%s_%d_", d->folder, prefix, index);
+/* DIR/LABEL_NAME.ENDING; the label is unlike any other, the name is cut at 180 bytes, what is not a letter, digit, - or . is _. */
+static void dump_path(const dumping *d, const char *label, const char *name, const char *ending, char *out, size_t size) {
+  int used = snprintf(out, size, "%.900s/%s_", d->folder, label);
   size_t at = used > 0 ? (size_t)used : 0;
-  for (; *name && at + 16 < size && at < 1000; name++) {
+  for (int left = 180; *name && left > 0; name++, left--) {
     char c = *name;
     int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
     out[at++] = plain ? c : '_';
@@ -43,20 +44,21 @@ static qv_status dump_text(const dumping *d, const char *path, const qv_tensor *
   return QV_E_IO;
 }
 
-static qv_status dump(const dumping *d, const qv_session *s, const char *prefix, int index, int tensor) {
+static qv_status dump(const dumping *d, const qv_session *s, const char *label, int tensor) {
   const qv_tensor *t = &s->model->tensors[tensor];
   int64_t bytes = d->aligned ? t->aligned_bytes : t->dense_bytes;
   char path[1200];
   qv_status status = QV_OK;
   qv_read_tensor(s, tensor, d->aligned, d->buffer);
   if (d->binary) {
-    dump_path(d, prefix, index, t->name, "bin", path, sizeof path);
+    dump_path(d, label, t->name, "bin", path, sizeof path);
     status = qv_write_file(path, d->buffer, (size_t)bytes);
   }
   if (d->text && status == QV_OK) {
-    dump_path(d, prefix, index, t->name, "txt", path, sizeof path);
+    dump_path(d, label, t->name, "txt", path, sizeof path);
     status = dump_text(d, path, t, d->buffer, bytes / (int64_t)qv_dtype_size(t->dtype));
   }
+  if (status == QV_E_IO) snprintf(s->model->error, sizeof s->model->error, "%.200s: cannot be written: %s", path, strerror(errno));
   return status;
 }
 
@@ -67,7 +69,9 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
     const qv_tensor *t = &s->model->tensors[n->outputs[i]];
     if (t->flags & QV_INTERIOR) continue;
     if (d->digests) printf("%016llx %s %llu\n", (unsigned long long)qv_xxh64(qv_data(s, t), (size_t)t->dense_bytes, 0), t->name, (unsigned long long)elapsed_ns);
-    if (d->nodes) d->status = dump(d, s, "node", index, n->outputs[i]);
+    char label[40];
+    snprintf(label, sizeof label, n->n_outputs > 1 ? "node_%d.%d" : "node_%d", index, i);
+    if (d->nodes) d->status = dump(d, s, label, n->outputs[i]);
   }
   return d->status != QV_OK;
 }
@@ -87,7 +91,12 @@ static qv_status feed(qv_loaded *l, const char *list) {
     list += length + (list[length] == ',');
     uint8_t *data = NULL;
     size_t bytes = 0;
+    errno = 0;
     qv_status status = qv_read_file(path, &data, &bytes);
+    if (status == QV_E_IO) {
+      snprintf(l->model.error, sizeof l->model.error, "%.120s: cannot be read: %s", path, errno ? strerror(errno) : "not a regular file");
+      return QV_E_INPUT;
+    }
     if (status == QV_OK) status = qv_set_input(&l->session, l->model.inputs[i], data, (int64_t)bytes);
     free(data);
     if (status != QV_OK) {
@@ -105,15 +114,15 @@ static qv_status feed(qv_loaded *l, const char *list) {
 int qv_infer_main(int argc, char **argv) {
   const char *path = qv_option(argc, argv, "model_file", NULL), *inputs = qv_option(argc, argv, "input_file", NULL);
   const char *format = qv_option(argc, argv, "dump_format", "bin");
-  long level = strtol(qv_option(argc, argv, "dump_intermediate", "0"), NULL, 10), frames = strtol(qv_option(argc, argv, "frame_count", "1"), NULL, 10);
-  if (!path || !inputs || level < 0 || level > 3 || frames < 1 || frames > 1000000 || (strcmp(format, "bin") != 0 && strcmp(format, "txt") != 0)) {
+  long level, frames, precision;
+  if (!qv_number(argc, argv, "dump_intermediate", 0, 0, 3, &level) || !qv_number(argc, argv, "frame_count", 1, 1, 1000000, &frames) || !qv_number(argc, argv, "dump_precision", 9, 0, 17, &precision)) return 2;
+  if (!path || !inputs || (strcmp(format, "bin") != 0 && strcmp(format, "txt") != 0)) {
     fprintf(stderr, "qvrt infer: wanted --model_file=model.bin --input_file=a.bin[,b.bin] [--enable_dump] [--dump_format=bin|txt] [--dump_intermediate=0..3] [--frame_count=N]\n");
     return 2;
   }
   qv_loaded l;
   dumping d = {.folder = qv_option(argc, argv, "dump_path", "."), .nodes = level > 0, .digests = qv_flag(argc, argv, "digests"), .status = QV_OK};
-  d.precision = (int)strtol(qv_option(argc, argv, "dump_precision", "9"), NULL, 10);
-  if (d.precision < 0 || d.precision > 17) d.precision = 9;
+  d.precision = (int)precision;
   d.aligned = !(qv_flag(argc, argv, "remove_padding_process") || level == 3);
   d.binary = strcmp(format, "bin") == 0 || level > 0;
   d.text = strcmp(format, "txt") == 0 || level > 1;
@@ -134,7 +143,11 @@ int qv_infer_main(int argc, char **argv) {
     total += qv_now_ns() - start;
   }
   if (status == QV_E_CANCELLED) status = d.status;
-  for (int i = 0; status == QV_OK && qv_flag(argc, argv, "enable_dump") && i < l.model.n_outputs; i++) status = dump(&d, &l.session, "model_infer_output", i, l.model.outputs[i]);
+  for (int i = 0; status == QV_OK && qv_flag(argc, argv, "enable_dump") && i < l.model.n_outputs; i++) {
+    char label[40];
+    snprintf(label, sizeof label, "model_infer_output_%d", i);
+    status = dump(&d, &l.session, label, l.model.outputs[i]);
+  }
   if (status == QV_OK) printf("infer success\nInfer time: %.3f ms\n", (double)total / 1e6 / (double)frames);
   else fprintf(stderr, "qvrt infer: %s: %s\n", qv_status_phrase(status), l.model.error);
   free(d.buffer);

@@ -17,7 +17,7 @@ static void tensor(const char *kind, int index, const qv_tensor *t) {
   printf("\n%s[%d]: \nname: %s\n", kind, index, t->name);
   dims("valid shape", t->shape, t->rank);
   dims("aligned shape", t->aligned, t->rank);
-  printf("aligned byte size: %ld\ntensor type: %s\ntensor layout: %s\nquanti type: %s\nstride: (", (long)t->aligned_bytes, DTYPE[t->dtype], LAYOUT[t->rank == 4 ? 1 : t->rank == 3 ? 3 : 0], t->n_scales ? "SCALE" : "NONE");
+  printf("aligned byte size: %ld\ntensor type: %s\ntensor layout: %s\nquanti type: %s\nstride: (", (long)t->aligned_bytes, DTYPE[t->dtype], LAYOUT[t->layout], t->n_scales ? "SCALE" : "NONE");
   for (int i = 0; i < t->rank; i++) printf("%ld,", (long)t->stride[i]);
   printf(")\n");
   if (!t->n_scales) return;

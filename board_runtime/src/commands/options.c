@@ -1,6 +1,8 @@
 /* --name=value and --name value options of the command line. */
 #include "options.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *qv_option(int argc, char **argv, const char *name, const char *fallback) {
@@ -11,6 +13,15 @@ const char *qv_option(int argc, char **argv, const char *name, const char *fallb
     if (argv[i][2 + length] == 0) return i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 ? argv[i + 1] : "true";
   }
   return fallback;
+}
+
+int qv_number(int argc, char **argv, const char *name, long fallback, long low, long high, long *value) {
+  const char *text = qv_option(argc, argv, name, NULL);
+  char *end = NULL;
+  *value = text ? strtol(text, &end, 10) : fallback;
+  if (!text || (*text && !*end && *value >= low && *value <= high)) return 1;
+  fprintf(stderr, "qvrt: --%s=%.40s: wanted a number from %ld to %ld\n", name, text, low, high);
+  return 0;
 }
 
 const char *qv_unknown_option(int argc, char **argv, const char *const *known) {

@@ -1,6 +1,5 @@
 /* qvrt perf: mean latency over frames of zeros. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "../loaded.h"
 #include "../posix.h"
@@ -8,15 +7,16 @@
 
 int qv_perf_main(int argc, char **argv) {
   const char *path = qv_option(argc, argv, "model_file", NULL);
-  long frames = strtol(qv_option(argc, argv, "frame_count", "20"), NULL, 10);
+  long frames;
+  if (!qv_number(argc, argv, "frame_count", 20, 1, 1000000, &frames)) return 2;
   qv_loaded l;
-  if (!path || frames < 1 || frames > 1000000) {
-    fprintf(stderr, "qvrt perf: wanted --model_file=model.bin and --frame_count from 1 to 1000000\n");
+  if (!path) {
+    fprintf(stderr, "qvrt perf: wanted --model_file=model.bin\n");
     return 2;
   }
   qv_status status = qv_load_path(&l, path, 0);
   l.session.plain_only = qv_flag(argc, argv, "plain");
-  for (long i = 0; i < 1 && status == QV_OK; i++) status = qv_run(&l.session, NULL);
+  if (status == QV_OK) status = qv_run(&l.session, NULL);
   uint64_t start = qv_now_ns();
   for (long i = 0; i < frames && status == QV_OK; i++) status = qv_run(&l.session, NULL);
   if (status != QV_OK) {

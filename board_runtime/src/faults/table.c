@@ -20,10 +20,21 @@ static void spoil(const char *kind, const qv_tensor *t, uint8_t *data) {
   else if (strncmp(kind, "garbage", 7) == 0 && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
 }
 
+/* A fault that can never strike would make a test pass for nothing. */
+static void refuse(const char *asked, const char *why) {
+  fprintf(stderr, "QVRT_FAULT=%s: %s\n", asked, why);
+  exit(4);
+}
+
 static void fault(const qv_session *s, const qv_node *n) {
+  static int known;
   const char *asked = getenv("QVRT_FAULT"), *at = asked ? strchr(asked, '@') : NULL;
-  if (!at || strcmp(at + 1, n->name) != 0) return;
+  if (!at) return;
+  for (int i = 0; i < s->model->n_nodes && !known; i++) known = strcmp(at + 1, s->model->nodes[i].name) == 0;
+  if (!known) refuse(asked, "the model has no such node");
+  if (strcmp(at + 1, n->name) != 0) return;
   const qv_tensor *t = &s->model->tensors[n->outputs[0]];
+  if (strncmp(asked, "nan", 3) == 0 && t->dtype != QV_F32) refuse(asked, "nan needs a float tensor");
   spoil(asked, t, qv_data(s, t));
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
 
 from qverify.cli.interrupts import Interrupts
@@ -43,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     if name == "verify" and words and not words[0].startswith("-"):
         print(f"qverify: unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    if not os.environ.get("QVERIFY_DEBUG"):
+        warnings.simplefilter("ignore")  # of libraries, about values that are judged anyway
     with Interrupts() as interrupts:
         try:
             return _run(name, words)

@@ -233,4 +233,5 @@ def combine(reports: list[Report]) -> Report:
         timings,
         [n for r in reports for n in r.notes],
         first.dump_all,
+        first.caveats,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,10 @@ Array = npt.NDArray[Any]
 
 
 class Builder:
-    """Lowerings write here. rounding decides the form of every `rq`."""
+    """Lowerings write here. rounding decides the form of every `rq`. taken: names of the ONNX, which no name of ours may be."""
 
-    def __init__(self, rounding: str):
-        self.rounding = rounding
+    def __init__(self, rounding: str, taken: Container[str] = frozenset()):
+        self.rounding, self._taken = rounding, taken
         self.nodes: list[Node] = []
         self.tensors: dict[str, TensorSpec] = {}
         self.constants: dict[str, Array] = {}
@@ -34,8 +35,14 @@ class Builder:
             self.tensors[spec.name] = replace(spec, layout=before.layout)
         return spec.name
 
+    def made(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
+        """A dense constant the compiler makes; its name, with `~` where the ONNX or another constant has it already."""
+        while name in self._taken or name in self.constants:
+            name += "~"
+        return self.constant(name, value, None if spec is None else replace(spec, name=name))
+
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """A dense constant. spec: quantized ones carry theirs."""
+        """A constant of the ONNX under its own name, dense. spec: quantized ones carry theirs."""
         value = np.array(value, order="C")
         if name not in self.constants:
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
@@ -62,20 +69,21 @@ class Builder:
         """The `rq` constant of a node. exact: float32 S of onnxruntime's kernel; real: float64 S."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
-            if not (np.isfinite(value) & (value > 0)).all() and not has_kernel:
-                raise UnsupportedError(f"{output}: its requantization scale is not finite and positive")
-            if not np.isfinite(value).all():
-                raise UnsupportedError(f"{output}: its requantization scale overflows float32")
+            if not (np.isfinite(value) & (value > 0)).all():
+                raise UnsupportedError(
+                    f"{output}: its requantization scale (input scale * weight scale / output scale) is not finite and positive "
+                    f"in {value.dtype}: the scales of the model do not fit each other"
+                )
         else:
             try:
                 value = parameters(self.rounding, real, wide)
             except ValueError as error:
                 raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
-        return self.constant(f"{output}/rq", value)
+        return self.made(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
         try:
-            return self.constant(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
+            return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
 

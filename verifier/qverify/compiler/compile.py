@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
 from qverify.compiler.match import Matched, exposed, match
@@ -73,7 +74,10 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
         model, ends = stripped(model, name)
-    matched = match(View(model, name))
+    view = View(model, name)
+    check_attributes(view)
+    _check_outputs(view)
+    matched = match(view)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
     graph.meta = {
@@ -84,15 +88,22 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
         **({"stripped": ends} if ends else {}),
     }
     compiled = Compiled(graph, integer, source)
-    if options.check:
-        graph.meta["check"] = check_against_original(compiled, model)
+    if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
+        plain = graph if options.rounding == "ref-exact" else _graph(matched, replace(options, rounding="ref-exact"))
+        graph.meta["check"] = check_against_original(plain, model)
     if not options.fuse:
         compiled.graph = separated(graph)
     return compiled
 
 
+def _check_outputs(view: View) -> None:
+    for name in view.outputs:
+        if name in view.constants:
+            raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
+
+
 def _graph(matched: Matched, options: CompileOptions) -> Graph:
-    view, builder = matched.view, Builder(options.rounding)
+    view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
     floats = FloatNodes(builder, view, _interior(view))
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
@@ -135,14 +146,13 @@ def _interior(view: View) -> set[str]:
     return names - set(view.outputs)
 
 
-def check_against_original(compiled: Compiled, model: Any) -> dict[str, Any]:
-    """Every unit of the graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
+def check_against_original(graph: Graph, model: Any) -> dict[str, Any]:
+    """Every unit of a ref-exact graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
     from qverify.inputs.prepare import random_inputs
     from qverify.sides.simulator import Simulator
 
-    graph = compiled.graph
     prepared = random_inputs(graph, 0)
     listed = [n for n in graph.observable() if n not in graph.outputs]
     there = {o for node in model.graph.node for o in node.output}

@@ -168,6 +168,11 @@ def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
         nodes += unit.onnx if unit is not None else [node]
         if unit is not None:
             constants |= unit.constants
+    clash = (constants.keys() | {o for node in nodes for o in node.output} - set(view.producer)) & view.tensors
+    if clash:
+        raise UnsupportedError(
+            f"{view.file}: the tensor name {min(clash)!r} is one the compiler makes; rename that tensor"
+        )
     used = {n for node in nodes for n in node.input}
     constants |= {n: v for n, v in view.constants.items() if n in used}
     source = view.model.graph

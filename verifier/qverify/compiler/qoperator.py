@@ -41,3 +41,13 @@ def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quant
     return Quantized(
         node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1]
     )
+
+
+def constant_operand(view: View, node: Any, at: int, what: str) -> Any:
+    """The value of an optional constant input; None where it is absent."""
+    name = node.input[at] if len(node.input) > at else ""
+    if name and name not in view.constants:
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): its {what} {name!r} is computed at run time; only constants can be compiled"
+        )
+    return view.constants[name] if name else None

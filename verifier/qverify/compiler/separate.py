@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page
 from qverify.tensors.spec import TensorSpec
@@ -27,6 +28,8 @@ def separated(graph: Graph) -> Graph:
             continue
         spec = tensors[node.outputs[0]]
         before, table = f"{spec.name}/{SUFFIX}", f"{spec.name}/clip"
+        if before in tensors or table in tensors:
+            raise UnsupportedError(f"--no-fuse: the tensor name {before!r} or {table!r} is taken; rename that tensor")
         whole = np.iinfo(spec.dtype)
         every = np.arange(whole.min, whole.max + 1)
         tensors[before] = replace(spec, name=before, interior=not node.integer_reference)

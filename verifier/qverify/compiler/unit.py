@@ -92,10 +92,10 @@ def weight_and_bias(
     """The constants of a linear node's second and third input. weight: w's values as the node wants them; axis: of its scales."""
     name = f"{y.name}/weight"
     spec = replace(w.spec(name, tuple(weight.shape)), channel_axis=axis if len(w.scale) > 1 else -1)
-    builder.constant(name, weight, spec)
+    name = builder.made(name, weight, spec)
     if bias is None:
         return [name, None]
-    return [name, builder.constant(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
+    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
 
 
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:

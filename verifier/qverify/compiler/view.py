@@ -82,6 +82,7 @@ class View:
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
+        named: set[str] = set()
         for i, node in enumerate(graph.node):
             if node.op_type == "Constant":
                 self.constants[node.output[0]] = self._constant(node)
@@ -89,6 +90,9 @@ class View:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
             copy.name = node.name or f"{node.op_type}_{i}"
+            while copy.name in named:  # an unnamed node, or a name used twice
+                copy.name += "~"
+            named.add(copy.name)
             self.nodes.append(copy)
         self.inputs = [i.name for i in graph.input if i.name not in self.constants]
         self.outputs = [o.name for o in graph.output]
@@ -97,9 +101,14 @@ class View:
         for node in self.nodes:
             for tensor in node.input:
                 self.consumers[tensor].append(node)
+        self.tensors = {*self.inputs, *self.constants, *self.producer}
         self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._zeros: dict[str, str] = {}  # quantized tensor to the constant made for its missing zero point
+        self.foreign: dict[str, str] = {}  # tensors of types that cannot be compiled
         for value in [*graph.input, *graph.value_info, *graph.output]:
             kind = value.type.tensor_type
+            if kind.elem_type and kind.elem_type not in DTYPES:
+                self.foreign[value.name] = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
             if kind.elem_type in DTYPES and kind.HasField("shape"):
                 dims = tuple(d.dim_value for d in kind.shape.dim)
                 if all(d > 0 for d in dims):
@@ -113,9 +122,24 @@ class View:
                 return np.array(value, np.float32 if "float" in key else np.int64)
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
+    def _zero_of(self, name: str, zero: Array) -> str:
+        """A constant for the zero point the node leaves away; one a tensor."""
+        if name not in self._zeros:
+            self._zeros[name] = self.fresh(f"{name}/zero_point")
+            self.constants[self._zeros[name]] = zero
+        return self._zeros[name]
+
+    def fresh(self, name: str) -> str:
+        """The name, with `~` where a tensor of the model has it."""
+        while name in self.tensors:
+            name += "~"
+        return name
+
     def shape(self, name: str) -> tuple[int, ...]:
         if name in self.constants:
             return tuple(self.constants[name].shape)
+        if name in self.foreign:
+            raise UnsupportedError(f"{self.file}: {name!r} is {self.foreign[name]}, which is not supported")
         if name not in self.types:
             raise UnsupportedError(
                 f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape"
@@ -142,8 +166,9 @@ class View:
                 f"{node.name} ({node.op_type}): blocked quantization is not supported; use per tensor or per channel"
             )
         if zero is None:
-            kind = self.dtype(name) if node.op_type == "DequantizeLinear" else "uint8"
-            zero = np.zeros(scale.shape, kind)
+            named = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8
+            zero = np.zeros(scale.shape, self.dtype(name) if node.op_type == "DequantizeLinear" else named)
+            zero_name = self._zero_of(name, zero)
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
         if not (np.isfinite(scale) & (scale > 0)).all():

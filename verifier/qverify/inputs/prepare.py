@@ -26,11 +26,10 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:
-            return generator.uniform(-1, 1, spec.shape).astype(np.float32)
+            return np.asarray(generator.uniform(-1, 1, spec.shape), np.float32)
         limits = np.iinfo(quantized.dtype)
-        whole = generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True)
-        scale = np.array(quantized.scale[:1], np.float32)
-        return ((whole - quantized.zero_point[0]).astype(np.float32) * scale).astype(np.float32)
+        whole = np.asarray(generator.integers(limits.min, limits.max, spec.shape, dtype=np.int64, endpoint=True))
+        return np.asarray((whole - quantized.zero_point[0]).astype(np.float32) * np.float32(quantized.scale[0]))
     if spec.dtype == "bool":
         return generator.integers(0, 2, spec.shape).astype(bool)
     if spec.dtype == "float64":

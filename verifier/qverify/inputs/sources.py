@@ -22,7 +22,7 @@ def prepare(graph: Graph, text: str) -> PreparedInputs:
     parts = [p for p in text.split(",") if p]
     if len(parts) == 1 and parts[0].endswith(".npz"):
         return _from_npz(specs, parts[0])
-    named = dict(p.split(":", 1) for p in parts if ":" in p and p.split(":", 1)[0] in graph.inputs)
+    named = dict(pair for p in parts if (pair := _named(p, graph.inputs)) is not None)
     if named and len(named) != len(parts):
         raise UsageError(
             f"-i: {len(parts)} inputs, but only {len(named)} different names; the model's inputs are {list(graph.inputs)}"
@@ -35,6 +35,12 @@ def prepare(graph: Graph, text: str) -> PreparedInputs:
             f"-i: {len(parts)} files for {len(specs)} model inputs {list(graph.inputs)}; missing {missing}"
         )
     return PreparedInputs(tuple(PreparedInput(s, _bytes(s, named[s.name]), named[s.name]) for s in specs))
+
+
+def _named(part: str, names: tuple[str, ...]) -> tuple[str, str] | None:
+    """("serving:0", "a.npy") of `serving:0:a.npy`; the longest name counts."""
+    fitting = [n for n in names if part.startswith(f"{n}:")]
+    return (name := max(fitting, key=len), part[len(name) + 1 :]) if fitting else None
 
 
 def _from_npz(specs: list[TensorSpec], path: str) -> PreparedInputs:
@@ -66,15 +72,18 @@ def _bytes(spec: TensorSpec, path: str) -> bytes:
     with open(path, "rb") as file:
         data = file.read(spec.size_bytes + 1)
     if len(data) == spec.size_bytes:
+        _fitting(spec, spec.valid_view(data), path)
         return data
     if len(data) == spec.valid_bytes:
-        return spec.aligned_bytes(np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape))
+        valid = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
+        return spec.aligned_bytes(_fitting(spec, valid, path))
     raise UsageError(
         f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {spec.size_bytes} ({spec.dtype}{list(spec.shape)})"
     )
 
 
 def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.shape != spec.shape or array.dtype != spec.numpy_dtype:
         raise UsageError(
             f"{path}: {array.dtype}{list(array.shape)} for input {spec.name!r}, wanted {spec.dtype}{list(spec.shape)}"
@@ -85,7 +94,11 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
 
 
 def _image(spec: TensorSpec, path: str) -> Array:
-    """An image of exactly the input's size, 0..255, NCHW; no resize and no normalization (qverify inputs does those)."""
+    """An image of exactly the input's size, 0..255, NCHW; no resize and no normalization."""
+    if spec.dtype not in ("uint8", "float32") or len(spec.shape) != 4:
+        raise UsageError(
+            f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"
+        )
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:

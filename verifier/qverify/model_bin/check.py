@@ -8,6 +8,8 @@ from qverify.errors import BadFileError
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.tensors.spec import TensorSpec
 
+LONGEST_NAME = 1023  # bytes of a text in PROTOCOL.md
+
 
 def check_graph(graph: Graph) -> None:
     """Raises BadFileError naming the tensor or node and the rule of FORMAT.md it breaks."""
@@ -27,6 +29,10 @@ def check_graph(graph: Graph) -> None:
 def _check_tensor(name: str, spec: TensorSpec) -> None:
     if name != spec.name or "\0" in name:
         raise BadFileError(f"tensor {name!r}: bad name")
+    if len(name.encode()) > LONGEST_NAME:
+        raise BadFileError(
+            f"tensor {name[:60]!r}...: its name is {len(name.encode())} bytes long, at most {LONGEST_NAME} go to a board"
+        )
     if len(spec.scale) != len(spec.zero_point):
         raise BadFileError(f"tensor {name!r}: {len(spec.scale)} scales and {len(spec.zero_point)} zero points")
     if len(spec.scale) > 1 and (spec.channel_axis < 0 or len(spec.scale) != spec.shape[spec.channel_axis]):

@@ -68,6 +68,8 @@ class Engine:
     def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
         """Named outputs (all by default). Raises BadFileError when onnxruntime fails."""
         wanted = list(names) if names is not None else self.outputs
+        if not wanted:  # onnxruntime takes an empty list for all
+            return {}
         try:
             values = self._session.run(wanted, {n: feed[n] for n in self.inputs})
         except Exception as error:

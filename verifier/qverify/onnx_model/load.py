@@ -54,7 +54,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     """A checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
-    NaN or infinite weights."""
+    NaN in weights; UnsupportedError: an operator nobody knows."""
     model = parse(data, name)
     _known_operators(model, name)
     _load_external(model, name, folder)
@@ -158,20 +158,30 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
                 dim.Clear()
                 dim.dim_value = size
         if not value.type.tensor_type.HasField("shape") or any(d.dim_value < 1 for d in dims):
+            if any(d.HasField("dim_value") and d.dim_value == 0 for d in dims):
+                raise BadFileError(f"{name}: input {value.name!r} has a dim of size 0; there is nothing to compute")
             shown = [d.dim_param or d.dim_value or "?" for d in dims]
+            example = ",".join(str(d.dim_value) if d.dim_value > 0 else "N" if i else "1" for i, d in enumerate(dims))
             raise BadFileError(
-                f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}=1,3,224,224"
+                f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}={example}"
             )
 
 
 def _finite(model: onnx.ModelProto, name: str) -> None:
-    for tensor in model.graph.initializer:
+    """No NaN in an initializer or a Constant node; infinities are allowed (limits of Clip, masks), biases check their own."""
+    held = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
+    held += [
+        (f"constant {node.output[0]!r}", attribute.t)
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.HasField("t")
+    ]
+    for what, tensor in held:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16):
             try:
                 values = numpy_helper.to_array(tensor)
             except Exception as error:
-                raise BadFileError(
-                    f"{name}: initializer {tensor.name!r} is damaged: {str(error).splitlines()[0]}"
-                ) from error
+                raise BadFileError(f"{name}: {what} is damaged: {str(error).splitlines()[0]}") from error
             if values.size and np.isnan(values).any():
-                raise BadFileError(f"{name}: initializer {tensor.name!r} holds NaN")
+                raise BadFileError(f"{name}: {what} holds NaN")

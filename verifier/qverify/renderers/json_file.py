@@ -26,14 +26,19 @@ def write_text(text: str, path: str) -> None:
 
 
 def write_bytes(data: bytes, path: str) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
+    """A symbolic link's target is replaced, not the link; a device or a pipe is written to as it is."""
+    target = os.path.realpath(path)
     try:
-        handle, part = tempfile.mkstemp(dir=folder, prefix=".qverify-")
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as there:
+                there.write(data)
+            return
+        handle, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             os.chmod(part, 0o644)
-            os.replace(part, path)
+            os.replace(part, target)
         except BaseException:
             os.unlink(part)
             raise

@@ -140,6 +140,7 @@ class Report:
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     dump_all: bool = False
+    caveats: list[str] = field(default_factory=list)  # stated in every verdict line
 
     @property
     def exit_status(self) -> int:

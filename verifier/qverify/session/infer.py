@@ -15,9 +15,17 @@ from qverify.session.models import open_models
 from qverify.tensors.recording import Recording
 
 
-def infer(paths: list[str], side: str, board: str, inputs: str | None, seed: int, output: str) -> tuple[Recording, int]:
+def infer(
+    paths: list[str],
+    side: str,
+    board: str,
+    inputs: str | None,
+    seed: int,
+    output: str,
+    shapes: dict[str, tuple[int, ...]] | None = None,
+) -> tuple[Recording, int]:
     """Writes NNNN.npy and manifest.json (file to tensor name); the manifest comes last, so a cut-off run is seen."""
-    models = open_models(paths)
+    models = open_models(paths, shapes)
     prepared = sources.prepare(models.graph, inputs) if inputs else random_inputs(models.graph, seed)
     if side == "simulator":
         from qverify.sides.simulator import Simulator

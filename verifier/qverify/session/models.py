@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qverify.compiler.compile import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
@@ -31,6 +31,7 @@ class Models:
     original: bytes | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)  # what a verdict must not be read without
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -72,8 +73,10 @@ def open_models(
             raise BadFileError(f"{binary[0]}: {error}") from error
     if quantized is None:
         assert graph is not None and binary is not None
-        return Models(graph, binary[1], rows=rows)
-    compiled, notes = _integer_form(quantized, graph, shapes, allow_other)
+        if shapes:
+            raise UsageError("--shape is for a dynamic ONNX; -m names only a model.bin, whose shapes are fixed")
+        return Models(graph, binary[1], rows=rows, caveats=_checked(graph, binary[0]))
+    compiled, caveats = _integer_form(quantized, graph, shapes, allow_other)
     if graph is None or binary is None:
         return Models(
             compiled.graph,
@@ -83,7 +86,7 @@ def open_models(
             rows,
             ["no model.bin given: compiled in memory"],
         )
-    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, notes)
+    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, caveats=caveats)
 
 
 def _only(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
@@ -110,7 +113,9 @@ def _integer_form(
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path, data = quantized
     options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
-    compiled = compile_model(data, os.path.basename(path), options)
+    known = isinstance(graph, Graph) and "check" in graph.meta
+    compiled = compile_model(data, os.path.basename(path), replace(options, check=not known))
+    _checked(compiled.graph if not known or graph is None else graph, os.path.basename(path))
     if graph is None or compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
         return compiled, []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
@@ -122,4 +127,20 @@ def _integer_form(
     message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
-    return compiled, [f"WARNING: {message}"]
+    return compiled, [message]
+
+
+def _checked(graph: Graph, name: str) -> list[str]:
+    """What is to be said of the compiler's check against the original; BadFileError where it had failed."""
+    result = graph.meta.get("check")
+    if result is None:
+        return ["model.bin was never checked against its ONNX (--no-check)"]
+    over = result.get("over") if isinstance(result, dict) and result.get("units") else None
+    if not isinstance(over, list) or over:
+        beyond = (
+            f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no unit could be checked"
+        )
+        raise BadFileError(
+            f"{name}: the compiler's check against the original failed ({beyond}); nothing can be verified with it"
+        )
+    return []

@@ -46,66 +46,76 @@ class Outcome:
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
     """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
-    from qverify.sides.simulator import Simulator
-
     start = time.perf_counter()
     models = open_models(request.models, request.shapes, request.allow_other_model)
-    chosen = [
-        s
-        for s, on in (("reference", models.integer_onnx), ("simulator", request.run_sim), ("board", request.board))
-        if on
-    ]
-    if len(chosen) < 2:
-        raise UsageError(
-            f"only one side ({', '.join(chosen) or 'none'}): give -b BOARD, -s True, or a quantized ONNX besides model.bin"
-        )
-    prepared = (
-        sources.prepare(models.graph, request.inputs) if request.inputs else random_inputs(models.graph, request.seed)
-    )
-    recordings: dict[str, Recording] = {}
-    run_unit: dict[str, Any] = {}
-    simulator = Simulator(models.graph)
+    sides = {
+        "reference": models.integer_onnx is not None,
+        "simulator": request.run_sim,
+        "board": request.board is not None,
+    }
+    if sum(sides.values()) < 2:
+        only = ", ".join(s for s, on in sides.items() if on) or "none"
+        raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
+    if request.inputs is not None:
+        prepared = sources.prepare(models.graph, request.inputs)
+    else:
+        prepared = random_inputs(models.graph, request.seed)
+    ran = _on_host(request, models, prepared, watch)
     board = None
-    plain: list[dict[str, Any]] = []
-    canary: dict[str, Any] = {}
     try:
-        if models.integer_onnx is not None:
-            from qverify.onnx_model.canary import canary as run_canary
-            from qverify.onnx_model.canary import failing_kinds
-            from qverify.sides.reference import Reference
-
-            canary = run_canary()
-            reference = Reference(models.integer_onnx, models.graph, models.original)
-            canary["distrusted"] = reference.computed_by(failing_kinds(canary))
-            recordings["reference"] = reference.run(prepared)
-            run_unit["reference"] = reference.run_unit
-            plain = reference.plain(prepared, recordings["reference"].tensors)
-        if request.run_sim:
-            recordings["simulator"] = simulator.run(
-                prepared, progress=_step(watch, "simulator"), peer=recordings.get("reference")
-            )
-            run_unit["simulator"] = simulator.run_unit
-        if request.board:
+        if request.board is not None:
             from qverify.sides.board import Board
 
             board = Board(request.board, models.binary, models.graph, request.deadline_s)
-            recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
+            ran.recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
         report = judge_all(
-            recordings,
+            ran.recordings,
             models.graph,
             units(models.graph),
             request.options,
-            run_unit,
+            ran.run_unit,
             board.pull if board is not None else None,
             prepared.arrays(),
-            distrusted=canary.get("distrusted", ()),
+            distrusted=ran.canary.get("distrusted", ()),
         )
     finally:
         if board is not None:
             board.close()
-    _complete(report, models, prepared, recordings, plain, canary)
+    _complete(report, models, prepared, ran)
     report.timings["total"] = time.perf_counter() - start
     return Outcome(report, list(models.graph.outputs))
+
+
+@dataclass(slots=True)
+class Ran:
+    """What the sides gave. run_unit: by side, for forcing. plain: the untouched file's outputs beside the reference's."""
+
+    recordings: dict[str, Recording] = field(default_factory=dict)
+    run_unit: dict[str, Any] = field(default_factory=dict)
+    plain: list[dict[str, Any]] = field(default_factory=list)
+    canary: dict[str, Any] = field(default_factory=dict)
+
+
+def _on_host(request: Request, models: Models, prepared: PreparedInputs, watch: Watch | None) -> Ran:
+    """The reference and the simulator, where they were asked for."""
+    ran = Ran()
+    if models.integer_onnx is not None:
+        from qverify.onnx_model.canary import canary, failing_kinds
+        from qverify.sides.reference import Reference
+
+        ran.canary = canary()
+        reference = Reference(models.integer_onnx, models.graph, models.original)
+        ran.canary["distrusted"] = reference.computed_by(failing_kinds(ran.canary))
+        ran.recordings["reference"] = reference.run(prepared)
+        ran.run_unit["reference"] = reference.run_unit
+        ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
+    if request.run_sim:
+        from qverify.sides.simulator import Simulator
+
+        simulator, peer = Simulator(models.graph), ran.recordings.get("reference")
+        ran.recordings["simulator"] = simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
+        ran.run_unit["simulator"] = simulator.run_unit
+    return ran
 
 
 def _first(names: list[str]) -> str:
@@ -116,14 +126,7 @@ def _step(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
     return None if watch is None else lambda done, total: watch(name, done, total)
 
 
-def _complete(
-    report: Report,
-    models: Models,
-    prepared: PreparedInputs,
-    recordings: dict[str, Recording],
-    plain: list[dict[str, Any]],
-    canary: dict[str, Any],
-) -> None:
+def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran) -> None:
     report.inputs = [
         {"name": i.spec.name, "source": i.source, "sha256": i.sha256, "seed": i.seed} for i in prepared.inputs
     ]
@@ -137,10 +140,10 @@ def _complete(
             "seconds": round(r.duration_s, 6),
             "host": r.host or platform.machine(),
         }
-        for r in recordings.values()
+        for r in ran.recordings.values()
     ]
-    report.plain_onnxruntime = {"outputs": plain}
-    report.canary = canary
+    report.plain_onnxruntime = {"outputs": ran.plain}
+    report.canary = ran.canary
     report.no_integer_reference = [
         {
             "node": n.name,
@@ -151,10 +154,11 @@ def _complete(
         if not n.integer_reference
     ]
     report.notes += models.notes
-    failing = canary.get("failing", [])
+    report.caveats = list(models.caveats)
+    failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
     if failing:
         report.notes.append(
             f"WARNING: onnxruntime on this host computes these otherwise than known (canary): {', '.join(failing)}; "
-            f"{len(canary['distrusted'])} nodes of the reference are not to be trusted{_first(canary['distrusted'])}"
+            f"{len(distrusted)} nodes of the reference are not to be trusted{_first(distrusted)}"
         )
-    report.timings |= {r.side: r.duration_s for r in recordings.values()}
+    report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}

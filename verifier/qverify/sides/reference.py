@@ -38,7 +38,8 @@ class Reference:
         start = time.perf_counter()
         values = self._engine.run(prepared.arrays(), self.names)
         duration = time.perf_counter() - start
-        specs = {n: self.graph.spec(n) for n in self.names}
+        values |= {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
+        specs = {n: self.graph.spec(n) for n in values}
         return Recording(
             "reference",
             "onnxruntime",
@@ -103,6 +104,7 @@ class Reference:
         feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in prepared.arrays().items()}
         original = {ends["outputs"].get(n, n): n for n in self.graph.outputs}
         plain = Engine(self.original, level="all").run(feed, list(original))
+        finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():
             mine = self._unquantized(original[name], finals[original[name]], ends["outputs"])

@@ -67,7 +67,7 @@ class TensorSpec:
         if len(aligned) != self.size_bytes:
             raise ValueError(f"{self.name}: {len(aligned)} bytes, wanted {self.size_bytes}")
         whole = np.frombuffer(aligned, self.numpy_dtype).reshape(self.aligned_shape)
-        return whole[tuple(slice(0, n) for n in self.shape)]
+        return whole[tuple(slice(0, n) for n in self.shape)] if self.shape else whole
 
     def aligned_bytes(self, valid: npt.NDArray[np.generic]) -> bytes:
         """`valid` stored in the aligned layout, padding zero."""

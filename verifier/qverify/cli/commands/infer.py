@@ -11,11 +11,18 @@ import click
 @click.option("-b", "--board", default="local", show_default=True)
 @click.option("-i", "--input-img", "inputs", help="as in the main job; random when not given")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
-def command(model: str, side: str, board: str, inputs: str | None, seed: int, output: str) -> int:
+def command(
+    model: str, side: str, board: str, inputs: str | None, seed: int, shapes: tuple[str, ...], output: str
+) -> int:
     from qverify.session.infer import infer
+    from qverify.session.models import parse_shapes
 
-    recording, written = infer([p for p in model.split(",") if p], side, board, inputs, seed, output)
+    paths = model.split(",")
+    if not all(paths) or not board or inputs == "":
+        raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
+    recording, written = infer(paths, side, board, inputs, seed, output, parse_shapes(shapes))
     click.echo(
         f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else "")
     )

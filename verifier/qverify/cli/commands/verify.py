@@ -10,7 +10,14 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
 
 
 @click.command(help=__doc__)
-@click.option("-m", "--model", required=True, help="comma list: quant.onnx, model.bin (told apart by content)")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    required=True,
+    multiple=True,
+    help="comma list: quant.onnx, model.bin (told apart by content); may be repeated",
+)
 @click.option("-b", "--board", "boards", multiple=True, help="local, qemu-user:aarch64|armv7|riscv64; may be repeated")
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
@@ -33,12 +40,12 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
 @click.option(
     "--rule", type=click.Choice(RULES), default="half", show_default=True, help="what matching to N decimals means"
 )
-@click.option("--atol", type=float)
-@click.option("--rtol", type=float)
-@click.option("--min-cosine", type=float)
+@click.option("--atol", type=click.FloatRange(0))
+@click.option("--rtol", type=click.FloatRange(0))
+@click.option("--min-cosine", type=click.FloatRange(-1, 1))
 @click.option("--min-sqnr", "min_sqnr_db", type=float, help="dB")
-@click.option("--max-rmse", type=float)
-@click.option("--max-lsb", type=float)
+@click.option("--max-rmse", type=click.FloatRange(0))
+@click.option("--max-lsb", type=click.FloatRange(0))
 @click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
@@ -60,7 +67,7 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 def command(
-    model: str,
+    models: tuple[str, ...],
     boards: tuple[str, ...],
     run_sim: bool,
     inputs: str | None,
@@ -94,7 +101,9 @@ def command(
     options = Options(
         5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates, digits is not None or rule != "half"
     )
-    paths = [p for p in model.split(",") if p]
+    paths = [p for model in models for p in model.split(",")]
+    if not all(paths) or not all(boards) or inputs == "":
+        raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
     reports = []
     for board in boards or (None,):
         request = Request(

@@ -10,6 +10,7 @@ from qverify.arithmetic.float32 import fma32
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, with_activation
 from qverify.compiler.view import Quantized, View
+from qverify.errors import UnsupportedError
 
 ONNX_TYPES = ("Add", "Mul", "Sub")
 
@@ -56,18 +57,24 @@ def lower_add(
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
     ratio_a, ratio_b = (float(q.scale[0]) / float(y.scale[0]) for q in (a, b))
+    if max(ratio_a, ratio_b) > float(np.finfo(np.float32).max) or min(ratio_a, ratio_b) < float(
+        np.finfo(np.float32).smallest_subnormal
+    ):
+        raise UnsupportedError(
+            f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32"
+        )
     if kind == "Sub":
         ratio_b = -ratio_b
     if builder.rounding != "ref-exact":
         rq, swap = builder.add_scales(y.name, ratio_a, ratio_b), 0
     elif not kernel:
-        rq = builder.constant(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
+        rq = builder.made(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
     else:
         first, second = (b, a) if swap else (a, b)
         r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
         z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
-        rq = builder.constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
+        rq = builder.made(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node(
         "add",

@@ -40,6 +40,8 @@ def integer_bias(
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): bias {name!r} is not a constant; only constant biases can be compiled"
         )
+    if not np.isfinite(real).all():
+        raise UnsupportedError(f"{node.name} ({node.op_type}): bias {name!r} holds infinite values")
     limit = 2**62 if wide else 2**31 - 1
     whole = np.clip(np.rint(real.reshape(-1).astype(np.float64) / steps), -limit, limit).astype(
         np.int64 if wide else np.int32
@@ -68,11 +70,15 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
 
 def from_operator(view: View, node: Any) -> Unit:
     """A QLinearConv of a QOperator model."""
-    from qverify.compiler.qoperator import quantized_input, quantized_output
+    from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
-    bias = view.constants[node.input[8]] if len(node.input) > 8 and node.input[8] else None
+    if w.value is None:
+        raise UnsupportedError(
+            f"{node.name} (QLinearConv): its weights are computed at run time; only constants can be compiled"
+        )
+    bias = constant_operand(view, node, 8, "bias")
     limits = np.iinfo(y.dtype)
     act = Activation(int(limits.min), int(limits.max))
     return Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, True), [node])

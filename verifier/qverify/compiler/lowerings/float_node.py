@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.compiler.builder import Builder, float_word
 from qverify.compiler.lowerings import movement
+from qverify.compiler.lowerings.pool import reduced_axes
 from qverify.compiler.lowerings.resize import linear_tables
 from qverify.compiler.lowerings.softmax import softmax_rows
 from qverify.compiler.view import View, attributes
@@ -37,13 +38,18 @@ class FloatNodes:
 
     def __init__(self, builder: Builder, view: View, interior: set[str]):
         self.builder, self.view, self.interior = builder, view, interior
+        self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
 
     def source(self, name: str) -> str:
         """The model.bin tensor of an ONNX tensor; constants (also dequantized ones) become constants."""
         view = self.view
         constant = view.float_constant(name)
         if constant is not None:
-            return self.builder.constant(f"{name}/constant" if name not in view.constants else name, constant)
+            if name in view.constants:
+                return self.builder.constant(name, constant)
+            if name not in self._constants:
+                self._constants[name] = self.builder.made(f"{name}/constant", constant)
+            return self._constants[name]
         if name not in self.builder.tensors:
             self.builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), interior=name in self.interior))
         return name
@@ -146,6 +152,11 @@ class FloatNodes:
         depth = int(np.prod(shape[attrs.get("axis", -1) % len(shape) :]))
         if any(node.output[1:]):
             raise UnsupportedError(f"{node.name} (LayerNormalization): its mean or variance output is used")
+        sizes = [int(np.prod(self.view.shape(n))) for n in node.input[1:] if n]
+        if any(size != depth for size in sizes):
+            raise UnsupportedError(
+                f"{node.name} (LayerNormalization): scale or bias of {sizes} elements over rows of {depth}; only one value an element"
+            )
         inputs: list[str | None] = [self.source(n) if n else None for n in node.input]
         words = [depth, float_word(attrs.get("epsilon", 1e-5))]
         self.builder.node("layer_norm", inputs + [None] * (3 - len(inputs)), self.declare(node), words, (), False)
@@ -158,7 +169,7 @@ class FloatNodes:
         k = (scale * (np.float32(1) / np.sqrt((variance + epsilon).astype(np.float32)))).astype(np.float32)
         b = (beta - (mean * k).astype(np.float32)).astype(np.float32)
         name = node.output[0]
-        constants = [self.builder.constant(f"{name}/k", k), self.builder.constant(f"{name}/b", b)]
+        constants = [self.builder.made(f"{name}/k", k), self.builder.made(f"{name}/b", b)]
         self.builder.node("batch_norm", [self.source(node.input[0]), *constants], self.declare(node), (), (), False)
 
     def _LRN(self, node: Any) -> None:
@@ -171,12 +182,7 @@ class FloatNodes:
 
     def _ReduceMean(self, node: Any) -> None:
         shape = self.view.shape(node.input[0])
-        given = (
-            self.view.constants[node.input[1]].tolist()
-            if len(node.input) > 1 and node.input[1]
-            else attributes(node).get("axes", range(len(shape)))
-        )
-        mask = sum(1 << a for a in {a % len(shape) for a in given})
+        mask = sum(1 << a for a in reduced_axes(self.view, node, len(shape)))
         self.builder.node(
             "reduce_mean", [self.source(node.input[0]), None], self.declare(node), [mask, 0, 0], (), False
         )
@@ -206,10 +212,22 @@ class FloatNodes:
             )
         name, shape, out = node.output[0], self.view.shape(node.input[0]), self.view.shape(node.output[0])
         index, weight = linear_tables(self.view, node, shape, out)
-        tables = [self.builder.constant(f"{name}/index", index), self.builder.constant(f"{name}/weight", weight)]
+        tables = [self.builder.made(f"{name}/index", index), self.builder.made(f"{name}/weight", weight)]
         source = self.source(node.input[0])
         whole = self.builder.tensors[source].quantized
         self.builder.node("resize_linear", [source, *tables], self.declare(node, like=source), [int(whole)], (), whole)
+
+    def _pads_of_all(self, node: Any, pads: Any, rank: int) -> Any:
+        """begin and end of every dim, where opset 18's axes input names only some."""
+        if len(node.input) < 4 or not node.input[3]:
+            return pads
+        axes = self.view.constants.get(node.input[3])
+        if axes is None or len(pads) != 2 * len(axes):
+            raise UnsupportedError(f"{node.name} (Pad): its axes are not constant, or do not fit its pads")
+        whole = np.zeros(2 * rank, np.int64)
+        for i, axis in enumerate(axes.tolist()):
+            whole[axis % rank], whole[rank + axis % rank] = pads[i], pads[len(axes) + i]
+        return whole
 
     def _Pad(self, node: Any) -> None:
         attrs, view = attributes(node), self.view
@@ -217,8 +235,9 @@ class FloatNodes:
         mode = attrs.get("mode", b"constant").decode()
         if pads is None or mode not in ("constant", "reflect", "edge") or (pads < 0).any():
             raise UnsupportedError(f"{node.name} (Pad): mode {mode} with these pads is not supported")
-        value = self._scalar(node, 2, "value") if len(node.input) > 2 and node.input[2] else 0.0
+        value = self._scalar(node, 2, "value") if len(node.input) > 2 and node.input[2] else attrs.get("value", 0.0)
         rank = len(view.shape(node.input[0]))
+        pads = self._pads_of_all(node, pads, rank)
         word = float_word(value) if view.dtype(node.output[0]) == "float32" else int(value)
         words = [("constant", "reflect", "edge").index(mode), word, *pads[:rank].tolist()]
         source = self.source(node.input[0])

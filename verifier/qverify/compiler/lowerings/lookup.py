@@ -119,7 +119,7 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     """y for every value of x, computed by onnxruntime on the unit's own operators."""
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
-    source, dequantized = "every", f"every/{x.name}"
+    source, dequantized, result = (view.fresh(n) for n in ("every", "every_real", "result"))
     initializers = {
         x.scale_name: x.scale.reshape(()),
         x.zero_name: x.zero_point.reshape(()),
@@ -130,7 +130,7 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     if unit.onnx:
         kernel = onnx.NodeProto()
         kernel.CopyFrom(unit.onnx[0])
-        kernel.input[0], kernel.output[0] = source, "result"
+        kernel.input[0], kernel.output[0] = source, result
         body.append(kernel)
     else:
         body.append(helper.make_node("DequantizeLinear", [source, x.scale_name, x.zero_name], [dequantized]))
@@ -148,17 +148,17 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
                     initializers[name] = value.reshape(())
             body.append(copy)
         last = dequantized if output in leaf else output
-        body.append(helper.make_node("QuantizeLinear", [last, y.scale_name, y.zero_name], ["result"]))
+        body.append(helper.make_node("QuantizeLinear", [last, y.scale_name, y.zero_name], [result]))
     graph = helper.make_graph(
         body,
         "table",
         [helper.make_tensor_value_info(source, ELEMENT[x.dtype], every.shape)],
-        [helper.make_tensor_value_info("result", ELEMENT[y.dtype], every.shape)],
+        [helper.make_tensor_value_info(result, ELEMENT[y.dtype], every.shape)],
         [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in initializers.items() if n],
     )
     model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
     model.ir_version = view.model.ir_version
-    return Engine(model.SerializeToString(), threads=1).run({source: every})["result"]
+    return Engine(model.SerializeToString(), threads=1).run({source: every})[result]
 
 
 def missing_domain(view: View) -> list[Any]:
@@ -171,6 +171,6 @@ def missing_domain(view: View) -> list[Any]:
 
 
 def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:
-    name = builder.constant(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
+    name = builder.made(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("lookup", [operand(builder, x, view.shape(x.name)), name], [y.name])

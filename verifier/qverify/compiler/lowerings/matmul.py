@@ -50,8 +50,9 @@ def _gemm(view: View, node: Any, x: Quantized, w: Quantized, y: Quantized, act: 
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
     bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", scaled, w, wide)
-    if bias is not None and bias.size == 1 and w.value.shape[0 if attrs.get("transB", 0) else 1] > 1:
-        return None
+    columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
+    if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
+        return None  # a bias by rows, or one number for all: stays a float node, or is refused there
     kernel = integer_kernel(x, y, w) and not wide
     unit = Unit(y.name, lambda b: lower_gemm(b, view, node, x, w, bias, y, act, kernel))
     if kernel:
@@ -63,7 +64,7 @@ def _gemm(view: View, node: Any, x: Quantized, w: Quantized, y: Quantized, act: 
 
 
 def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
+    from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 
     gemm = node.op_type == "QGemm"
     transposed = bool(attributes(node).get("transB", 0))
@@ -75,7 +76,18 @@ def from_operator(view: View, node: Any) -> Unit:
     limits = np.iinfo(y.dtype)
     act = Activation(int(limits.min), int(limits.max))
     if gemm:
-        bias = view.constants[node.input[6]] if node.input[6] else None
+        bias = constant_operand(view, node, 6, "bias")
+        columns = view.shape(y.name)[-1]
+        if bias is not None and bias.size == 1:
+            bias = np.full(columns, bias.reshape(-1)[0])
+        if bias is not None and (bias.size != columns or bias.shape[-1:] != (columns,)):
+            raise UnsupportedError(
+                f"{node.name} (QGemm): bias of shape {list(bias.shape)} for {columns} columns; only one value a column"
+            )
+        if b.value is None:
+            raise UnsupportedError(
+                f"{node.name} (QGemm): its weights are computed at run time; only constants can be compiled"
+            )
         return Unit(y.name, lambda c: lower_gemm(c, view, node, a, b, bias, y, act, True), [node])
     return Unit(y.name, lambda c: lower_matmul(c, view, node, a, b, y, act, True), [node])
 

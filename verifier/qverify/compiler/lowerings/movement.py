@@ -43,7 +43,7 @@ def lower(builder: Builder, view: View, node: Any, source: str, outputs: list[st
             raise UnsupportedError(
                 f"{node.name} (Gather): indices are computed at run time; only constant indices can be compiled"
             )
-        name = builder.constant(f"{outputs[0]}/indices", indices.astype(np.int64))
+        name = builder.made(f"{outputs[0]}/indices", indices.astype(np.int64))
         builder.node("gather", [source, name], outputs, [attrs.get("axis", 0) % len(shape)])
     elif kind == "MaxPool":
         window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
@@ -58,7 +58,7 @@ def lower(builder: Builder, view: View, node: Any, source: str, outputs: list[st
         ]
         builder.node("max_pool", [source], outputs, words)
     elif kind == "Resize":
-        index = builder.constant(f"{outputs[0]}/index", nearest_index(view, node, shape, out))
+        index = builder.made(f"{outputs[0]}/index", nearest_index(view, node, shape, out))
         builder.node("resize_nearest", [source, index], outputs)
     elif kind == "DepthToSpace":
         builder.node(

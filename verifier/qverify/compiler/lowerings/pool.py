@@ -53,12 +53,7 @@ def lower(
         return
     axes = list(range(2, len(shape)))
     if kind == "ReduceMean":
-        given = (
-            view.constants[node.input[1]].tolist()
-            if len(node.input) > 1 and node.input[1]
-            else attrs.get("axes", list(range(len(shape))))
-        )
-        axes = [a % len(shape) for a in given] or list(range(len(shape)))
+        axes = reduced_axes(view, node, len(shape))
     count = int(np.prod([shape[a] for a in axes]))
     single = np.float32(x.scale[0]) / np.float32(np.float32(y.scale[0]) * np.float32(count))
     rq = builder.scales(
@@ -69,6 +64,18 @@ def lower(
         builder.node("reduce_mean", [source, rq], [y.name], [sum(1 << a for a in axes), *limits], (), False)
     else:
         builder.node("global_average_pool", [source, rq], [y.name], limits, (), kernel)
+
+
+def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
+    """Of a ReduceMean: its second input (opset 18), its attribute, or all."""
+    given: Any = attributes(node).get("axes", [])
+    if len(node.input) > 1 and node.input[1]:
+        if node.input[1] not in view.constants:
+            raise UnsupportedError(
+                f"{node.name} (ReduceMean): its axes are computed at run time; only constants can be compiled"
+            )
+        given = view.constants[node.input[1]].tolist()
+    return sorted({int(a) % rank for a in given}) or list(range(rank))
 
 
 def _average(
@@ -87,6 +94,8 @@ def _average(
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):
         raise UnsupportedError(f"{node.name} (AveragePool): {spatial}-D or dilated windows are not supported")
+    if attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0):
+        raise UnsupportedError(f"{node.name} (AveragePool): ceil_mode with count_include_pad is not supported")
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
     height, width = flat(window, spatial)
     if builder.rounding == "ref-exact":
@@ -95,7 +104,7 @@ def _average(
             if kernel
             else np.array([float(x.scale[0]) / float(y.scale[0])])
         )
-        rq = builder.constant(f"{y.name}/rq", value)
+        rq = builder.made(f"{y.name}/rq", value)
     else:
         counts = np.arange(1, height * width + 1, dtype=np.float64)
         rq = builder.scales(y.name, counts, float(x.scale[0]) / float(y.scale[0]) / counts, kernel, wide)

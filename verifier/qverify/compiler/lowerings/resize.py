@@ -16,16 +16,27 @@ ONE = np.float32(1)
 
 
 def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
-    """The scale of every dim: given, or fl32(out/in)."""
-    given = view.constants.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    if given is not None and given.size == len(shape):
-        return [np.float32(s) for s in given]
+    """The scale of every dim: given (for `axes` only, from opset 18), or fl32(out/in)."""
+    place = 1 if view.opset < 11 else 2
+    name = node.input[place] if len(node.input) > place else ""
+    if name and name not in view.constants:
+        raise UnsupportedError(
+            f"{node.name} (Resize): its scales are computed at run time; only constants can be compiled"
+        )
+    given = view.constants[name] if name else np.empty(0)
+    axes = [a % len(shape) for a in attributes(node).get("axes", range(len(shape)))]
+    if given.size == len(axes):
+        found = [np.float32(1)] * len(shape)
+        for axis, scale in zip(axes, given, strict=True):
+            found[axis] = np.float32(scale)
+        return found
     return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
 
 
-def positions(node: Any, size: int, out: int, scale: np.float32) -> Array:
-    """float32 source coordinate of each output coordinate."""
-    mode = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
+def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
+    """float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
+    given = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
+    mode = "asymmetric" if view.opset < 11 else given
     i = np.arange(out, dtype=np.float32)
     if mode == "asymmetric":
         return i / scale
@@ -40,7 +51,7 @@ def positions(node: Any, size: int, out: int, scale: np.float32) -> Array:
 
 def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> Array:
     """int32 source index of every output coordinate, dim after dim."""
-    rule = attributes(node).get("nearest_mode", b"round_prefer_floor").decode()
+    rule = "floor" if view.opset < 11 else attributes(node).get("nearest_mode", b"round_prefer_floor").decode()
     rounders: dict[str, Callable[[Array], Array]] = {
         "floor": np.floor,
         "ceil": np.ceil,
@@ -52,7 +63,7 @@ def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int,
         if size == wanted:
             parts.append(np.arange(size))
         else:
-            parts.append(np.clip(rounders[rule](positions(node, size, wanted, scale)), 0, size - 1))
+            parts.append(np.clip(rounders[rule](positions(view, node, size, wanted, scale)), 0, size - 1))
     return np.concatenate(parts).astype(np.int32)
 
 
@@ -66,7 +77,7 @@ def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int,
     for axis in (2, 3):
         size, wanted = shape[axis], out[axis]
         p = np.clip(
-            positions(node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)
+            positions(view, node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)
         ).astype(np.float32)
         i1 = p.astype(np.int32)
         i2 = np.minimum(i1 + 1, size - 1)

@@ -1,0 +1,158 @@
+"""What exporters write at the edges: old Resize, further attributes, awkward names, outputs that are inputs. Each is computed
+as onnxruntime does, or refused by name; never computed as something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from qverify.compare.options import Options
+from qverify.compiler.compile import compile_model
+from qverify.errors import QVerifyError, UnsupportedError
+from qverify.session.verify import Request, verify
+
+RNG = np.random.default_rng(3)
+
+
+def chain(
+    kind: str, shape: tuple[int, ...], more: dict[str, np.ndarray], opset: int = 17, **attributes: object
+) -> onnx.ModelProto:
+    """x -> Q -> DQ -> OP -> Q -> DQ -> y, u8; more: further constant inputs of OP, "" names kept as absent ones."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="q"),
+        helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"], name="d"),
+        helper.make_node(kind, ["xd", *(n.strip() for n in more)], ["m"], name="op", **attributes),
+        helper.make_node("QuantizeLinear", ["m", "sx", "zx"], ["mq"], name="mq_n"),
+        helper.make_node("DequantizeLinear", ["mq", "sx", "zx"], ["y"], name="y_n"),
+    ]
+    held = {"sx": np.float32(0.05), "zx": np.uint8(120)} | {k: v for k, v in more.items() if k.strip()}
+    graph = helper.make_graph(
+        nodes,
+        "edge",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in held.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def passes(model: onnx.ModelProto, tmp_path: Path) -> None:
+    path = tmp_path / "edge.onnx"
+    path.write_bytes(model.SerializeToString())
+    check = compile_model(path.read_bytes(), "edge").graph.meta["check"]
+    assert check["units"] and not check["over"] and not check["not_checked"]
+    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
+
+
+SCALES = np.array([1, 1, 2, 1.5], np.float32)
+RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
+    "resize_10_nearest": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="nearest"),
+    "resize_10_linear": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="linear"),
+    "resize_18_axes": lambda: chain(
+        "Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES[2:]}, 18, mode="nearest", axes=[2, 3]
+    ),
+    "reduce_mean_all": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 17, keepdims=0),
+    "pad_18_axes": lambda: chain(
+        "Pad", (1, 2, 5, 6), {"pads": np.array([1, 2], np.int64), "": np.empty(0), "axes": np.array([3], np.int64)}, 18
+    ),
+    "average_pool_ceil": lambda: chain(
+        "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_computed_as_onnxruntime_does(name: str, tmp_path: Path) -> None:
+    passes(RIGHT[name](), tmp_path)
+
+
+REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
+    "antialias": (
+        lambda: chain("Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES}, 18, mode="linear", antialias=1),
+        "antialias=1",
+    ),
+    "aspect": (
+        lambda: chain(
+            "Resize",
+            (1, 2, 5, 6),
+            {"": np.empty(0), " ": np.empty(0), "sizes": np.array([1, 2, 7, 9])},
+            18,
+            keep_aspect_ratio_policy="not_larger",
+        ),
+        "keep_aspect_ratio_policy",
+    ),
+    "ceil_and_pad": (
+        lambda: chain(
+            "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1
+        ),
+        "ceil_mode",
+    ),
+    "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    build, said = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=f"op .*{said}"):
+        compile_model(build().SerializeToString(), "edge")
+
+
+def test_the_type_of_a_quantize_linear_without_zero_point(tmp_path: Path) -> None:
+    model = chain("Relu", (1, 2, 5, 6), {}, 21)
+    model.ir_version = 10
+    for node in model.graph.node:
+        if node.name in ("mq_n", "y_n"):
+            del node.input[2]
+        if node.name == "mq_n":
+            node.attribute.append(helper.make_attribute("output_dtype", int(TensorProto.INT8)))
+    del model.graph.value_info[:]  # inferred before mq became int8
+    passes(model, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mq/table", "result", "every", "xq/rq", "m~"])
+def test_tensors_named_as_the_compiler_would(name: str, tmp_path: Path) -> None:
+    model = chain("LeakyRelu", (1, 2, 5, 6), {})
+    for node in model.graph.node:
+        node.input[:] = [name if n == "m" else n for n in node.input]
+        node.output[:] = [name if n == "m" else n for n in node.output]
+    passes(model, tmp_path)
+
+
+def test_nodes_without_names_and_one_that_looks_made(tmp_path: Path) -> None:
+    model = chain("Relu", (1, 2, 5, 6), {})
+    for node in model.graph.node:
+        node.name = "QuantizeLinear_0" if node.op_type == "Relu" else ""
+    passes(model, tmp_path)
+
+
+def test_an_input_that_is_an_output_too(tmp_path: Path) -> None:
+    model = chain("Relu", (1, 2, 5, 6), {})
+    model.graph.output.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 2, 5, 6)))
+    passes(model, tmp_path)
+
+
+def test_a_scalar_input(tmp_path: Path) -> None:
+    passes(chain("Relu", (), {}), tmp_path)
+
+
+def test_a_model_that_computes_nothing_is_no_pass(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("QuantizeLinear", ["x", "s"], ["unused"])],
+        "nothing",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2,))],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2,))],
+        [numpy_helper.from_array(np.float32(0.1), "s")],
+    )
+    path = tmp_path / "nothing.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    with pytest.raises(QVerifyError, match="no unit could be checked"):
+        verify(Request([str(path)], "local"))

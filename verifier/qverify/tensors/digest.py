@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,3 @@ def tensor_digest(values: npt.NDArray[Any]) -> str:
     """16 hex digits of XXH64, seed 0, over the elements in row-major order, little-endian."""
     dense = np.ascontiguousarray(values)
     return xxhash.xxh64_hexdigest(dense.reshape(-1).view(np.uint8).data if dense.size else b"")
-
-
-def content_hash(data: bytes) -> str:
-    """SHA-256, hex."""
-    return hashlib.sha256(data).hexdigest()

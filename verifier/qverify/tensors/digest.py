@@ -1,4 +1,4 @@
-"""Tensor digest (XXH64 of the valid bytes in stored axis order) and content hash (SHA-256)."""
+"""Tensor digest: XXH64 of the valid bytes in stored axis order."""
 
 from __future__ import annotations
 

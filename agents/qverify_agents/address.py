@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from qverify_agents.errors import BadAddress
-
-KNOWN = "local, qemu-user:ARCH, faulty:BOARD?fault=KIND@NODE, finals:BOARD"
+from qverify_agents.schemes import BOARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +21,15 @@ class Address:
 
 
 def parse(uri: str) -> Address:
-    """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `finals:local`."""
+    """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
+    whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
     head, _, query = uri.partition("?")
-    match = re.fullmatch(r"([a-z][a-z0-9-]*)(?::(.*))?", head, re.DOTALL)
-    if not match:
-        raise BadAddress(f"-b {uri}: not a board this version knows; known: {KNOWN}")
-    return Address(
-        match[1], match[2] or "", dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
-    )
+    options = dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
+    scheme, colon, rest = head.partition(":")
+    if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
+        return Address(scheme, rest.removeprefix("//") if colon else "", options)
+    if not re.fullmatch(r"[^\s/?#]+", head):
+        raise BadAddress(
+            f"-b {uri!r}: not a board; known kinds: {', '.join(BOARDS)}, ssh://HOST, serial://DEVICE, or a host's name"
+        )
+    return Address("ssh", head, options)

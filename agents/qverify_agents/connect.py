@@ -2,51 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import getpass
+import os
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from qverify_agents.address import Address, parse
-from qverify_agents.capabilities import ALL, Link
+from qverify_agents.capabilities import ALL, Link, Shell
 from qverify_agents.deadline import Deadline
+from qverify_agents.deploy import deploy, start
 from qverify_agents.errors import BadAddress
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 
-NOISE = ("link_fault", "link_seed", "link_probability")
+NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
+ON_A_BOARD = frozenset({"cache", "memory", "wait"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
-    """options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win.
-    Raises LinkError (BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
-    address = parse(uri)
-    address = replace(address, options={**(options or {}), **address.options})
-    offers, known = ALL, set(NOISE)
-    for _ in range(4):
+    """options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
+    that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    address, offers = plainest(uri, options or {})
+    page = import_module(LINKS[address.scheme])
+    deadline = Deadline(deadline_s, uri)
+
+    def opened() -> Link:
+        return _noisy(_open(page, address, uri, deadline), address)
+
+    def again() -> Link:
+        nonlocal deadline
+        deadline = Deadline(deadline_s, uri)
+        return opened()
+
+    link = opened()
+    try:
+        wait_s = _seconds(address.options.get("wait", "0"))
+        return Agent(
+            link,
+            offers,
+            deadline_s,
+            owner=_owner(),
+            wait_s=wait_s,
+            reopen=again if hasattr(page, "open_shell") else None,
+        )
+    except BaseException:
+        link.close()
+        raise
+
+
+def _owner() -> str:
+    """Who is told to others that wait for the board."""
+    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1
+    if not 0 <= found < 1e7:
+        raise BadAddress(f"wait={text}: wanted seconds")
+    return found
+
+
+def plainest(uri: str, options: Mapping[str, str]) -> tuple[Address, frozenset[str]]:
+    """The address a link opens, and what the board offers; every option known to somebody on the way."""
+    address, offers, known = parse(uri), ALL, set(NOISE)
+    asked = set(address.options)
+    address = replace(address, options={**options, **address.options})
+    for _ in range(5):
         if "offers" in address.options:
             offers = frozenset(address.options["offers"].split("+"))
         if address.scheme in LINKS:
             break
         if address.scheme not in BOARDS:
-            raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join(BOARDS)}")
+            raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
         page = import_module(BOARDS[address.scheme])
         known |= page.OPTIONS
         plainer = page.plainer(address)
         address = replace(plainer, options={**address.options, **plainer.options})
     else:
         raise BadAddress(f"-b {uri}: boards wrapped too deep")
-    deadline = Deadline(deadline_s, uri)
-    page = import_module(LINKS[address.scheme])
-    unknown = address.options.keys() - known - page.OPTIONS
+    link = import_module(LINKS[address.scheme])
+    known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
+    unknown = asked - known
     if unknown:
-        listed = ", ".join(sorted(known | page.OPTIONS))
-        raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {listed}")
-    link: Link = page.open_link(address, deadline)
+        raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")
+    return address, offers
+
+
+def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
+    """A link that is an agent already, or a shell with the agent put there and started."""
+    if hasattr(page, "open_link"):
+        link: Link = page.open_link(address, deadline)
+        return link
+    shell: Shell = page.open_shell(address, deadline)
     try:
-        return Agent(_noisy(link, address), offers, deadline_s)
+        fault = address.options.get("fault")
+        deployed = deploy(shell, uri, deadline, address.options.get("cache", ""), fault is not None)
+        environment = {**address.environment, **({"QVRT_FAULT": fault} if fault is not None else {})}
+        stream = start(shell, deployed, deadline, environment, address.options.get("memory", ""))
     except BaseException:
-        link.close()
+        shell.close()
         raise
+    return Deployed(stream, shell.close)
+
+
+class Deployed:
+    """A Link whose shell is closed with it."""
+
+    def __init__(self, stream: Link, at_close: Callable[[], None]):
+        self._stream, self._at_close = stream, at_close
+        self.piece_bytes, self.patience_s, self.packs = stream.piece_bytes, stream.patience_s, stream.packs
+        self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._at_close()
 
 
 def _noisy(link: Link, address: Address) -> Link:
@@ -57,8 +134,8 @@ def _noisy(link: Link, address: Address) -> Link:
 
     try:
         seed = int(address.options.get("link_seed", "0"))
-        return FaultyLink(
-            link, address.options["link_fault"], seed, float(address.options.get("link_probability", "0.15"))
-        )
+        probability = float(address.options.get("link_probability", "0.15"))
     except ValueError as error:
+        link.close()
         raise BadAddress("link_seed and link_probability are numbers") from error
+    return FaultyLink(link, address.options["link_fault"], seed, probability)

@@ -3,6 +3,7 @@
 LinkError            one line for the user; exit 3
  +- BoardUnreachable the board or its agent could not be started or found
      +- BadAddress   what -b names cannot be meant: a mistake of the user, exit 2
+ +- BoardBusy       somebody else uses the board; names him
  +- LinkTimeout      a deadline passed
  +- LinkClosed       the other end went away
  +- AgentError       the call failed, the agent lives: status and text of the agent
@@ -22,6 +23,10 @@ class BoardUnreachable(LinkError):
 
 class BadAddress(BoardUnreachable):
     exit_status = 2
+
+
+class BoardBusy(LinkError):
+    pass
 
 
 class LinkTimeout(LinkError):

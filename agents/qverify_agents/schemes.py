@@ -8,4 +8,7 @@ BOARDS = {
     "faulty": "qverify_agents.boards.faulty_runtime",
     "finals": "qverify_agents.boards.finals_only",
 }
-LINKS = {"exec": "qverify_agents.links.exec_pipe"}
+LINKS = {
+    "exec": "qverify_agents.links.exec_pipe",
+    "ssh": "qverify_agents.links.ssh",
+}

@@ -47,6 +47,7 @@ const char *qv_status_phrase(qv_status s) {
     case QV_E_INPUT: return "wrong input";
     case QV_E_CANCELLED: return "cancelled";
     case QV_E_PROTOCOL: return "protocol error";
+    case QV_E_BUSY: return "the board is in use";
     case QV_E_NOT_FOUND: return "not found";
     default: return "internal error";
   }

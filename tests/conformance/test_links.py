@@ -20,13 +20,18 @@ from qverify_agents.capabilities import ALL
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardUnreachable, LinkClosed, LinkError, LinkTimeout
-from qverify_agents.links.exec_pipe import ExecPipe
+from qverify_agents.links import exec_pipe
 from qverify_agents.links.faulty import FaultyLink
+from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol.client import Agent
 
 DATA = random.Random(5).randbytes(300_007)
 SHA = hashlib.sha256(DATA).hexdigest()
 VECTORS = json.loads((Path(__file__).parents[1] / "plain" / "frame_vectors.json").read_text())
+
+
+def opened(address: Address) -> ProcessStream:
+    return exec_pipe.open_link(address, Deadline(60))
 
 
 def gone(process_id: int) -> bool:
@@ -40,7 +45,7 @@ def gone(process_id: int) -> bool:
 @pytest.mark.parametrize("kind", ["none", "truncate", "flip", "insert", "duplicate"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_contents_arrive_whole_over_a_bad_link(kind: str, seed: int) -> None:
-    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), kind, seed)
+    link = FaultyLink(opened(local.plainer(Address("local"))), kind, seed)
     with Agent(link, ALL, 60) as agent:
         agent.put(SHA, DATA)
         assert agent.have([SHA, "0" * 64]) == {SHA: len(DATA), "0" * 64: 0}
@@ -48,7 +53,7 @@ def test_contents_arrive_whole_over_a_bad_link(kind: str, seed: int) -> None:
 
 
 def test_stall_is_a_timeout() -> None:
-    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), "stall", probability=1, after_bytes=50_000)
+    link = FaultyLink(opened(local.plainer(Address("local"))), "stall", probability=1, after_bytes=50_000)
     with Agent(link, ALL, 1.5) as agent:
         start = time.monotonic()
         with pytest.raises(LinkTimeout, match=r"no answer within 1\.5 s"):
@@ -57,7 +62,7 @@ def test_stall_is_a_timeout() -> None:
 
 
 def test_disconnect_is_said() -> None:
-    link = FaultyLink(ExecPipe(local.plainer(Address("local"))), "disconnect", probability=1, after_bytes=50_000)
+    link = FaultyLink(opened(local.plainer(Address("local"))), "disconnect", probability=1, after_bytes=50_000)
     with Agent(link, ALL, 5) as agent, pytest.raises(LinkError):
         agent.put(SHA, DATA)
 
@@ -65,7 +70,7 @@ def test_disconnect_is_said() -> None:
 def test_an_interrupted_content_is_resumed(tmp_path: Path) -> None:
     address = local.plainer(Address("local"))
     kept = Address(address.scheme, argv=address.argv, options={"store": str(tmp_path)})
-    link = FaultyLink(ExecPipe(kept), "disconnect", probability=1, after_bytes=150_000)
+    link = FaultyLink(opened(kept), "disconnect", probability=1, after_bytes=150_000)
     with Agent(link, ALL, 5) as agent, pytest.raises(LinkClosed):
         agent.put(SHA, DATA)
     with connect("local", 10, {"store": str(tmp_path)}) as agent:
@@ -98,7 +103,7 @@ def test_a_spoiled_partial_content_is_sent_anew(tmp_path: Path) -> None:
 
 def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    link = ExecPipe(local.plainer(Address("local")))
+    link = opened(local.plainer(Address("local")))
     agent = Agent(link, ALL, 10)
     agent.put(SHA, DATA)
     agent.close()
@@ -107,7 +112,7 @@ def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: py
 
 
 def test_a_dead_agent_is_said() -> None:
-    link = ExecPipe(local.plainer(Address("local")))
+    link = opened(local.plainer(Address("local")))
     agent = Agent(link, ALL, 10)
     os.killpg(link.process_id, 9)
     with pytest.raises(LinkClosed, match="was killed by SIGKILL"):
@@ -117,12 +122,12 @@ def test_a_dead_agent_is_said() -> None:
 
 def test_a_program_that_cannot_start_is_said(tmp_path: Path) -> None:
     with pytest.raises(BoardUnreachable, match="cannot start"):
-        ExecPipe(Address("exec", argv=(str(tmp_path / "missing"),)))
+        opened(Address("exec", argv=(str(tmp_path / "missing"),)))
 
 
 def test_writing_never_waits_for_a_full_pipe_the_other_way() -> None:
     """cat echoes all it gets: far more than both pipes hold."""
-    link = ExecPipe(Address("exec", argv=("/bin/sh", "-c", "exec cat")))
+    link = opened(Address("exec", argv=("/bin/sh", "-c", "exec cat")))
     link.write(DATA * 3, Deadline(10))
     came = b""
     while len(came) < 3 * len(DATA):

@@ -1,122 +1,24 @@
-"""A subprocess' stdin and stdout as a link; the process and everything it started end with the link."""
+"""exec: a program of this machine that is the agent; the link of `local` and `qemu-user`."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
-import selectors
-import signal
-import subprocess
-import tempfile
 from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BadAddress, BoardUnreachable, LinkClosed
+from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.process_stream import ProcessStream
 
 OPTIONS = frozenset({"store", "memory", "address_space"})
 
 
-class ExecPipe:
+def open_link(address: Address, deadline: Deadline) -> ProcessStream:
     """Options of the address: store (a directory kept between runs; without it, the agent keeps contents in memory), memory
     (bytes the board may use for keeping every tensor), address_space (bytes of memory the runtime gets at all)."""
-
-    piece_bytes = 1_000_000
-    patience_s = 4.0
-
-    def __init__(self, address: Address):
-        argv = _agent_command(address)
-        self._came = b""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                bufsize=0,
-                start_new_session=True,
-                env={**os.environ, **address.environment},
-            )
-        except OSError as error:
-            self._errors.close()
-            raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout, self._open = self._process.stdin.fileno(), self._process.stdout.fileno(), True
-        os.set_blocking(self._stdin, False)
-        os.set_blocking(self._stdout, False)
-        atexit.register(self.close)
-
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
-
-    def read(self, deadline: Deadline) -> bytes:
-        if self._came:
-            came, self._came = self._came, b""
-            return came
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdout, selectors.EVENT_READ)
-            while not waiting.select(deadline.left()):
-                pass
-        return os.read(self._stdout, 1 << 20)
-
-    def write(self, data: bytes, deadline: Deadline) -> None:
-        """Takes what comes meanwhile, so that two full pipes never wait for each other."""
-        view = memoryview(data)
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdin, selectors.EVENT_WRITE)
-            waiting.register(self._stdout, selectors.EVENT_READ)
-            while view:
-                for key, _ in waiting.select(deadline.left()):
-                    if key.fd == self._stdin:
-                        view = view[self._write_some(view) :]
-                    elif came := os.read(self._stdout, 1 << 20):
-                        self._came += came
-                    else:
-                        waiting.unregister(self._stdout)
-
-    def _write_some(self, view: memoryview) -> int:
-        try:
-            return os.write(self._stdin, view)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise LinkClosed(self.why_closed()) from error
-
-    def why_closed(self) -> str:
-        """How the process ended, with the first line it wrote to stderr."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
-        code = self._process.poll()
-        if code is None:
-            return "the agent closed its output"
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
-        self._errors.seek(0)
-        lines = self._errors.read(2000).decode(errors="replace").strip().splitlines()
-        return f"the agent {how}" + (f": {lines[0]}" if lines else "")
-
-    def close(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        atexit.unregister(self.close)
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-        self._errors.close()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    deadline.left()
+    if not address.argv:
+        raise BadAddress("-b exec: is how other kinds of boards start a program; name one of those")
+    return ProcessStream(_agent_command(address), address.environment)
 
 
 def _agent_command(address: Address) -> list[str]:
@@ -143,8 +45,3 @@ def _bytes(address: Address, option: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 62:
         raise BadAddress(f"{option}={text}: wanted a number of bytes above 0")
     return int(text)
-
-
-def open_link(address: Address, deadline: Deadline) -> ExecPipe:
-    deadline.left()
-    return ExecPipe(address)

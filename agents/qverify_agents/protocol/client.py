@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import AgentError, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkError, LinkTimeout, ProtocolError
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.messages import NodeEvent
 
@@ -17,21 +18,45 @@ __all__ = ["Agent", "NodeEvent"]
 
 OnNode = Callable[[NodeEvent], Any]
 LONGEST_PATIENCE_S = 8.0
+RECONNECTS = 3
 
 
 class Agent:
-    """One agent. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
+    """One agent. owner: who the board is held for; wait_s: how long to wait where another holds it (BoardBusy then).
+    reopen: a new link to the same board after the first was lost; what was going on is asked for again. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
     kept: after the last run, every tensor can be got (else final outputs and those the run named). Every call has
     deadline_s, a run has it anew with each node; all raise LinkError."""
 
-    def __init__(self, link: Link, offers: frozenset[str], deadline_s: float):
+    def __init__(
+        self,
+        link: Link,
+        offers: frozenset[str],
+        deadline_s: float,
+        owner: str = "",
+        wait_s: float = 0.0,
+        reopen: Callable[[], Link] | None = None,
+    ):
         self._link, self._deadline_s, self.kept = link, deadline_s, True
+        self._owner, self._reopen, self.generation = owner, reopen, 0
         self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0}
-        self.hello: dict[str, Any] = messages.read_hello(self._ask(frames.HELLO, b"", frames.HELLO))
+        self.hello: dict[str, Any] = self._hello(wait_s)
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
+
+    def _hello(self, wait_s: float) -> dict[str, Any]:
+        """Until the board is ours, or BoardBusy with its holder."""
+        end = time.monotonic() + wait_s
+        while True:
+            hello = messages.read_hello(
+                self._ask(frames.HELLO, messages.text(self._owner) if self._owner else b"", frames.HELLO)
+            )
+            if hello.get("lock") != "busy":
+                return hello
+            if time.monotonic() >= end:
+                raise BoardBusy(messages.busy(hello))
+            time.sleep(min(0.5, max(0.0, end - time.monotonic())))
 
     def _write(self, data: bytes, deadline: Deadline) -> None:
         self._link.write(data, deadline)
@@ -59,18 +84,45 @@ class Agent:
             self.counters["bytes_received"] += len(data)
             self._reader.feed(data)
 
-    def _ask(self, kind: int, payload: bytes, wanted: int, on_node: Callable[[bytes], bool] | None = None) -> bytes:
+    def _ask(
+        self, kind: int, payload: bytes, wanted: int, on_node: Callable[[frames.Frame], bool] | None = None
+    ) -> bytes:
         """The answer's payload. NODE frames on the way go to on_node, which returns True to cancel. Once the other end
         went away or fell silent, every further call says so at once."""
         if self._gone is not None:
             raise type(self._gone)(str(self._gone))
         try:
             return self._exchange(kind, payload, wanted, on_node)
-        except (LinkClosed, LinkTimeout) as error:
+        except LinkClosed as error:
+            if not self._again(error):
+                self._gone = error
+                raise
+        except LinkTimeout as error:
             self._gone = error
             raise
+        if kind == frames.GET:
+            raise AgentError(
+                messages.NOT_FOUND, "the connection was lost and made again; the values of the run went with it"
+            )
+        return self._ask(kind, payload, wanted, on_node)
 
-    def _exchange(self, kind: int, payload: bytes, wanted: int, on_node: Callable[[bytes], bool] | None) -> bytes:
+    def _again(self, lost: LinkClosed) -> bool:
+        """A new link after the first was lost, at most RECONNECTS times; False where there is none to be had."""
+        if self._reopen is None or self.generation >= RECONNECTS or getattr(lost, "final", False):
+            return False
+        self.generation += 1
+        self._link.close()
+        try:
+            self._link = self._reopen()
+        except LinkError as error:
+            raise LinkClosed(f"{lost}; connecting again failed: {error}") from error
+        self._reader = frames.FrameReader()
+        self._hello(10.0)
+        return True
+
+    def _exchange(
+        self, kind: int, payload: bytes, wanted: int, on_node: Callable[[frames.Frame], bool] | None
+    ) -> bytes:
         self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
         request, deadline, patience_s = (
             frames.frame_bytes(kind, sequence, payload),
@@ -88,9 +140,11 @@ class Agent:
                 raise messages.read_error(frame.payload)
             elif frame.type == wanted:
                 return frame.payload
-            elif frame.type == frames.NODE and on_node is not None:
+            elif frame.type == frames.PACKED and wanted == frames.DATA:
+                return messages.read_packed(frame.payload)
+            elif frame.type in (frames.NODE, frames.NODES) and on_node is not None:
                 deadline = self._deadline("the board's next node")
-                if on_node(frame.payload):
+                if on_node(frame):
                     self._write(frames.frame_bytes(frames.CANCEL, (sequence - 1) & 0xFFFFFFFF, b""), deadline)
             else:
                 raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
@@ -123,7 +177,13 @@ class Agent:
             return
         while True:
             piece = bytes(whole[held : held + self._link.piece_bytes])
-            answer = self._ask(frames.PUT, messages.put(sha256, len(data), held, piece), frames.PUT)
+            packed = (
+                messages.put_packed(sha256, len(data), held, piece)
+                if self._link.packs and self.hello.get("packs") == "lz4"
+                else None
+            )
+            plain = messages.put(sha256, len(data), held, piece) if packed is None else b""
+            answer = self._ask(frames.PUT if packed is None else frames.PUT_PACKED, packed or plain, frames.PUT)
             now = struct.unpack("<Q", answer)[0] if len(answer) == 8 else -1
             idle = 0 if now > held else idle + 1
             if not 0 <= now <= len(data) or (idle > 3 and data):
@@ -144,41 +204,46 @@ class Agent:
         digests: bool = True,
         repeat: int = 1,
         injected: Mapping[str, str] | None = None,
+        names: Sequence[str] = (),
     ) -> list[NodeEvent]:
         """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order).
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
-        ran. on_node: sees each event as it comes; True cancels the run (AgentError)."""
+        ran. on_node: sees each event as it comes; True cancels the run (AgentError). names: of the model's tensors in their
+        order in model.bin; with them, events come gathered where the link is slow."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
-        return self._events(
-            frames.RUN, messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat), on_node
-        )
+        flags |= messages.BATCHED if names and self._link.packs else 0
+        payload = messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat)
+        return self._events(frames.RUN, payload, on_node, names)
 
     def run_unit(self, model: str, nodes: list[str], inputs: Mapping[str, str]) -> list[NodeEvent]:
         """Runs only these nodes, on injected tensors (content hashes of dense bytes)."""
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
 
-    def _events(self, kind: int, payload: bytes, on_node: OnNode | None) -> list[NodeEvent]:
+    def _events(self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str] = ()) -> list[NodeEvent]:
         """All events of a run, each once, in order; those lost on the way are asked for."""
         seen: dict[int, NodeEvent] = {}
 
-        def add(event_payload: bytes) -> bool:
-            index, event, _ = messages.read_event(event_payload)
+        def add(index: int, event: NodeEvent) -> bool:
             if index in seen:
                 return False
             seen[index] = event
             return on_node is not None and on_node(event) is True
 
-        done = messages.read_done(self._ask(kind, payload, frames.DONE, add))
+        def add_frame(frame: frames.Frame) -> bool:
+            if frame.type == frames.NODES:
+                return any([add(i, event) for i, event in messages.read_events(frame.payload, names)])
+            return add(*messages.read_event(frame.payload)[:2])
+
+        done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
         self.kept = done.kept
         while len(seen) < done.events:
             first = next(i for i in range(done.events) if i not in seen)
             answer, at = self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS), 0
             while at < len(answer):
-                _, _, end = messages.read_event(answer, at)
-                add(answer[at:end])
-                at = end
+                index, event, at = messages.read_event(answer, at)
+                add(index, event)
             if first not in seen:
                 raise ProtocolError(f"the board lost event {first} of {done.events}")
         if done.status:
@@ -192,10 +257,11 @@ class Agent:
     def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
         """`length` bytes of a tensor of size_bytes, from offset."""
         data, name = bytearray(), messages.text(tensor)
+        packed = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
         while True:
             at = offset + len(data)
             asked = min(self._link.piece_bytes, length - len(data))
-            answer = self._ask(frames.GET, name + struct.pack("<QI", at, asked), frames.DATA)
+            answer = self._ask(frames.GET, name + struct.pack("<QI", at, asked) + packed, frames.DATA)
             if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
                 raise ProtocolError(f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted")
             if struct.unpack_from("<Q", answer, 8)[0] != at or not (asked == 0 or 0 < len(answer) - 16 <= asked):

@@ -10,6 +10,7 @@ from google_crc32c import value as crc32c
 
 SYNC, VERSION, HEADER, MAX_PAYLOAD = b"QV", 1, 16, 1 << 20
 HELLO, HAVE, PUT, RUN, NODE, DONE, UNIT, GET, DATA, PING, BYE, ERROR, EVENTS, CANCEL, AGAIN = range(1, 16)
+PACKED, PUT_PACKED, NODES = range(16, 19)
 _HEAD, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from qverify_agents.errors import AgentError, ProtocolError
 
-DIGESTS, EVERY_TENSOR = 1, 2
-NOT_FOUND, DAMAGED_CONTENT = -9, -3
+DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
+NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11
+LARGEST_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,18 @@ def read_hello(payload: bytes) -> dict[str, Any]:
     return hello
 
 
+def busy(hello: Mapping[str, Any]) -> str:
+    """Who holds the board, since when, when he was last heard; boards have no clock, so in seconds ago."""
+    holder, now = hello.get("holder"), hello.get("uptime_s")
+    if not isinstance(holder, dict) or not isinstance(now, int):
+        return "the board is in use by somebody who left no name; --wait SECONDS waits for it"
+    ago = {k: f"{now - v} s ago" for k in ("since", "heard") if isinstance(v := holder.get(f"{k}_uptime_s"), int)}
+    return (
+        f"the board is in use by {str(holder.get('owner', '?'))[:120]} since {ago.get('since', '?')}, last heard "
+        f"{ago.get('heard', '?')}; --wait SECONDS waits for it"
+    )
+
+
 def read_error(payload: bytes) -> AgentError:
     if len(payload) < 4:
         raise ProtocolError("an ERROR is cut short")
@@ -97,6 +110,44 @@ def read_event(payload: bytes, at: int = 0) -> tuple[int, NodeEvent, int]:
     index, iteration, digest, elapsed = struct.unpack_from("<IIQQ", payload, at)
     name, end = read_text(payload, at + 24)
     return index, NodeEvent(name, f"{digest:016x}", elapsed, iteration), end
+
+
+def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEvent]]:
+    """NODES: (index in the run, event) of every event. names: of the model's tensors, in their order in model.bin."""
+    if len(payload) < 8 or len(payload) % 16 != 8:
+        raise ProtocolError("NODES has a wrong size")
+    first, iteration = struct.unpack_from("<II", payload)
+    found = []
+    for i, (tensor, digest, elapsed_us) in enumerate(struct.iter_unpack("<IQI", payload[8:])):
+        if tensor >= len(names):
+            raise ProtocolError(f"NODES names tensor {tensor} of {len(names)}")
+        found.append((first + i, NodeEvent(names[tensor], f"{digest:016x}", elapsed_us * 1000, iteration)))
+    return found
+
+
+def put_packed(sha256: str, total: int, offset: int, piece: bytes) -> bytes | None:
+    """As put, the piece as an LZ4 block; None where that is not shorter."""
+    from lz4.block import compress
+
+    block = compress(piece, store_size=False)
+    if len(block) >= len(piece) - len(piece) // 16:
+        return None
+    return b"".join((bytes.fromhex(sha256), struct.pack("<QQI", total, offset, len(piece)), block))
+
+
+def read_packed(payload: bytes) -> bytes:
+    """PACKED as DATA: u64 size, u64 offset, bytes."""
+    from lz4.block import LZ4BlockError, decompress
+
+    if len(payload) < 20 or (size := struct.unpack_from("<I", payload, 16)[0]) > LARGEST_PIECE:
+        raise ProtocolError("PACKED is cut short, or too large")
+    try:
+        plain = decompress(payload[20:], uncompressed_size=size)
+    except (LZ4BlockError, ValueError, MemoryError) as error:
+        raise ProtocolError(f"PACKED cannot be unpacked: {error}") from error
+    if len(plain) != size:
+        raise ProtocolError(f"PACKED gives {len(plain)} bytes, it announced {size}")
+    return payload[:16] + plain
 
 
 def read_done(payload: bytes) -> Done:

@@ -2,6 +2,7 @@
 #ifndef QV_AGENT_H
 #define QV_AGENT_H
 #include "../loaded.h"
+#include "board_lock.h"
 #include "frames.h"
 #include "messages.h"
 #include "store.h"
@@ -31,13 +32,17 @@ typedef struct {
   qv_frame_reader in;
   uint8_t *out;
   int64_t memory_limit;
+  const char *lock_path;                   /* NULL: nobody else can use this board */
+  qv_board_lock lock;
+  int lock_state;
   int broken;                              /* the other end is gone */
   int loaded_any;
   uint8_t model_hash[32];
   qv_loaded loaded;
   /* of the run that is going on, or was the last */
-  uint32_t run_sequence, iteration, event_count, event_room;
-  int running, ran, cancelled, digests, report_all, last_unit_node;
+  uint32_t run_sequence, iteration, event_count, event_room, events_sent;
+  uint64_t flushed_ns;
+  int running, ran, cancelled, digests, report_all, batched, last_unit_node;
   qv_status run_status;
   char run_error[256];
   uint8_t *reported;                       /* one byte a tensor: NODE events wanted, value copied when it would not last */

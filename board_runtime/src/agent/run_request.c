@@ -5,12 +5,15 @@
 
 #include "../posix.h"
 #include "agent.h"
+#include "lz4.h"
 
 static void clear(qv_held_list *l) {
   for (uint32_t i = 0; i < l->count; i++) free(l->items[i].data);
   free(l->items);
   memset(l, 0, sizeof *l);
 }
+
+enum { BATCH = 64, BATCH_NS = 200000000 }; /* events, and nanoseconds, after which they go */
 
 static const qv_held *held(const qv_held_list *l, int tensor) {
   for (uint32_t i = 0; i < l->count; i++)
@@ -133,6 +136,24 @@ uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p) {
   return 24 + qv_put_text(p + 24, a->loaded.model.tensors[e->tensor].name);
 }
 
+/* NODES: what has happened since the last one, 16 bytes an event. */
+static void flush_events(qv_agent *a) {
+  uint8_t *p = a->out + QV_FRAME_HEADER;
+  uint32_t length = 8;
+  if (a->events_sent >= a->event_count) return;
+  qv_put32(p, a->events_sent);
+  qv_put32(p + 4, a->events[a->events_sent].iteration);
+  for (; a->events_sent < a->event_count; a->events_sent++, length += 16) {
+    const qv_event *e = &a->events[a->events_sent];
+    uint64_t us = e->elapsed_ns / 1000;
+    qv_put32(p + length, (uint32_t)e->tensor);
+    qv_put64(p + length + 4, e->digest);
+    qv_put32(p + length + 12, us < UINT32_MAX ? (uint32_t)us : UINT32_MAX);
+  }
+  a->flushed_ns = qv_now_ns();
+  qv_agent_send(a, QV_NODES, a->run_sequence, length);
+}
+
 /* Copies a listed tensor that would not last until GET. */
 static void copy_value(qv_agent *a, int tensor) {
   const qv_tensor *t = &a->loaded.model.tensors[tensor];
@@ -159,7 +180,8 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
     qv_event event = {tensor, a->iteration, a->digests ? qv_xxh64(qv_data(s, t), (size_t)t->dense_bytes, 0) : 0, elapsed_ns};
     a->events[a->event_count] = event;
     uint32_t length = qv_agent_event(a, a->event_count++, a->out + QV_FRAME_HEADER);
-    qv_agent_send(a, QV_NODE, a->run_sequence, length);
+    if (!a->batched) qv_agent_send(a, QV_NODE, a->run_sequence, length);
+    else if (a->event_count - a->events_sent >= BATCH || qv_now_ns() - a->flushed_ns > BATCH_NS) flush_events(a);
   }
   return a->cancelled || a->broken;
 }
@@ -170,6 +192,9 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   if (c->bad) return failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
   a->digests = flags[0] & 1;
   a->report_all = (flags[0] & 2) != 0;
+  a->batched = (flags[0] & 4) != 0;
+  a->events_sent = 0;
+  a->flushed_ns = qv_now_ns();
   /* Inputs are set first: they may be given again before each repetition, as their memory may be used meanwhile. */
   const qv_cursor inputs = *c;
   qv_status status = read_inputs(a, c);
@@ -188,6 +213,7 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
     qv_cursor once = {again, again + kept, 0};
     if (a->iteration) status = read_inputs(a, &once);
     if (status == QV_OK) status = qv_run(&a->loaded.session, &hooks);
+    if (a->batched) flush_events(a); /* a batch is of one iteration */
   }
   free(again);
   return status;
@@ -217,6 +243,7 @@ static qv_status run_unit(qv_agent *a, qv_cursor *c) {
   if (status == QV_OK) status = make_room(a, (uint64_t)count * 64);
   a->digests = a->report_all = 1;
   a->iteration = 0;
+  a->batched = 0;
   qv_run_hooks hooks = {on_node, a, qv_now_ns};
   for (uint32_t i = 0; i < count && status == QV_OK; i++) {
     inject_for(a, &a->loaded.model.nodes[indices[i]]);
@@ -280,6 +307,7 @@ void qv_agent_get(qv_agent *a, const qv_frame *f) {
   char name[QV_TEXT];
   qv_take_text(&c, name);
   uint64_t offset = qv_take64(&c), length = qv_take32(&c);
+  int packed = c.p < c.end && *c.p == 1; /* a host that can unpack says so */
   int tensor = c.bad || !a->loaded_any || !a->ran ? -1 : qv_find_tensor(&a->loaded.model, name);
   const uint8_t *data = tensor < 0 ? NULL : value(a, tensor);
   if (!data) {
@@ -297,6 +325,12 @@ void qv_agent_get(qv_agent *a, const qv_frame *f) {
   uint8_t *p = a->out + QV_FRAME_HEADER;
   qv_put64(p, size);
   qv_put64(p + 8, offset);
+  uint32_t shorter = packed && length > 64 ? qv_lz4_pack(data + offset, (uint32_t)length, p + 20, (uint32_t)(length - length / 16)) : 0;
+  if (shorter) {
+    qv_put32(p + 16, (uint32_t)length);
+    qv_agent_send(a, QV_PACKED, f->sequence, shorter + 20);
+    return;
+  }
   memcpy(p + 16, data + offset, (size_t)length);
   qv_agent_send(a, QV_DATA, f->sequence, (uint32_t)length + 16);
 }

@@ -6,6 +6,7 @@
 #include "../commands/options.h"
 #include "../posix.h"
 #include "agent.h"
+#include "lz4.h"
 #include "wire.h"
 
 enum { PATIENCE_MS = 400 }; /* the rest of a half frame comes within this, or was lost */
@@ -21,15 +22,23 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
   qv_agent_send(a, QV_ERROR, sequence, 4 + qv_put_text(p + 4, text[0] ? text : qv_status_phrase(status)));
 }
 
+/* The payload may name who asks; from then on the board is his, or the answer says whose it is. */
 static void hello(qv_agent *a, const qv_frame *f) {
-  char json[400], temperature[24] = "null";
+  static const char *const STATE[] = {"none", "held", "busy"};
+  char json[1000], holder[512] = "{}", temperature[24] = "null", owner[QV_TEXT];
   int32_t mc = qv_temperature_mc();
   if (mc != INT32_MIN) snprintf(temperature, sizeof temperature, "%.1f", mc / 1000.0);
+  qv_cursor c = qv_payload(f);
+  qv_take_text(&c, owner);
+  if (a->lock_path && !c.bad && owner[0]) a->lock_state = qv_lock_take(&a->lock, a->lock_path, owner);
+  if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
   snprintf(json, sizeof json,
            "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
-           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"temperature_c\": %s}",
-           qv_machine(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature);
+           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, "
+           "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu}",
+           qv_machine(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, STATE[a->lock_state], holder,
+           (unsigned long long)(qv_now_ns() / 1000000000u));
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 
@@ -45,11 +54,19 @@ static void have(qv_agent *a, const qv_frame *f) {
 }
 
 static void put(qv_agent *a, const qv_frame *f) {
+  static uint8_t plain[QV_MAX_PAYLOAD];
   qv_cursor c = qv_payload(f);
   const uint8_t *hash = qv_take(&c, 32);
   uint64_t total = qv_take64(&c), offset = qv_take64(&c);
+  uint32_t bytes = f->type == QV_PUT_PACKED ? qv_take32(&c) : (uint32_t)(c.end - c.p);
+  const uint8_t *data = c.p;
   int whole;
-  qv_status status = c.bad ? QV_E_PROTOCOL : qv_store_put(&a->store, hash, total, offset, c.p, (uint32_t)(c.end - c.p));
+  qv_status status = c.bad || bytes > QV_MAX_PAYLOAD ? QV_E_PROTOCOL : QV_OK;
+  if (status == QV_OK && f->type == QV_PUT_PACKED) {
+    if (!qv_lz4_unpack(c.p, (uint32_t)(c.end - c.p), plain, bytes)) status = QV_E_PROTOCOL;
+    data = plain;
+  }
+  if (status == QV_OK) status = qv_store_put(&a->store, hash, total, offset, data, bytes);
   if (status != QV_OK) {
     qv_agent_error(a, f->sequence, status, status == QV_E_CRC ? "PUT: the bytes do not have the hash they were sent under" : "");
     return;
@@ -78,12 +95,17 @@ static void ping(qv_agent *a, const qv_frame *f) {
 
 /* 0 to end. */
 static int answer(qv_agent *a, const qv_frame *f) {
+  if (a->lock_state == QV_LOCK_HELD) qv_lock_heard(&a->lock, f->type == QV_RUN || f->type == QV_UNIT);
   switch (f->type) {
     case QV_HELLO: hello(a, f); break;
     case QV_HAVE: have(a, f); break;
-    case QV_PUT: put(a, f); break;
+    case QV_PUT:
+    case QV_PUT_PACKED: put(a, f); break;
     case QV_RUN:
-    case QV_UNIT: qv_agent_run(a, f); break;
+    case QV_UNIT:
+      if (a->lock_state == QV_LOCK_BUSY) qv_agent_error(a, f->sequence, QV_E_BUSY, "");
+      else qv_agent_run(a, f);
+      break;
     case QV_EVENTS: events(a, f); break;
     case QV_GET: qv_agent_get(a, f); break;
     case QV_CANCEL:
@@ -117,18 +139,26 @@ void qv_agent_poll(qv_agent *a) {
     if (found == 1) answer_meanwhile(a, &f);
 }
 
-static void serve(qv_agent *a) {
+/* idle_ms: ends when nothing comes for so long; -1 never. */
+static void serve(qv_agent *a, int idle_ms) {
   for (int going = 1; going && !a->broken;) {
     qv_frame f;
-    int found = qv_frame_take(&a->in, &f);
+    int found = qv_frame_take(&a->in, &f), half = a->in.used != 0;
     if (found == 1) going = answer(a, &f);
     else if (found < 0) qv_agent_send(a, QV_AGAIN, f.sequence, 0);
-    else if (listen(a, a->in.used ? PATIENCE_MS : -1) == 0) qv_frame_give_up(&a->in);
+    else if (listen(a, half ? PATIENCE_MS : idle_ms) == 0) {
+      if (!half) return;
+      qv_frame_give_up(&a->in);
+    }
   }
 }
 
 int qv_agent_main(int argc, char **argv) {
   static qv_agent a;
+  long idle_s;
+  if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &idle_s)) return 2;
+  a.lock_path = qv_option(argc, argv, "lock", NULL);
+  a.lock.file = -1;
   int64_t half = qv_memory_bytes() / 2;
   a.store.folder = qv_option(argc, argv, "store", NULL);
   a.memory_limit = strtoll(qv_option(argc, argv, "memory", "0"), NULL, 10);
@@ -146,7 +176,7 @@ int qv_agent_main(int argc, char **argv) {
     return 3;
   }
   qv_wire_open();
-  serve(&a);
+  serve(&a, idle_s ? (int)idle_s * 1000 : -1);
   qv_agent_forget(&a);
   qv_store_close(&a.store);
   free(a.in.buffer);

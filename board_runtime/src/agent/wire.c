@@ -4,12 +4,29 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>
 
+static struct termios before;
+
+/* A console gets its settings back however the agent ends; only kill -9 leaves that to who started it. */
+static void restore(void) { tcsetattr(STDIN_FILENO, TCSANOW, &before); }
+
+static void restore_and_die(int number) {
+  tcsetattr(STDIN_FILENO, TCSANOW, &before);
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 void qv_wire_open(void) {
+  static const int ENDS[] = {SIGTERM, SIGHUP, SIGINT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
   struct termios t;
   if (tcgetattr(STDIN_FILENO, &t) != 0) return;
+  before = t;
+  atexit(restore);
+  for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) signal(ENDS[i], restore_and_die);
   t.c_iflag &= (tcflag_t)~(unsigned)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
   t.c_oflag &= (tcflag_t)~(unsigned)OPOST;
   t.c_lflag &= (tcflag_t)~(unsigned)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);

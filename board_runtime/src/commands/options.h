@@ -9,4 +9,6 @@ int qv_infer_main(int argc, char **argv);
 int qv_model_info_main(int argc, char **argv);
 int qv_perf_main(int argc, char **argv);
 int qv_agent_main(int argc, char **argv);
+int qv_lock_main(int argc, char **argv);
+int qv_sha256_main(int argc, char **argv);
 #endif

@@ -36,6 +36,7 @@ class Request:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
     pull: Literal["differ", "all"] = "differ"
+    reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
         if request.board is not None:
             from qverify.sides.board import Board
 
-            board = Board(request.board, models.binary, models.graph, request.deadline_s)
+            board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
         report = judge_all(
             ran.recordings,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import LinkError
+from qverify_agents.errors import AgentError, LinkError
 from qverify_agents.protocol.client import NodeEvent
 
 from qverify.model_bin.graph import Graph
@@ -37,6 +37,7 @@ class Board:
         self._inputs: list[str] = []
         self._spool = Spool()
         self._values_are_of_the_run = True  # no unit ran since
+        self._generation = 0  # of the connection the last run was on
 
     def run(
         self,
@@ -105,7 +106,9 @@ class Board:
                 on_node,
                 nodes="all" if per_node else finals if digests else [],
                 digests=digests,
+                names=list(self.graph.tensors),
             )
+            self._generation = self._agent.generation
         finally:
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
         held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
@@ -121,16 +124,26 @@ class Board:
         """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
         A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
         kept = self._values_are_of_the_run and (self._agent.kept or set(names) <= set(self.graph.outputs))
-        if not kept:
-            events = self._agent.run(self._sha256, self._inputs, nodes=names)
-            self._values_are_of_the_run = True
-            for event in events:
-                if event.tensor in names and event.digest != self._digests.get(event.tensor):
-                    raise LinkError(
-                        f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
-                        "it is not deterministic"
-                    )
+        try:
+            if kept and self._generation == self._agent.generation:
+                return self._got(names)
+        except AgentError:
+            if self._generation == self._agent.generation:
+                raise
+        self._run_again(
+            names
+        )  # what the run left is gone: no memory for it, a unit ran since, or the connection was lost
         return self._got(names)
+
+    def _run_again(self, names: list[str]) -> None:
+        events = self._agent.run(self._sha256, self._inputs, nodes=names)
+        self._values_are_of_the_run, self._generation = True, self._agent.generation
+        for event in events:
+            if event.tensor in names and event.digest != self._digests.get(event.tensor):
+                raise LinkError(
+                    f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
+                    "it is not deterministic"
+                )
 
     def _got(self, names: list[str]) -> dict[str, Array]:
         pulled = {}

@@ -64,6 +64,13 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
     show_default=True,
     help="tensors whose bytes cross the link: those whose digests differ, or all",
 )
+@click.option("--user", help="ssh: who to log in as")
+@click.option("--ssh-config", metavar="FILE", help="ssh: instead of ~/.ssh/config (or QVERIFY_SSH_CONFIG)")
+@click.option(
+    "--ssh-backend", type=click.Choice(("paramiko", "openssh")), help="ssh: openssh for certificates, FIDO keys"
+)
+@click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before")
+@click.option("--wait", type=click.FloatRange(0), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 def command(
@@ -85,6 +92,11 @@ def command(
     shapes: tuple[str, ...],
     deadline_s: float,
     pull: Literal["differ", "all"],
+    user: str | None,
+    ssh_config: str | None,
+    ssh_backend: str | None,
+    accept_new_host_key: bool,
+    wait: float | None,
     allow_other_model: bool,
     json_path: str | None,
 ) -> int:
@@ -104,10 +116,23 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or inputs == "":
         raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
+    reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
+    reach["accept_new_host_key"] = "1" if accept_new_host_key else None
+    reached = {k: str(v) for k, v in reach.items() if v is not None}
     reports = []
     for board in boards or (None,):
         request = Request(
-            paths, board, run_sim, inputs, options, seed, deadline_s, parse_shapes(shapes), allow_other_model, pull
+            paths,
+            board,
+            run_sim,
+            inputs,
+            options,
+            seed,
+            deadline_s,
+            parse_shapes(shapes),
+            allow_other_model,
+            pull,
+            reached,
         )
         with bars() as watch:
             outcome = verify(request, watch)

@@ -1,0 +1,123 @@
+"""The agent onto a board that has a POSIX shell and little else: one look, one push where it is not there yet, checked by its own hash."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import dataclass
+
+from qverify_agents.binaries import MACHINES, runtime_path
+from qverify_agents.capabilities import Link, Shell
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable
+
+ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64")
+IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
+STORE_LIMIT = 2 << 30
+# Where the agent and the store may lie, the first that can be written and executed from. The last ones are shared folders:
+# a folder there must be ours and no link.
+LOOK = r"""
+umask 077; export LC_ALL=C
+say() { printf 'qverify:%s=%s\n' "$1" "$2"; }
+say machine "$(uname -m 2>/dev/null)"
+say user "$(id -u 2>/dev/null)"
+why=
+for dir in @CACHE@ "${XDG_CACHE_HOME:+$XDG_CACHE_HOME/qverify}" "${HOME:+$HOME/.cache/qverify}" "/tmp/qverify-$(id -u)" "/var/tmp/qverify-$(id -u)" "/dev/shm/qverify-$(id -u)"; do
+  [ -n "$dir" ] || continue
+  mkdir -p "$dir/bin" "$dir/store" 2>/dev/null || { why="$why $dir (cannot be made);"; continue; }
+  [ -O "$dir" ] && [ ! -h "$dir" ] || { why="$why $dir (not ours);"; continue; }
+  for file in @NAMES@; do
+    [ -x "$dir/bin/$file" ] && "$dir/bin/$file" --version >/dev/null 2>&1 && { say dir "$dir"; say agent "$file"; exit 0; }
+  done
+  probe="$dir/bin/.probe.$$"
+  { printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 700 "$probe"; } 2>/dev/null || { rm -f "$probe"; why="$why $dir (cannot be written);"; continue; }
+  "$probe" 2>/dev/null || { rm -f "$probe"; why="$why $dir (mounted noexec);"; continue; }
+  rm -f "$probe"; say dir "$dir"; exit 0
+done
+say why "$why"
+exit 0
+"""
+PUSH = r"""
+umask 077; part=@DIR@/bin/.@NAME@.$$.part; trap 'rm -f "$part"' EXIT HUP INT TERM
+cat >"$part" && chmod 700 "$part" && got=$("$part" sha256 "$part" 2>&1) || { echo "${got:-the push failed}" >&2; exit 9; }
+[ "$got" = @SHA256@ ] || { echo "the pushed agent has hash $got" >&2; exit 9; }
+mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/qvrt-*; do [ "$old" = @DIR@/bin/@NAME@ ] || rm -f "$old"; done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """folder: the agent's own on the board. name: of the binary in its bin. pushed_bytes: 0 when it was there."""
+
+    folder: str
+    name: str
+    pushed_bytes: int
+
+
+def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty: bool = False) -> Deployed:
+    """Raises BoardUnreachable that says what of the board stands in the way."""
+    names = {a: _name(a, faulty) for a in ARCHITECTURES}
+    look = LOOK.replace("@CACHE@", shlex.quote(cache) if cache else '""').replace("@NAMES@", " ".join(names.values()))
+    done = shell.run(f"sh -c {shlex.quote(look)}", deadline)
+    said = _said(done.out)
+    if "machine" not in said:
+        said_so = (done.err or done.out).decode(errors="replace").strip().splitlines()
+        raise BoardUnreachable(
+            f"{where}: its shell does not run a plain sh script (status {done.status}{': ' + said_so[-1][:200] if said_so else ''})"
+        )
+    if "dir" not in said:
+        raise BoardUnreachable(
+            f"{where}: no folder for the agent:{said.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"
+        )
+    if "agent" in said and said["agent"] in names.values():
+        return Deployed(said["dir"], said["agent"], 0)
+    architecture = MACHINES.get(said["machine"].lower(), "")
+    if architecture not in names:
+        raise BoardUnreachable(
+            f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"
+        )
+    return _push(shell, where, deadline, said["dir"], architecture, faulty)
+
+
+def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architecture: str, faulty: bool) -> Deployed:
+    data, name = runtime_path(architecture, faulty).read_bytes(), _name(architecture, faulty)
+    script = (
+        PUSH.replace("@DIR@", shlex.quote(folder))
+        .replace("@NAME@", name)
+        .replace("@SHA256@", hashlib.sha256(data).hexdigest())
+    )
+    done = shell.run(f"sh -c {shlex.quote(script)}", deadline, data)
+    if done.status != 0:
+        lines = done.err.decode(errors="replace").strip().splitlines()
+        raise BoardUnreachable(
+            f"{where}: the agent of {len(data)} bytes cannot be put into {folder}/bin: {lines[-1][:200] if lines else f'status {done.status}'}"
+        )
+    return Deployed(folder, name, len(data))
+
+
+def _name(architecture: str, faulty: bool) -> str:
+    path = runtime_path(architecture, faulty)
+    return f"{path.name}-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+
+
+def _said(out: bytes) -> dict[str, str]:
+    """The lines qverify:key=value, whatever banners stand around them."""
+    found = {}
+    for line in out.decode(errors="replace").splitlines():
+        if line.startswith("qverify:") and "=" in line:
+            key, _, value = line[8:].partition("=")
+            found[key] = value
+    return found
+
+
+def start(shell: Shell, deployed: Deployed, deadline: Deadline, environment: dict[str, str], memory: str = "") -> Link:
+    """The agent, started; it takes the shell's place."""
+    words = [
+        f"{deployed.folder}/bin/{deployed.name}",
+        "agent",
+        f"--store={deployed.folder}/store",
+        f"--store_limit={STORE_LIMIT}",
+    ]
+    words += ["--lock=auto", f"--idle={IDLE_S}", *([f"--memory={memory}"] if memory else [])]
+    given = " ".join(f"{k}={shlex.quote(v)}" for k, v in environment.items())
+    return shell.start(f"{given + ' ' if given else ''}exec {shlex.join(words)}", deadline)

@@ -1,0 +1,57 @@
+"""The system's own ssh with one master connection, for what paramiko cannot do: certificates, FIDO keys, GSSAPI, odd jumps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from qverify_agents.address import Address
+from qverify_agents.command_shell import CommandShell
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable
+from qverify_agents.links.ssh_config import split
+
+
+def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
+    """Raises BoardUnreachable with ssh's own last line. A password cannot be given here: keys, certificates, an agent."""
+    program = shutil.which("ssh")
+    if program is None:
+        raise BoardUnreachable("--ssh-backend openssh: no ssh program on this machine; install openssh-client")
+    user, host, port = split(address.rest)
+    user = user or address.options.get("user", "")
+    folder = tempfile.mkdtemp(prefix="qverify-ssh-")
+    config = address.options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
+    accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    options = [
+        *(["-F", config] if config else []),
+        *(["-p", str(port)] if port else []),
+        *(["-l", user] if user else []),
+        *(["-o", "StrictHostKeyChecking=accept-new"] if accept else []),
+        *("-o", "BatchMode=yes", "-o", f"ControlPath={folder}/master", "-o", "ServerAliveInterval=15"),
+        *("-o", f"ConnectTimeout={max(1, int(min(15, deadline.left())))}", "-T"),
+    ]
+    master = [program, *options, "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-f", "-N", "--", host]
+
+    def end() -> None:
+        subprocess.run([program, *options, "-O", "exit", "--", host], capture_output=True, timeout=10, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    try:
+        done = subprocess.run(
+            master,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=deadline.left(),
+        )
+    except subprocess.TimeoutExpired:
+        end()
+        raise BoardUnreachable(f"{address.rest}: ssh does not connect within its deadline") from None
+    if done.returncode:
+        end()
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        raise BoardUnreachable(f"{address.rest}: ssh says: {lines[-1] if lines else f'status {done.returncode}'}")
+    return CommandShell([program, *options, "-o", "ControlMaster=no", "--", host], end)

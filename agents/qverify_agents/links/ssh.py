@@ -1,0 +1,333 @@
+"""ssh: a board's shell by paramiko, tuned: no Nagle delay, AES-GCM first, pieces that never stall a small window."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import sys
+import time
+from typing import Any
+
+from qverify_agents.address import Address
+from qverify_agents.capabilities import Done, Shell
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
+from qverify_agents.host_keys import HostKeys
+from qverify_agents.links.ssh_config import Resolved, resolve
+
+OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user"})
+SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
+KEEPALIVE_S = 15
+MOST_OUTPUT = 1 << 20
+
+
+def open_shell(address: Address, deadline: Deadline) -> Shell:
+    """Raises BoardUnreachable with the next step; LinkTimeout."""
+    if address.options.get("backend", "paramiko") == "openssh":
+        from qverify_agents.links.openssh import open_openssh
+
+        return open_openssh(address, deadline)
+    return SshShell(_transport(address.rest, address, deadline, depth=0), address.rest)
+
+
+def _transport(target: str, address: Address, deadline: Deadline, depth: int) -> Any:
+    if depth > 4:
+        raise BoardUnreachable(f"{target}: more than four jump hosts")
+    user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
+    settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
+    sock = _socket(settings, address, deadline, depth)
+    import paramiko
+
+    accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    keys = HostKeys(
+        target,
+        settings.known_as,
+        settings.known_hosts,
+        address.options.get("host_key", "") if depth == 0 else "",
+        accept or settings.host_key_policy == "accept-new",
+    )
+    try:
+        transport = _negotiate(sock, keys, deadline)
+        _authenticate(transport, settings, address, deadline)
+    except paramiko.SSHException as error:
+        sock.close()
+        raise BoardUnreachable(_refused(target, error)) from error
+    except (OSError, EOFError) as error:
+        sock.close()
+        raise BoardUnreachable(f"{target}: the SSH handshake broke off: {error or type(error).__name__}") from error
+    except BaseException:
+        sock.close()
+        raise
+    transport.set_keepalive(KEEPALIVE_S)
+    return transport
+
+
+def _refused(target: str, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if ("no acceptable" in text and "host key" in text.lower()) or "IncompatiblePeer" in type(error).__name__:
+        return (
+            f"{target}: {text}. An old server with ssh-rsa (SHA-1) only? Give --ssh-backend openssh with "
+            "HostKeyAlgorithms +ssh-rsa in ~/.ssh/config, or pip install 'paramiko<5'"
+        )
+    if "banner" in text.lower():
+        return f"{target}: something answers, but not an SSH server ({text})"
+    return f"{target}: {text}"
+
+
+def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int) -> Any:
+    """A TCP connection without Nagle's delay, through jump hosts or a proxy command where the configuration says so."""
+    import paramiko
+
+    if settings.proxy_jump:
+        first, _, rest = settings.proxy_jump.rpartition(",")
+        via = _transport(rest.removeprefix("ssh://"), address, deadline, depth + 1) if not first else None
+        if via is None:
+            raise BoardUnreachable(
+                f"{settings.alias}: several jump hosts ({settings.proxy_jump}); give --ssh-backend openssh"
+            )
+        try:
+            channel = via.open_channel(
+                "direct-tcpip", (settings.host, settings.port), ("127.0.0.1", 0), timeout=deadline.left()
+            )
+        except paramiko.SSHException as error:
+            via.close()
+            raise BoardUnreachable(
+                f"{settings.alias}: jump host {rest} reaches no {settings.host}:{settings.port}: {error}"
+            ) from error
+        channel.over = via  # kept alive by the channel, closed with it
+        return channel
+    if settings.proxy_command:
+        command = (
+            settings.proxy_command.replace("%h", settings.host)
+            .replace("%p", str(settings.port))
+            .replace("%r", settings.user)
+        )
+        return paramiko.ProxyCommand(command)
+    limit = min(settings.connect_timeout_s, deadline.left())
+    try:
+        sock = socket.create_connection((settings.host, settings.port), timeout=limit)
+    except socket.gaierror as error:
+        raise BoardUnreachable(f"{settings.alias}: no such host ({settings.host}): {error.strerror}") from error
+    except TimeoutError:
+        raise BoardUnreachable(
+            f"{settings.alias}: {settings.host}:{settings.port} does not answer within {limit:.0f} s; is the board up, the cable in?"
+        ) from None
+    except OSError as error:
+        raise BoardUnreachable(
+            f"{settings.alias}: {settings.host}:{settings.port}: {error.strerror or error}"
+        ) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
+    """A transport whose host key was found right."""
+    import paramiko
+
+    transport = paramiko.Transport(sock)
+    try:
+        options = transport.get_security_options()
+        gcm = [c for c in options.ciphers if "gcm" in c]
+        options.ciphers = [*gcm, *(c for c in options.ciphers if c not in gcm)]
+        known = [t for t in keys.known_types() if t in options.key_types]
+        if known:
+            options.key_types = [*known, *(t for t in options.key_types if t not in known)]
+        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = min(60.0, deadline.left())
+        transport.start_client(timeout=min(60.0, deadline.left()))
+        shown = transport.get_remote_server_key()
+        keys.check(shown.get_name(), shown.asbytes())
+        return transport
+    except BaseException:
+        transport.close()
+        raise
+
+
+def _authenticate(transport: Any, settings: Resolved, address: Address, deadline: Deadline) -> None:
+    """none, agent keys, identity files, password; raises BoardUnreachable that says what was tried."""
+    import paramiko
+
+    user, tried = settings.user, []
+    try:
+        transport.auth_none(user)
+        return
+    except paramiko.BadAuthenticationType as error:
+        allowed = list(error.allowed_types)
+    except paramiko.AuthenticationException:
+        allowed = ["publickey", "password"]
+    if "publickey" in allowed:
+        for name, key in _keys(settings, address):
+            tried.append(name)
+            deadline.left()
+            with contextlib.suppress(paramiko.AuthenticationException):
+                if not transport.auth_publickey(user, key):
+                    return
+    if "password" in allowed or "keyboard-interactive" in allowed:
+        password = _secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
+        if password is not None:
+            tried.append("password")
+            with contextlib.suppress(paramiko.AuthenticationException):
+                if not transport.auth_password(user, password):
+                    return
+    transport.close()
+    raise BoardUnreachable(
+        f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
+        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or QVERIFY_SSH_PASSWORD, or --user"
+    )
+
+
+def _keys(settings: Resolved, address: Address) -> Any:
+    """(name, key): of the ssh-agent, then of the identity files."""
+    import paramiko
+
+    if not settings.identities_only:
+        with contextlib.suppress(paramiko.SSHException, OSError):
+            for key in paramiko.Agent().get_keys():
+                yield "ssh-agent", key
+    for path in settings.identities:
+        try:
+            yield os.path.basename(path), _load(path, None)
+        except paramiko.PasswordRequiredException:
+            secret = _secret("QVERIFY_SSH_PASSPHRASE", f"passphrase of {path}: ", address)
+            if secret is not None:
+                try:
+                    yield os.path.basename(path), _load(path, secret)
+                except paramiko.SSHException:
+                    raise BoardUnreachable(f"{path}: wrong passphrase") from None
+        except (paramiko.SSHException, ValueError, OSError):
+            continue  # a kind paramiko cannot read; the openssh backend can
+
+
+def _load(path: str, password: str | None) -> Any:
+    """PasswordRequiredException for an encrypted key without a password; SSHException where no kind reads it."""
+    import paramiko
+
+    problem: Exception = paramiko.SSHException(f"{path}: no kind of private key")
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+        try:
+            return kind.from_private_key_file(path, password=password)
+        except paramiko.PasswordRequiredException:
+            raise
+        except (paramiko.SSHException, ValueError) as error:
+            problem = error
+    raise problem
+
+
+def _secret(variable: str, prompt: str, address: Address) -> str | None:
+    """From the environment, or asked at a terminal; never from a command line or a file."""
+    if variable in os.environ:
+        return os.environ[variable]
+    if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):
+        return None
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        return None
+
+
+class SshShell:
+    """A Shell over one transport. A command's exit status is read before the next channel opens: dropbear needs that."""
+
+    def __init__(self, transport: Any, target: str):
+        self._transport, self._target = transport, target
+
+    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
+        stream = self._open(command, deadline)
+        try:
+            with contextlib.suppress(LinkClosed):  # it ended before it read all; its status says why
+                stream.write(stdin, deadline)
+                stream.end_of_input()
+            out = bytearray()
+            while (came := stream.read(deadline)) and len(out) < MOST_OUTPUT:
+                out += came
+            return Done(stream.status(deadline), bytes(out), stream.errors())
+        finally:
+            stream.close()
+
+    def start(self, command: str, deadline: Deadline) -> SshStream:
+        return self._open(command, deadline)
+
+    def _open(self, command: str, deadline: Deadline) -> SshStream:
+        import paramiko
+
+        try:
+            channel = self._transport.open_session(timeout=deadline.left())
+            channel.settimeout(deadline.left())
+            channel.exec_command(command)
+            return SshStream(channel, self._target)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            deadline.left()
+            raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
+
+    def close(self) -> None:
+        over = getattr(getattr(self._transport, "sock", None), "over", None)
+        self._transport.close()
+        if over is not None:
+            over.close()
+
+
+class SshStream:
+    """A Link over one exec channel."""
+
+    piece_bytes = 1_000_000
+    patience_s = 4.0
+    packs = True
+
+    def __init__(self, channel: Any, target: str):
+        self._channel, self._target, self._errors = channel, target, bytearray()
+
+    def _drain_errors(self) -> None:
+        while self._channel.recv_stderr_ready() and len(self._errors) < 2000:
+            self._errors += self._channel.recv_stderr(2000)
+
+    def read(self, deadline: Deadline) -> bytes:
+        while True:
+            self._channel.settimeout(min(1.0, deadline.left()))
+            with contextlib.suppress(TimeoutError):
+                return bytes(self._channel.recv(1 << 20))
+            self._drain_errors()
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        view = memoryview(data)
+        while view:
+            self._channel.settimeout(deadline.left())
+            try:
+                view = view[self._channel.send(view[:SLICE]) :]
+            except TimeoutError:
+                deadline.left()
+            except OSError as error:
+                raise LinkClosed(self.why_closed()) from error
+
+    def end_of_input(self) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            self._channel.shutdown_write()
+
+    def status(self, deadline: Deadline) -> int:
+        while not self._channel.status_event.wait(min(1.0, deadline.left())):
+            pass
+        return int(self._channel.recv_exit_status())
+
+    def errors(self) -> bytes:
+        self._drain_errors()
+        return bytes(self._errors[:2000])
+
+    def why_closed(self) -> str:
+        """How the agent ended: its exit status where it came, its first line on stderr, or the connection that went away."""
+        end = time.monotonic() + 1.0
+        while not self._channel.status_event.wait(0.05) and time.monotonic() < end:
+            pass
+        with contextlib.suppress(LinkError, OSError):
+            lines = self.errors().decode(errors="replace").strip().splitlines()
+            said = f": {lines[0]}" if lines else ""
+            if self._channel.exit_status_ready() and self._channel.recv_exit_status() >= 0:
+                return f"the agent ended with status {self._channel.recv_exit_status()}{said}"
+            if self._channel.get_transport().is_active():
+                return f"the agent was killed on the board{said}"
+        return f"the connection to {self._target} is lost"
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            self._channel.close()
+        if self._channel.get_transport() is not None and self._channel.get_transport().is_active():
+            self._channel.status_event.wait(2.0)

@@ -1,0 +1,123 @@
+"""A host's settings as OpenSSH itself resolves them (`ssh -G`); without that program, what paramiko reads of the file."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from qverify_agents.errors import BadAddress, BoardUnreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """alias: as typed. host, port, user: where to. identities, known_hosts: existing files. host_key_policy: strict,
+    accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
+
+    alias: str
+    host: str
+    port: int
+    user: str
+    identities: tuple[str, ...]
+    known_hosts: tuple[str, ...]
+    host_key_name: str
+    host_key_policy: str
+    proxy_jump: str
+    proxy_command: str
+    connect_timeout_s: float
+    identities_only: bool
+
+    @property
+    def known_as(self) -> str:
+        """The name in known_hosts."""
+        return self.host_key_name if self.port == 22 else f"[{self.host_key_name}]:{self.port}"
+
+
+def split(target: str) -> tuple[str, str, int | None]:
+    """user, host, port of `user@host:port`, `[::1]:22`, `alias`; "" and None where not given."""
+    user, at, rest = target.rpartition("@")
+    host, port = rest, ""
+    if rest.startswith("["):
+        host, _, after = rest[1:].partition("]")
+        port = after.removeprefix(":")
+    elif rest.count(":") == 1:
+        host, _, port = rest.partition(":")
+    if not host or host.startswith("-") or (at and (not user or user.startswith("-"))):
+        raise BadAddress(f"-b {target}: wanted HOST, USER@HOST or USER@HOST:PORT")
+    if port and not (port.isdecimal() and 0 < int(port) < 65536):
+        raise BadAddress(f"-b {target}: port {port!r} is not a number from 1 to 65535")
+    return user, host, int(port) if port else None
+
+
+def resolve(target: str, config: str | None = None) -> Resolved:
+    """config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG when None)."""
+    user, host, port = split(target)
+    config = config or os.environ.get("QVERIFY_SSH_CONFIG")
+    if config and not Path(config).is_file():
+        raise BadAddress(f"--ssh-config {config}: no such file")
+    found = _by_openssh(user, host, port, config) if shutil.which("ssh") else _by_paramiko(host, config)
+    one = {k: v[0] for k, v in found.items()}
+    policy = {"accept-new": "accept-new", "no": "accept-new", "off": "accept-new"}.get(
+        one.get("stricthostkeychecking", ""), "strict"
+    )
+    name = one.get("hostname", host)
+    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in found.get(k, []) for p in v.split()]
+    jump, command = one.get("proxyjump", ""), one.get("proxycommand", "")
+    return Resolved(
+        host,
+        name,
+        port or int(one.get("port", 22)),
+        user or one.get("user") or getpass.getuser(),
+        tuple(p for p in map(_path, found.get("identityfile", _default_identities())) if os.path.isfile(p)),
+        tuple(map(_path, known or ["~/.ssh/known_hosts"])),
+        one.get("hostkeyalias", name),
+        policy,
+        "" if jump == "none" else jump,
+        "" if command == "none" else command,
+        float(one["connecttimeout"]) if one.get("connecttimeout", "none").isdecimal() else 15.0,
+        one.get("identitiesonly") == "yes",
+    )
+
+
+def _path(text: str) -> str:
+    return os.path.expanduser(text.strip('"').replace("%d", "~"))
+
+
+def _default_identities() -> list[str]:
+    return [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+
+
+def _by_openssh(user: str, host: str, port: int | None, config: str | None) -> dict[str, list[str]]:
+    command = ["ssh", "-G"]
+    command += ["-F", config] if config else []
+    command += ["-p", str(port)] if port else []
+    command += ["-l", user] if user else []
+    try:
+        done = subprocess.run(
+            [*command, "--", host], capture_output=True, text=True, timeout=15, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise BoardUnreachable(f"ssh -G {host}: no answer within 15 s (a Match exec in the configuration?)") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise BoardUnreachable(f"ssh configuration for {host}: {lines[-1] if lines else 'ssh -G failed'}")
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition(" ")
+        found.setdefault(key.lower(), []).append(value)
+    return found
+
+
+def _by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
+    from paramiko import SSHConfig
+
+    path = Path(config or os.path.expanduser("~/.ssh/config"))
+    if not path.is_file():
+        return {}
+    if any(line.strip().lower().startswith(("include", "match")) for line in path.read_text().splitlines()):
+        raise BoardUnreachable(f"{path} uses Include or Match, which needs the ssh program; install openssh-client")
+    found = SSHConfig.from_path(str(path)).lookup(host)
+    return {k: v if isinstance(v, list) else [str(v)] for k, v in found.items()}

@@ -1,0 +1,131 @@
+"""A subprocess' stdin and stdout as a byte stream; the process and everything it started end with the stream."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable, LinkClosed
+
+
+class ProcessStream:
+    """A Link (capabilities.py). BoardUnreachable when the program cannot be started."""
+
+    piece_bytes = 1_000_000
+    patience_s = 4.0
+    packs = False
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None):
+        self._came = b""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+        except OSError as error:
+            self._errors.close()
+            raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout, self._open = self._process.stdin.fileno(), self._process.stdout.fileno(), True
+        os.set_blocking(self._stdin, False)
+        os.set_blocking(self._stdout, False)
+        atexit.register(self.close)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def read(self, deadline: Deadline) -> bytes:
+        if self._came:
+            came, self._came = self._came, b""
+            return came
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._stdout, selectors.EVENT_READ)
+            while not waiting.select(deadline.left()):
+                pass
+        return os.read(self._stdout, 1 << 20)
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        """Takes what comes meanwhile, so that two full pipes never wait for each other."""
+        view = memoryview(data)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._stdin, selectors.EVENT_WRITE)
+            waiting.register(self._stdout, selectors.EVENT_READ)
+            while view:
+                for key, _ in waiting.select(deadline.left()):
+                    if key.fd == self._stdin:
+                        view = view[self._write_some(view) :]
+                    elif came := os.read(self._stdout, 1 << 20):
+                        self._came += came
+                    else:
+                        waiting.unregister(self._stdout)
+
+    def end_of_input(self) -> None:
+        """Nothing more will be written; the process sees the end of its stdin."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def wait(self, deadline: Deadline) -> int:
+        """The exit status, negative for a signal."""
+        while (status := self._process.poll()) is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(0.2, deadline.left()))
+        return status
+
+    def errors(self) -> str:
+        """The first 2000 bytes of what it wrote to stderr."""
+        self._errors.seek(0)
+        return self._errors.read(2000).decode(errors="replace").strip()
+
+    def _write_some(self, view: memoryview) -> int:
+        try:
+            return os.write(self._stdin, view)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise LinkClosed(self.why_closed()) from error
+
+    def why_closed(self) -> str:
+        """How the process ended, with the first line it wrote to stderr."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        code = self._process.poll()
+        if code is None:
+            return "the agent closed its output"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
+        lines = self.errors().splitlines()
+        return f"the agent {how}" + (f": {lines[0]}" if lines else "")
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        atexit.unregister(self.close)
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._errors.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

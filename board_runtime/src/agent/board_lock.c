@@ -1,0 +1,128 @@
+/* The lock is flock on a file: a dead holder, a reboot, a closed connection free it by themselves. */
+#define _DEFAULT_SOURCE
+#include "board_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../commands/options.h"
+
+enum { FORSAKEN_S = 60 };
+
+static uint64_t uptime_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec;
+}
+
+/* The file, made where it is not there; another user's is opened for reading, which is enough to lock it. */
+static int open_at(const char *path) {
+  for (int again = 0; again < 3; again++) {
+    int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file >= 0 || errno != ENOENT) return file;
+    file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file >= 0) {
+      if (fchmod(file, 0666) != 0) return file;
+      return file;
+    }
+    if (errno != EEXIST) return -1;
+  }
+  return -1;
+}
+
+static int open_auto(qv_board_lock *l, const char *path) {
+  static const char *const FOLDERS[] = {"/tmp", "/dev/shm", "/run/lock", "/var/lock", NULL};
+  if (strcmp(path, "auto") != 0) {
+    snprintf(l->path, sizeof l->path, "%.250s", path);
+    return open_at(l->path);
+  }
+  for (int i = 0; FOLDERS[i]; i++) {
+    snprintf(l->path, sizeof l->path, "%s/qverify.lock", FOLDERS[i]);
+    int file = open_at(l->path);
+    if (file >= 0) return file;
+  }
+  return -1;
+}
+
+static void note(qv_board_lock *l, int running) {
+  char text[512], boot[40] = "";
+  int id = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (id >= 0) {
+    ssize_t got = read(id, boot, sizeof boot - 1);
+    boot[got > 0 ? got : 0] = 0;
+    boot[strcspn(boot, "\n")] = 0;
+    close(id);
+  }
+  static uint64_t since;
+  if (!since) since = uptime_s();
+  int length = snprintf(text, sizeof text, "{\"owner\": \"%s\", \"pid\": %ld, \"since_uptime_s\": %llu, \"heard_uptime_s\": %llu, \"running\": %d, \"boot_id\": \"%s\"}\n",
+                        l->owner, (long)getpid(), (unsigned long long)since, (unsigned long long)uptime_s(), running, boot);
+  if (ftruncate(l->file, 0) == 0 && pwrite(l->file, text, (size_t)length, 0) == length) l->noted_s = uptime_s();
+}
+
+int qv_lock_take(qv_board_lock *l, const char *path, const char *owner) {
+  if (l->file < 0) l->file = open_auto(l, path);
+  if (l->file < 0) return QV_LOCK_NONE;
+  if (flock(l->file, LOCK_EX | LOCK_NB) != 0) return QV_LOCK_BUSY;
+  size_t n = 0;
+  for (; owner[n] && n + 1 < sizeof l->owner; n++) l->owner[n] = owner[n] >= ' ' && owner[n] != '"' && owner[n] != '\\' && (owner[n] & 0x80) == 0 ? owner[n] : '_';
+  l->owner[n] = 0;
+  note(l, 0);
+  return QV_LOCK_HELD;
+}
+
+void qv_lock_heard(qv_board_lock *l, int running) {
+  static int before = -1;
+  if (l->file < 0 || !l->owner[0] || (running == before && uptime_s() < l->noted_s + 2)) return;
+  before = running;
+  note(l, running);
+}
+
+void qv_lock_holder(const qv_board_lock *l, char *json, size_t size) {
+  ssize_t got = l->file >= 0 ? pread(l->file, json, size - 1, 0) : 0;
+  json[got > 0 ? got : 0] = 0;
+  json[strcspn(json, "\n")] = 0;
+  size_t length = strlen(json);
+  if (length < 2 || json[0] != '{' || json[length - 1] != '}') snprintf(json, size, "{}");
+}
+
+static long long number(const char *json, const char *key) {
+  const char *at = strstr(json, key);
+  return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+int qv_lock_main(int argc, char **argv) {
+  qv_board_lock l = {.file = -1};
+  char holder[512];
+  l.file = open_auto(&l, qv_option(argc, argv, "path", "auto"));
+  if (l.file < 0) {
+    printf("{\"state\": \"none\", \"uptime_s\": %llu}\n", (unsigned long long)uptime_s());
+    return 0;
+  }
+  int busy = flock(l.file, LOCK_EX | LOCK_NB) != 0;
+  qv_lock_holder(&l, holder, sizeof holder);
+  if (!busy || argc < 2 || strcmp(argv[1], "break") != 0) {
+    printf("{\"state\": \"%s\", \"uptime_s\": %llu, \"holder\": %s}\n", busy ? "busy" : "free", (unsigned long long)uptime_s(), busy ? holder : "{}");
+    return 0;
+  }
+  long long pid = number(holder, "\"pid\": "), heard = number(holder, "\"heard_uptime_s\": "), running = number(holder, "\"running\": ");
+  if (pid <= 1 || heard < 0 || running != 0 || (long long)uptime_s() - heard < FORSAKEN_S) {
+    fprintf(stderr, "qvrt lock: not broken: its holder is alive (%s)\n", holder);
+    return 3;
+  }
+  if (kill((pid_t)pid, SIGKILL) != 0 && errno != ESRCH) {
+    fprintf(stderr, "qvrt lock: process %lld cannot be ended: %s\n", pid, strerror(errno));
+    return 3;
+  }
+  printf("{\"state\": \"broken\", \"uptime_s\": %llu, \"holder\": %s}\n", (unsigned long long)uptime_s(), holder);
+  return 0;
+}

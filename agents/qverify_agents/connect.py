@@ -99,6 +99,10 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
     if hasattr(page, "open_link"):
         link: Link = page.open_link(address, deadline)
         return link
+    if hasattr(page, "open_direct"):
+        there: Link | None = page.open_direct(address, deadline)
+        if there is not None:
+            return there
     shell: Shell = page.open_shell(address, deadline)
     try:
         fault = address.options.get("fault")
@@ -115,11 +119,14 @@ class Deployed:
     """A Link whose shell is closed with it."""
 
     def __init__(self, stream: Link, at_close: Callable[[], None]):
-        self._stream, self._at_close = stream, at_close
+        self._stream, self._at_close, self._open = stream, at_close, True
         self.piece_bytes, self.patience_s, self.packs = stream.piece_bytes, stream.patience_s, stream.packs
         self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
 
     def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
         try:
             self._stream.close()
         finally:

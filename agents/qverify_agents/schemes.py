@@ -11,4 +11,5 @@ BOARDS = {
 LINKS = {
     "exec": "qverify_agents.links.exec_pipe",
     "ssh": "qverify_agents.links.ssh",
+    "serial": "qverify_agents.links.serial_line",
 }

@@ -133,9 +133,11 @@ def test_repeat_cancel_and_inject() -> None:
 @pytest.mark.parametrize(
     "uri,why",
     [
-        ("nosuch:x", "known: local"),
+        ("nosuch://x", "known: local"),
         ("qemu-user:vax", "known architectures"),
-        ("10.0.0.5", "not a board this version knows"),
+        ("two words", "not a board"),
+        ("-oProxyCommand=x", "wanted HOST"),
+        ("user@host:99999", "from 1 to 65535"),
         ("faulty:local", "needs \\?fault"),
         ("local?link_fault=rain", "known kinds"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import logging
 import os
 import socket
 import sys
@@ -25,6 +26,7 @@ MOST_OUTPUT = 1 << 20
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
     """Raises BoardUnreachable with the next step; LinkTimeout."""
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs is in the errors we raise
     if address.options.get("backend", "paramiko") == "openssh":
         from qverify_agents.links.openssh import open_openssh
 
@@ -327,7 +329,10 @@ class SshStream:
         return f"the connection to {self._target} is lost"
 
     def close(self) -> None:
+        """The agent sees the end of its input and ends by itself; what does not is cut off."""
+        self.end_of_input()
+        transport = self._channel.get_transport()
+        if transport is not None and transport.is_active():
+            self._channel.status_event.wait(2.0)
         with contextlib.suppress(OSError, EOFError):
             self._channel.close()
-        if self._channel.get_transport() is not None and self._channel.get_transport().is_active():
-            self._channel.status_event.wait(2.0)

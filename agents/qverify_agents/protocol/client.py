@@ -270,6 +270,12 @@ class Agent:
             if len(data) >= length:
                 return bytes(data)
 
+    def messages_between(self) -> list[str]:
+        """Lines that came between frames, as a console's kernel messages do; printable text only."""
+        text = bytes(self._reader.between).decode(errors="replace")
+        lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+        return [line[:200] for line in lines if len(line) > 3 and "\ufffd" not in line]
+
     def ping(self) -> None:
         if self._ask(frames.PING, b"qverify", frames.PING) != b"qverify":
             raise ProtocolError("PING came back changed")

@@ -11,6 +11,7 @@ from google_crc32c import value as crc32c
 SYNC, VERSION, HEADER, MAX_PAYLOAD = b"QV", 1, 16, 1 << 20
 HELLO, HAVE, PUT, RUN, NODE, DONE, UNIT, GET, DATA, PING, BYE, ERROR, EVENTS, CANCEL, AGAIN = range(1, 16)
 PACKED, PUT_PACKED, NODES = range(16, 19)
+BETWEEN = 1 << 16
 _HEAD, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
 
 
@@ -35,6 +36,7 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._buffer, self.damaged, self.skipped = bytearray(), 0, 0
+        self.between = bytearray()  # the last of what stood between frames: kernel messages on a console
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
@@ -79,4 +81,6 @@ class FrameReader:
     def _drop(self, count: int) -> None:
         if count:
             self.skipped += count
+            self.between += self._buffer[:count]
+            del self.between[:-BETWEEN]
             del self._buffer[:count]

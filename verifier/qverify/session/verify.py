@@ -154,7 +154,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran
         for n in models.graph.nodes
         if not n.integer_reference
     ]
-    report.notes += models.notes
+    report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
     report.caveats = list(models.caveats)
     failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
     if failing:

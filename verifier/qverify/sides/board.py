@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -19,7 +20,8 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
-SPOT_SEED = 0
+SPOT_SEED, MOST_QUOTED = 0, 8
+TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
 class Board:
@@ -74,6 +76,8 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+        said = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
+        recording.notes += [f"the board's console said: {line}" for line in said[:MOST_QUOTED]]
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled

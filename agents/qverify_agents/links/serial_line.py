@@ -1,0 +1,144 @@
+"""serial: a board's console, or a UART that its agent owns (?mode=direct); any address pyserial knows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from qverify_agents.address import Address
+from qverify_agents.capabilities import Link, Shell
+from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BadAddress, BoardUnreachable, LinkClosed
+from qverify_agents.protocol import frames
+
+OPTIONS = frozenset({"baud", "mode", "user", "prompt", "login_prompt", "password_prompt"})
+ANSWER_S = 0.8  # an agent that is on the line already says HELLO within this
+
+
+def open_shell(address: Address, deadline: Deadline) -> Shell:
+    """Logged in; for connect.py, which then puts the agent there. Not with mode=direct."""
+    port = SerialPort(address)
+    options = address.options
+    shell = SerialShell(
+        port,
+        address.rest,
+        options.get("user", "root"),
+        options.get("prompt", PROMPT),
+        options.get("login_prompt", LOGIN),
+        options.get("password_prompt", PASSWORD),
+    )
+    try:
+        shell.log_in(deadline)
+        return shell
+    except BaseException:
+        port.close()
+        raise
+
+
+def open_direct(address: Address, deadline: Deadline) -> Link | None:
+    """The line as a link where an agent answers on it already; None where none does, BoardUnreachable with mode=direct."""
+    mode = address.options.get("mode", "console")
+    if mode not in ("console", "direct"):
+        raise BadAddress(f"mode={mode}: console or direct")
+    port = SerialPort(address)
+    if mode == "console" and not _agent_answers(port, deadline):
+        port.close()
+        return None
+    return DirectLink(port, address.rest)
+
+
+def _agent_answers(port: SerialPort, deadline: Deadline) -> bool:
+    """Whether a HELLO is answered: an agent whose host went away still has the line."""
+    reader = frames.FrameReader()
+    port.write(frames.frame_bytes(frames.PING, 1, b"there?"), deadline)
+    end = Deadline(ANSWER_S)
+    with contextlib.suppress(Exception):
+        while True:
+            reader.feed(port.read(min(0.1, end.left())))
+            if (frame := reader.next()) is not None and frame.type in (frames.PING, frames.AGAIN):
+                return True
+    return False
+
+
+class SerialPort:
+    """A Port (console.py) over pyserial, locked against other programs of this host."""
+
+    def __init__(self, address: Address):
+        import serial
+
+        text = address.options.get("baud", "115200")
+        if not text.isdecimal() or not 50 <= int(text) <= 20_000_000:
+            raise BadAddress(f"baud={text}: wanted a number from 50 to 20000000")
+        self._where = address.rest
+        try:
+            self._serial: Any = serial.serial_for_url(address.rest, do_not_open=True)
+            self._serial.baudrate, self._serial.timeout, self._serial.write_timeout = int(text), 0.1, None
+            if address.rest.startswith("/"):
+                self._serial.exclusive = True
+            self._serial.open()
+        except (serial.SerialException, OSError, ValueError) as error:
+            raise BoardUnreachable(f"{address.rest}: {_why(address.rest, error)}") from error
+
+    def read(self, seconds: float) -> bytes:
+        import serial
+
+        try:
+            self._serial.timeout = seconds
+            first = self._serial.read(1)
+            return bytes(first + self._serial.read(self._serial.in_waiting)) if first else b""
+        except (serial.SerialException, OSError, TypeError) as error:
+            raise LinkClosed(f"{self._where}: the serial line is gone: {error}") from error
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        import serial
+
+        view = memoryview(data)
+        while view:
+            try:
+                self._serial.write_timeout = deadline.left()
+                written = self._serial.write(view[:4096])
+                view = view[int(written) if written else 0 :]
+            except serial.SerialTimeoutException:
+                deadline.left()
+            except (serial.SerialException, OSError, TypeError) as error:
+                raise LinkClosed(f"{self._where}: the serial line is gone: {error}") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._serial.close()
+
+
+def _why(path: str, error: Exception) -> str:
+    if path.startswith("/") and not os.path.exists(path):
+        return "no such device; is the adapter plugged in?"
+    if "lock" in str(error).lower() or "busy" in str(error).lower():
+        return "another program of this host has it open"
+    if isinstance(error, PermissionError) or "Permission" in str(error):
+        return "permission denied; is this user in the group dialout?"
+    return str(error)
+
+
+class SerialShell(ConsoleShell):
+    """The console, with its port."""
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._port.close()  # type: ignore[attr-defined]
+
+
+class DirectLink(ConsoleLink):
+    """An agent that owns the line; it stays there when we go."""
+
+    def __init__(self, port: SerialPort, where: str):
+        super().__init__(port, where)
+        self._line = port
+
+    def close(self) -> None:
+        self._line.close()
+
+
+__all__ = ["ConsoleLink", "Link", "open_direct", "open_shell"]

@@ -1,0 +1,143 @@
+"""Boards behind a console: a shell on a pty, slow, noisy, with a login; the terminal is found again as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify_agents.connect import connect
+from qverify_agents.console import _cksum
+from qverify_agents.errors import LinkError
+
+from tests.links.pty_board import PtyBoard
+
+
+def run(digits: Path, board: PtyBoard, options: str = "", *words: str) -> int:
+    return main(
+        ["-m", str(digits / "digits_quant.onnx"), "-b", f"serial://{board.path}?{options}".rstrip("?"), "-r", *words]
+    )
+
+
+def settings(tty: str) -> str:
+    return subprocess.run(["stty", "-g", "-F", tty], capture_output=True, text=True, check=True, timeout=10).stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "probability", "seed"),
+    [("none", 0, 0), ("flip", 3e-5, 1), ("drop", 3e-5, 2), ("insert", 2e-5, 3)],
+)
+def test_verified_over_a_console(kind, probability, seed, digits, tmp_path):
+    with PtyBoard(kind=kind, probability=probability, seed=seed, home=tmp_path) as board:
+        report = tmp_path / "r.json"
+        for _ in range(2):
+            assert run(digits, board, "", "--json", str(report)) == 0
+        link = json.loads(report.read_text())["link"]
+        assert link["cached_bytes"] > 9000
+        assert board.process.poll() is None
+        assert not [p for p in Path("/tmp").glob(".qv-*") if str(os.getpid()) in p.name]
+
+
+def test_the_terminal_is_found_again_as_it_was(digits, tmp_path):
+    with PtyBoard(home=tmp_path) as board:
+        time.sleep(0.3)
+        assert run(digits, board) == 0
+        first = settings(board.board_tty)
+        assert (
+            "-icanon"
+            not in subprocess.run(
+                ["stty", "-a", "-F", board.board_tty], capture_output=True, text=True, timeout=10
+            ).stdout
+        )
+        assert run(digits, board) == 0
+        assert settings(board.board_tty) == first
+
+
+def test_a_killed_agent_gives_the_console_back(digits, tmp_path):
+    with PtyBoard(home=tmp_path) as board:
+        agent = connect(f"serial://{board.path}", 30)
+        try:
+            subprocess.run(["pkill", "-9", "-f", f"{tmp_path}/.cache/qverify/bin"], check=True, timeout=10)
+            with pytest.raises(LinkError):
+                for _ in range(3):
+                    agent.ping()
+                    time.sleep(0.5)
+                raise LinkError("made again")  # reconnecting is as good
+        finally:
+            agent.close()
+        assert run(digits, board) == 0
+
+
+def test_a_login_with_its_password_in_no_output(digits, tmp_path, monkeypatch, capsys):
+    with PtyBoard(password="s3cret", home=tmp_path) as board:
+        monkeypatch.setenv("QVERIFY_SERIAL_PASSWORD", "wrong")
+        assert run(digits, board) == 3
+        assert "refuses user root" in capsys.readouterr().err
+    with PtyBoard(password="s3cret", home=tmp_path) as board:
+        monkeypatch.setenv("QVERIFY_SERIAL_PASSWORD", "s3cret")
+        assert run(digits, board) == 0
+        said = capsys.readouterr()
+        assert "s3cret" not in said.out + said.err
+
+
+def test_kernel_messages_are_quoted(digits, tmp_path, capsys):
+    line = b"\r\n[   12.345] npu0: DMA error -110\r\n"
+    with PtyBoard(home=tmp_path) as board:
+        connect(f"serial://{board.path}", 30).close()
+        board._messages += [line] * 400
+        board._random.random = lambda: 0.0  # every reading of the board's side brings one
+        assert run(digits, board, "", "--json", str(tmp_path / "r.json")) == 0
+    assert "npu0: DMA error -110" in (tmp_path / "r.json").read_text()
+
+
+def test_a_board_without_base64(digits, tmp_path, monkeypatch):
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for tool in ("sh", "stty", "cat", "cksum", "rm", "mkdir", "chmod", "mv", "uname", "id", "sleep", "ls"):
+        for folder in ("/bin", "/usr/bin"):
+            if Path(folder, tool).exists():
+                (bare / tool).symlink_to(Path(folder, tool))
+                break
+    monkeypatch.setenv("PATH", f"{bare}")
+    with PtyBoard(home=tmp_path) as board:
+        assert run(digits, board) == 0
+
+
+def test_an_agent_that_owns_the_line(digits, tmp_path):
+    from qverify_agents.binaries import host_architecture, runtime_path
+
+    agent = (str(runtime_path(host_architecture())), "agent")
+    with PtyBoard(shell=agent, home=tmp_path) as board:
+        assert run(digits, board, "mode=direct") == 0
+        assert run(digits, board) == 0  # found there without being told
+        assert board.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "said"),
+    [
+        ("serial:///dev/no-such-tty", 3, "no such device"),
+        ("serial:///dev/null?baud=fast", 2, "baud=fast"),
+        ("serial:///dev/null?bps=9600", 2, "unknown option 'bps'"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line(digits, capsys, address, status, said):
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", address]) == status
+    error = capsys.readouterr().err
+    assert said in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_silent_console(digits, tmp_path, capsys):
+    with PtyBoard(shell=("/bin/sh", "-c", "stty -echo; exec sleep 100"), home=tmp_path) as board:
+        assert run(digits, board, "", "--timeout", "12") == 3
+    assert "no shell prompt on the console" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"", b"hello world\n", bytes(range(256)) * 300])
+def test_cksum_is_posix(data):
+    wanted = subprocess.run(["cksum"], input=data, capture_output=True, check=True, timeout=10).stdout.split()[0]
+    assert _cksum(data) == int(wanted)

@@ -1,0 +1,193 @@
+"""Boards behind SSH: OpenSSH and dropbear servers on loopback; keys known, unknown, changed; jump hosts; lost connections; the lock."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify_agents.connect import connect
+from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkError
+
+from tests.links.servers import DROPBEAR, SSHD, Server, agents_of, keygen
+
+KINDS = [
+    pytest.param("openssh", marks=pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")),
+    pytest.param("dropbear", marks=pytest.mark.skipif(DROPBEAR is None, reason="no dropbear on this machine")),
+]
+OPENSSH = pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    made = Server(request.param, tmp_path)
+    made.trust()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def openssh(tmp_path: Path) -> Iterator[Server]:
+    made = Server("openssh", tmp_path)
+    made.trust()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def run(digits: Path, board: str, *words: str) -> int:
+    return main(["-m", str(digits / "digits_quant.onnx"), "-b", board, "-r", *words])
+
+
+@pytest.mark.parametrize("backend", ["paramiko", "openssh"])
+def test_verified_and_the_second_time_nothing_is_pushed(server, backend, digits, tmp_path, capsys):
+    import json
+
+    reports = []
+    for _ in range(2):
+        path = tmp_path / "r.json"
+        assert run(digits, f"{server.board}&backend={backend}", "--json", str(path)) == 0
+        reports.append(json.loads(path.read_text()))
+    assert "Quanti.onnx and Arm result Strict check PASSED" in capsys.readouterr().out
+    assert reports[0]["link"]["cached_bytes"] == 0 and reports[1]["link"]["cached_bytes"] > 9000
+    assert reports[1]["link"]["bytes_sent"] < 1000
+    assert reports[1]["link"]["bytes_received"] < 4096 + 48 * 8 + 40 + 256
+    agents = list((server.cache / "bin").iterdir())
+    assert len(agents) == 1 and not agents[0].name.endswith(".part")
+    time.sleep(0.3)
+    assert not agents_of(server.cache)
+
+
+def test_a_fault_of_the_board_is_blamed(server, digits, capsys):
+    assert run(digits, f"faulty:{server.board}&fault=bitflip@relu2_QuantizeLinear_Output") == 1
+    assert "blame: board at relu2_QuantizeLinear_Output" in capsys.readouterr().out
+
+
+def test_an_unknown_host_is_refused_with_its_fingerprint_and_learnt_when_asked(server, digits, capsys):
+    server.known.unlink()
+    assert run(digits, server.board) == 3
+    said = capsys.readouterr().err
+    assert "SHA256:" in said and "--accept-new-host-key" in said and not server.known.exists()
+    assert run(digits, server.board, "--accept-new-host-key") == 0
+    assert run(digits, server.board) == 0
+
+
+def test_a_changed_host_key_always_stops(server, digits, tmp_path, capsys):
+    keygen(tmp_path / "other")
+    kind, blob = (tmp_path / "other.pub").read_text().split()[:2]
+    server.known.write_text(f"[127.0.0.1]:{server.port} {kind} {blob}\n")
+    assert run(digits, server.board, "--accept-new-host-key") == 3
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in capsys.readouterr().err
+    assert run(digits, f"{server.board}&host_key={kind} {blob}") == 3
+    assert "the inventory pins" in capsys.readouterr().err
+    right = " ".join((server.folder / "host.pub").read_text().split()[:2])
+    assert run(digits, f"{server.board}&host_key={right}") == 0
+
+
+@OPENSSH
+def test_an_encrypted_key(openssh, digits, tmp_path, monkeypatch, capsys):
+    keygen(tmp_path / "locked", "open sesame")
+    openssh.key = tmp_path / "locked"
+    openssh.write_config()
+    (tmp_path / "authorized_keys").write_bytes((tmp_path / "locked.pub").read_bytes())
+    assert run(digits, openssh.board) == 3
+    assert "refuses user" in capsys.readouterr().err
+    monkeypatch.setenv("QVERIFY_SSH_PASSPHRASE", "wrong")
+    assert run(digits, openssh.board) == 3
+    assert "wrong passphrase" in capsys.readouterr().err
+    monkeypatch.setenv("QVERIFY_SSH_PASSPHRASE", "open sesame")
+    assert run(digits, openssh.board) == 0
+
+
+@OPENSSH
+def test_a_jump_host(openssh, digits):
+    openssh.write_config(
+        f"Host behind\n  HostName 127.0.0.1\n  Port {openssh.port}\n  User {os.environ.get('USER') or 'root'}\n  IdentityFile {openssh.key}\n"
+        f"  IdentitiesOnly yes\n  UserKnownHostsFile {openssh.known}\n  ProxyJump testboard\n"
+    )
+    assert run(digits, openssh.board.replace("testboard", "behind")) == 0
+
+
+@pytest.mark.parametrize(
+    ("board", "said"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("no-such-host.invalid", "no such host"),
+        ("127.0.0.1?ssh_config=/nonexistent", "no such file"),
+    ],
+)
+def test_what_cannot_be_reached_is_one_line(digits, capsys, board, said):
+    assert run(digits, board, "--timeout", "10") in (2, 3)
+    error = capsys.readouterr().err
+    assert said in error and len(error.strip().splitlines()) == 1
+
+
+@OPENSSH
+@pytest.mark.parametrize(("folder", "said"), [("/proc/qv", "cannot be made"), ("/sys/qv", "cannot be made")])
+def test_a_folder_that_cannot_hold_the_agent_is_passed_over(openssh, digits, folder, said, monkeypatch):
+    monkeypatch.setenv("HOME", str(openssh.folder))
+    assert run(digits, openssh.board.replace(str(openssh.cache), folder)) == 0
+
+
+def test_a_lost_connection_is_made_again(server):
+    with connect(server.board, 30) as agent:
+        agent.ping()
+        server.drop_connections()
+        time.sleep(0.2)
+        agent.ping()
+        assert agent.generation == 1
+        assert agent.hello["lock"] in ("held", "none")
+
+
+def test_a_board_in_use_names_its_user_and_can_be_waited_for(server):
+    with connect(server.board, 30) as first:
+        assert first.hello["lock"] == "held"
+        with pytest.raises(BoardBusy, match=r"in use by .* pid .* last heard \d+ s ago"):
+            connect(server.board, 30)
+        threading.Timer(1.0, first.close).start()
+        with connect(f"{server.board}&wait=20", 30) as second:
+            assert second.hello["lock"] == "held"
+
+
+def test_a_damaged_agent_on_the_board_is_replaced(server):
+    connect(server.board, 30).close()
+    (agent,) = (server.cache / "bin").iterdir()
+    agent.write_bytes(agent.read_bytes()[:5000])
+    connect(server.board, 30).close()
+    assert agent.stat().st_size > 100_000
+
+
+def test_a_silent_server_is_a_timeout(tmp_path):
+    import socket
+
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        start = time.monotonic()
+        with pytest.raises(LinkError):
+            connect(f"127.0.0.1:{deaf.getsockname()[1]}", 3)
+        assert time.monotonic() - start < 15
+
+
+def test_something_that_is_no_ssh_server(tmp_path):
+    import socket
+
+    with socket.socket() as web:
+        web.bind(("127.0.0.1", 0))
+        web.listen()
+
+        def answer() -> None:
+            one, _ = web.accept()
+            one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            one.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(BoardUnreachable):
+            connect(f"127.0.0.1:{web.getsockname()[1]}", 5)

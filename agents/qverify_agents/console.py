@@ -24,7 +24,7 @@ PIECE, SMALLEST_PIECE, MOST_FAILURES = (
 LINE = 72  # a multiple of 4; characters a line: a terminal's line buffer is far longer
 OCTAL = 'while IFS= read -r l && [ "$l" != . ]; do printf "$l" >&3; printf +; done 3>NAME'
 WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
-TRIES, ANSWER_S, MOST_WAKES = 4, 12.0, 12
+TRIES, ANSWER_S, MOST_WAKES = 5, 5.0, 12
 BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may stand behind it
 LONGEST = 300  # characters of a typed command; small shells cut lines at 1024
 DRY = 0.3  # seconds without a byte after which the other end has said what it had to say
@@ -156,10 +156,10 @@ class ConsoleShell:
             files.append(self._sent(stdin, "in", deadline))
             command = f"{command} <{files[-1]}"
         if files:
-            status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 30.0)
+            status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
             self._typed(f"rm -f {' '.join(files)}", deadline)
             return Done(status, out, out if status else b"")
-        status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 30.0)
+        status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
         return Done(status, out, out if status else b"")
 
     def _sent(self, data: bytes, ending: str, deadline: Deadline) -> str:
@@ -182,10 +182,12 @@ class ConsoleShell:
                 raise BoardUnreachable(
                     f"{self._where}: the wire damages what is sent ({start} of {len(data)} bytes arrived)"
                 )
-        whole = f"{_cksum(data)} {len(data)}".encode()
-        status, out = self._typed(f"cat {name}.[0-9]* >{name} && cksum <{name}", deadline, 30.0)
-        if status or whole not in out:
-            self._typed(f"rm -f {name}*", deadline)
+        whole, six = f"{_cksum(data)} {len(data)}".encode(), "[0-9]" * 6
+        for _ in range(TRIES):
+            _, out = self._typed(f"cat {name}.{six} >{name} && cksum <{name}", deadline, 8.0)
+            if whole in out:
+                break
+        else:
             lines = out.decode(errors="replace").strip().splitlines()
             raise BoardUnreachable(
                 f"{self._where}: {len(data)} bytes could not be put together: {lines[-1][:120] if lines else ''}"

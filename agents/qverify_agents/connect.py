@@ -25,9 +25,19 @@ ON_A_BOARD = frozenset({"cache", "memory", "wait"})  # what deploy.py takes
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
     """options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
     that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
-    address, offers = plainest(uri, options or {})
-    page = import_module(LINKS[address.scheme])
     deadline = Deadline(deadline_s, uri)
+    address, offers, down = plainest(uri, options or {}, deadline)
+    try:
+        return _agent(uri, address, offers, deadline, deadline_s, down)
+    except BaseException:
+        down()
+        raise
+
+
+def _agent(
+    uri: str, address: Address, offers: frozenset[str], deadline: Deadline, deadline_s: float, down: Callable[[], None]
+) -> Agent:
+    page = import_module(LINKS[address.scheme])
 
     def opened() -> Link:
         return _noisy(_open(page, address, uri, deadline), address)
@@ -47,6 +57,7 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
             owner=_owner(),
             wait_s=wait_s,
             reopen=again if hasattr(page, "open_shell") else None,
+            at_close=down,
         )
     except BaseException:
         link.close()
@@ -68,8 +79,11 @@ def _seconds(text: str) -> float:
     return found
 
 
-def plainest(uri: str, options: Mapping[str, str]) -> tuple[Address, frozenset[str]]:
-    """The address a link opens, and what the board offers; every option known to somebody on the way."""
+def plainest(
+    uri: str, options: Mapping[str, str], deadline: Deadline
+) -> tuple[Address, frozenset[str], Callable[[], None]]:
+    """The address a link opens, what the board offers, and the way down; every option is known to somebody on the way."""
+    down: Callable[[], None] = _nothing
     address, offers, known = parse(uri), ALL, set(NOISE)
     asked = set(address.options)
     address = replace(address, options={**options, **address.options})
@@ -82,7 +96,10 @@ def plainest(uri: str, options: Mapping[str, str]) -> tuple[Address, frozenset[s
             raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
         page = import_module(BOARDS[address.scheme])
         known |= page.OPTIONS
-        plainer = page.plainer(address)
+        if hasattr(page, "up"):
+            plainer, down = page.up(address, deadline)
+        else:
+            plainer = page.plainer(address)
         address = replace(plainer, options={**address.options, **plainer.options})
     else:
         raise BadAddress(f"-b {uri}: boards wrapped too deep")
@@ -90,8 +107,13 @@ def plainest(uri: str, options: Mapping[str, str]) -> tuple[Address, frozenset[s
     known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
     unknown = asked - known
     if unknown:
+        down()
         raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")
-    return address, offers
+    return address, offers, down
+
+
+def _nothing() -> None:
+    return None
 
 
 def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:

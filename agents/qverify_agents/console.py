@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import re
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from qverify_agents.capabilities import Done
@@ -53,6 +55,7 @@ class ConsoleShell:
         self._port, self._where, self._user, self._count = port, where, user, 0
         self._prompt, self._login, self._password = re.compile(prompt), re.compile(login), re.compile(password)
         self._base64: bool | None = None
+        self._checker = ""  # the board's program that tells whether a piece arrived whole
         self._logged_in, self._shown = False, ""
 
     def log_in(self, deadline: Deadline) -> None:
@@ -164,6 +167,8 @@ class ConsoleShell:
 
     def _sent(self, data: bytes, ending: str, deadline: Deadline) -> str:
         """The bytes as a file on the board, piece by piece, each checked by cksum, sent again and smaller where it was wrong."""
+        if not self._checker:
+            self._checker = self._found_checker(deadline)
         if self._base64 is None:
             self._base64 = b"qvb64ok" in self._typed("printf cXZiNjRvaw== | base64 -d", deadline)[1]
         _, said = self._typed(
@@ -182,9 +187,9 @@ class ConsoleShell:
                 raise BoardUnreachable(
                     f"{self._where}: the wire damages what is sent ({start} of {len(data)} bytes arrived)"
                 )
-        whole, six = f"{_cksum(data)} {len(data)}".encode(), "[0-9]" * 6
+        whole, six = CHECKERS[self._checker](data).encode(), "[0-9]" * 6
         for _ in range(TRIES):
-            _, out = self._typed(f"cat {name}.{six} >{name} && cksum <{name}", deadline, 8.0)
+            _, out = self._typed(f"cat {name}.{six} >{name} && {self._checker} <{name}", deadline, 8.0)
             if whole in out:
                 break
         else:
@@ -195,11 +200,21 @@ class ConsoleShell:
         self._typed(f"rm -f {name}.[0-9]*", deadline)
         return name
 
+    def _found_checker(self, deadline: Deadline) -> str:
+        for name, wanted in CHECKERS.items():
+            if wanted(b"qv").encode() in self._typed(f"printf qv | {name} 2>/dev/null", deadline)[1]:
+                return name
+        raise BoardUnreachable(
+            f"{self._where}: the board has none of {', '.join(CHECKERS)}; what is pushed could not be checked"
+        )
+
     def _piece_sent(self, piece: bytes, name: str, deadline: Deadline) -> bool:
         self._count += 1
         ready, end = f"qr{self._count}!", f"qe{self._count}!"
         decode = f"base64 -d >{name}" if self._base64 else OCTAL.replace("NAME", name)
-        line = f"printf '%s%s\\n' qr '{ready[2:]}'; {decode}; cksum <{name}; printf '%s%s\\n' qe '{end[2:]}'\r"
+        line = (
+            f"printf '%s%s\\n' qr '{ready[2:]}'; {decode}; {self._checker} <{name}; printf '%s%s\\n' qe '{end[2:]}'\r"
+        )
         self._port.write(line.encode(), deadline)
         try:
             self._until(ready.encode(), deadline.part(5.0))
@@ -209,7 +224,7 @@ class ConsoleShell:
             self._port.write(b"\x03\r", deadline)
             self._heard(DRY)
             return False
-        return f"{_cksum(piece)} {len(piece)}".encode() in answer
+        return CHECKERS[self._checker](piece).encode() in answer
 
     def _in_base64(self, piece: bytes, end: str, deadline: Deadline) -> bytes:
         text = base64.b64encode(piece).decode()
@@ -305,3 +320,11 @@ def _forward_crc(data: bytes) -> int:
     """zlib's CRC is the same one with every byte, and the result, mirrored; started at all ones, which cksum does not."""
     crc = zlib.crc32(data.translate(_MIRROR), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2) ^ 0xFFFFFFFF
+
+
+CHECKERS: dict[str, Callable[[bytes], str]] = {
+    "cksum": lambda data: f"{_cksum(data)} {len(data)}",
+    "md5sum": lambda data: hashlib.md5(data, usedforsecurity=False).hexdigest(),
+    "sha256sum": lambda data: hashlib.sha256(data).hexdigest(),
+    "sha1sum": lambda data: hashlib.sha1(data, usedforsecurity=False).hexdigest(),
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 BOARDS = {
     "local": "qverify_agents.boards.local",
     "qemu-user": "qverify_agents.boards.qemu_user",
+    "qemu": "qverify_agents.boards.qemu_system",
     "faulty": "qverify_agents.boards.faulty_runtime",
     "finals": "qverify_agents.boards.finals_only",
 }

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 from qverify_agents.address import Address
@@ -18,7 +19,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.ssh_config import Resolved, resolve
 
-OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user"})
+OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
 KEEPALIVE_S = 15
 MOST_OUTPUT = 1 << 20
@@ -39,6 +40,8 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int) ->
         raise BoardUnreachable(f"{target}: more than four jump hosts")
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
     settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
+    if depth == 0 and "identity" in address.options:
+        settings = replace(settings, identities=(address.options["identity"],), identities_only=True)
     sock = _socket(settings, address, deadline, depth)
     import paramiko
 

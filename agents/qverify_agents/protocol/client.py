@@ -23,7 +23,7 @@ RECONNECTS = 3
 
 class Agent:
     """One agent. owner: who the board is held for; wait_s: how long to wait where another holds it (BoardBusy then).
-    reopen: a new link to the same board after the first was lost; what was going on is asked for again. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
+    reopen: a new link to the same board after the first was lost; what was going on is asked for again. at_close: called once. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
     kept: after the last run, every tensor can be got (else final outputs and those the run named). Every call has
     deadline_s, a run has it anew with each node; all raise LinkError."""
 
@@ -35,9 +35,10 @@ class Agent:
         owner: str = "",
         wait_s: float = 0.0,
         reopen: Callable[[], Link] | None = None,
+        at_close: Callable[[], None] | None = None,
     ):
         self._link, self._deadline_s, self.kept = link, deadline_s, True
-        self._owner, self._reopen, self.generation = owner, reopen, 0
+        self._owner, self._reopen, self._at_close, self.generation = owner, reopen, at_close, 0
         self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0}
@@ -281,7 +282,12 @@ class Agent:
             raise ProtocolError("PING came back changed")
 
     def close(self) -> None:
-        self._link.close()
+        try:
+            self._link.close()
+        finally:
+            if self._at_close is not None:
+                self._at_close()
+                self._at_close = None
 
     def __enter__(self) -> Agent:
         return self

@@ -1,0 +1,33 @@
+"""qemu:arm64: a whole board under QEMU, kernel, SSH server and serial console; the one `boards up` left, or one for this run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qverify_agents.address import Address
+from qverify_agents.deadline import Deadline
+from qverify_agents.emulation.image import image
+from qverify_agents.emulation.machine import running, start, stop
+from qverify_agents.errors import BadAddress
+
+OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
+
+
+def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
+    """The board's address for a link, and the way down. ?link=serial: by its console."""
+    built = image(address.rest, address.options.get("mirror"))
+    found = running(address.rest)
+    machine = found or start(built, deadline, ends_with_us=True)
+
+    def down() -> None:
+        if found is None:
+            stop(machine)
+
+    link = address.options.get("link", "ssh")
+    if link == "serial":
+        return Address("serial", machine.console), down
+    if link != "ssh":
+        down()
+        raise BadAddress(f"link={link}: ssh or serial")
+    options = {"host_key": built.host_key, "identity": str(built.identity), "ask": "never"}
+    return Address("ssh", f"root@127.0.0.1:{machine.port}", options), down

@@ -1,0 +1,73 @@
+"""What is in a .deb, and a newc archive whose bytes depend on nothing but its entries."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qverify_agents.errors import BoardUnreachable
+
+FILE, LINK, FOLDER, DEVICE = 0o100000, 0o120000, 0o040000, 0o020000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """kind: FILE, LINK (data: its target), FOLDER, DEVICE (a character device of numbers `device`)."""
+
+    kind: int
+    mode: int
+    data: bytes = b""
+    device: tuple[int, int] = (0, 0)
+
+
+def deb_files(path: Path) -> Iterator[tuple[str, Entry]]:
+    """Files and links of the package, names without ./ in front."""
+    for name, data in _members(path):
+        if not name.startswith("data.tar"):
+            continue
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as tar:
+            for member in tar:
+                at = member.name.removeprefix("./")
+                if member.isfile() and (held := tar.extractfile(member)) is not None:
+                    yield at, Entry(FILE, member.mode & 0o7777, held.read())
+                elif member.issym():
+                    yield at, Entry(LINK, 0o777, member.linkname.encode())
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    data = path.read_bytes()
+    if not data.startswith(b"!<arch>\n"):
+        raise BoardUnreachable(f"{path.name}: not a Debian package")
+    at = 8
+    while at + 60 <= len(data):
+        name, size = data[at : at + 16].decode().strip().rstrip("/"), int(data[at + 48 : at + 58])
+        yield name, data[at + 60 : at + 60 + size]
+        at += 60 + size + (size & 1)
+
+
+def newc(entries: Mapping[str, Entry]) -> bytes:
+    """Sorted by name, everything root's and of 1970; folders on the way are made."""
+    whole = dict(entries)
+    for name in list(whole):
+        for parent in Path(name).parents:
+            if str(parent) != ".":
+                whole.setdefault(str(parent), Entry(FOLDER, 0o755))
+    out = io.BytesIO()
+    for number, name in enumerate(sorted(whole), 1):
+        _put(out, number, name, whole[name])
+    _put(out, 0, "TRAILER!!!", Entry(0, 0))
+    out.write(b"\0" * (-out.tell() % 512))
+    return out.getvalue()
+
+
+def _put(out: io.BytesIO, number: int, name: str, entry: Entry) -> None:
+    encoded = name.encode() + b"\0"
+    links = 2 if entry.kind == FOLDER else 1
+    fields = [number, entry.kind | entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(encoded), 0]
+    out.write(b"070701" + b"".join(b"%08X" % f for f in fields) + encoded)
+    out.write(b"\0" * (-out.tell() % 4))
+    out.write(entry.data)
+    out.write(b"\0" * (-out.tell() % 4))

@@ -1,0 +1,330 @@
+"""A board's kernel and initramfs: a distribution's kernel, busybox and dropbear, keys of its own; the same bytes from the same packages."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, Entry, deb_files, newc
+from qverify_agents.emulation.packages import Packages
+from qverify_agents.errors import BadAddress, BoardUnreachable
+
+RECIPE = 3  # of this file: another number, another image
+ROOTS = ["busybox-static", "dropbear-bin"]
+SKIP = {"openssh-client", "gcc-12-base", "gcc-14-base", "debconf", "passwd", "adduser"}
+MODULES = [
+    "virtio",
+    "virtio_ccw",
+    "virtio_ring",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "virtio_mmio",
+    "failover",
+    "net_failover",
+    "virtio_net",
+    "virtio_blk",
+    "rng-core",
+    "virtio-rng",
+    "8250_pci",
+]
+APPLETS = [
+    "sh",
+    "ash",
+    "mount",
+    "umount",
+    "mkdir",
+    "ls",
+    "cat",
+    "echo",
+    "ifconfig",
+    "route",
+    "insmod",
+    "hostname",
+    "usleep",
+    "sleep",
+    "setsid",
+    "cttyhack",
+    "stty",
+    "grep",
+    "ps",
+    "kill",
+    "reboot",
+    "poweroff",
+    "dd",
+    "df",
+    "free",
+    "uname",
+    "sha256sum",
+    "rm",
+    "mv",
+    "cp",
+    "chmod",
+    "test",
+    "[",
+    "true",
+    "false",
+    "id",
+    "env",
+    "tail",
+    "head",
+    "wc",
+    "top",
+    "dmesg",
+    "sync",
+    "mktemp",
+    "base64",
+    "cksum",
+    "od",
+    "printf",
+    "touch",
+    "uptime",
+    "which",
+    "killall",
+    "login",
+    "getty",
+    "seq",
+    "tr",
+    "cut",
+    "date",
+]
+LIBRARIES = (
+    "ld-linux",
+    "libc.so",
+    "libcrypt",
+    "libz",
+    "libtom",
+    "libgmp",
+    "libm.so",
+    "libresolv",
+    "libnss_files",
+    "ld64",
+    "libgcc_s",
+)
+INIT = r"""#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin; export PATH
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null
+mkdir -p /dev/pts /dev/shm; mount -t devpts devpts /dev/pts
+mount -t tmpfs -o size=96m,mode=1777 tmpfs /tmp
+mount -t tmpfs -o size=2m,mode=1777 tmpfs /small
+mount -t tmpfs -o size=8m,mode=1777,noexec tmpfs /noexec
+hostname qvboard
+for m in $(cat /modules.order); do insmod $m 2>/dev/null; done
+ifconfig lo 127.0.0.1 up
+i=0; while [ ! -e /sys/class/net/eth0 ] && [ $i -lt 100 ]; do i=$((i+1)); usleep 20000; done
+ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up; route add default gw 10.0.2.2
+dropbear -R -s -E -p 22 2>/tmp/dropbear.log
+read up _ </proc/uptime; echo "QVBOARD-READY uptime=$up" >/dev/console
+exec setsid sh -c 'while :; do setsid cttyhack sh -l; done'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """suite, kernel: of the distribution. machine: qemu's words. console: the kernel's. apt: the package that brings qemu."""
+
+    suite: str
+    kernel: str
+    machine: tuple[str, ...]
+    console: str
+    apt: str
+
+
+KINDS = {
+    "arm64": Kind(
+        "bookworm",
+        "linux-image-cloud-arm64",
+        ("qemu-system-aarch64", "-M", "virt,gic-version=3", "-cpu", "cortex-a53"),
+        "ttyAMA0",
+        "qemu-system-arm",
+    ),
+    "armhf": Kind(
+        "bookworm",
+        "linux-image-armmp-lpae",
+        ("qemu-system-arm", "-M", "virt,highmem=off", "-cpu", "cortex-a15"),
+        "ttyAMA0",
+        "qemu-system-arm",
+    ),
+    "riscv64": Kind(
+        "trixie",
+        "linux-image-riscv64",
+        ("qemu-system-riscv64", "-M", "virt", "-cpu", "rv64"),
+        "ttyS0",
+        "qemu-system-misc",
+    ),
+    "s390x": Kind(
+        "bookworm",
+        "linux-image-s390x",
+        ("qemu-system-s390x", "-M", "s390-ccw-virtio", "-cpu", "qemu"),
+        "ttysclp0",
+        "qemu-system-misc",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    folder: Path
+    kind: Kind
+    architecture: str
+
+    @property
+    def host_key(self) -> str:
+        return " ".join((self.folder / "host.pub").read_text().split()[:2])
+
+    @property
+    def identity(self) -> Path:
+        return self.folder / "client"
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qverify" / "boards"
+
+
+def image(architecture: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None) -> Image:
+    """The built image, from the cache or built now (about half a minute); one builder at a time."""
+    if architecture not in KINDS:
+        raise BadAddress(f"-b qemu:{architecture}: known boards are {', '.join(KINDS)}")
+    folder = cache_folder() / f"{architecture}-{RECIPE}"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = Image(folder, KINDS[architecture], architecture)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "packages.json").is_file():
+            say(f"building the image of qemu:{architecture} out of distribution packages, once")
+            _build(found, mirror)
+    return found
+
+
+def _build(wanted: Image, mirror: str | None) -> None:
+    packages = Packages(wanted.folder / "apt", wanted.architecture, wanted.kind.suite, mirror)
+    packages.update()
+    kernels = [name for name in packages.depends(wanted.kind.kernel) if name.startswith("linux-image-")]
+    if not kernels:
+        raise BoardUnreachable(f"{wanted.kind.kernel} depends on no kernel in {wanted.kind.suite}")
+    debs = packages.fetch([kernels[0], *packages.closure(ROOTS, SKIP)])
+    entries, kernel, modules = _contents(debs, kernels[0])
+    entries |= _modules(modules)
+    entries |= _own_files(wanted.folder)
+    data = newc(_merged(entries))
+    _write(wanted.folder / "vmlinuz", kernel)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as out:
+        out.write(data)
+    _write(wanted.folder / "initrd.gz", packed.getvalue())
+    listed = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in debs.values()}
+    _write(wanted.folder / "packages.json", (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
+
+
+def _contents(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, Entry], bytes, dict[str, bytes]]:
+    """Files for the board, the kernel, its modules by name."""
+    entries: dict[str, Entry] = {}
+    kernel, modules = b"", dict[str, bytes]()
+    for package, path in debs.items():
+        for name, entry in deb_files(path):
+            if package == kernel_name and name.startswith("boot/vmlin"):
+                kernel = entry.data
+            elif package == kernel_name and ".ko" in name:
+                modules[Path(name).name.split(".ko")[0]] = entry.data
+            elif name.endswith("bin/busybox"):
+                entries["bin/busybox"] = Entry(FILE, 0o755, entry.data)
+            elif name.endswith(("sbin/dropbear", "/copyright")) or _library(name):
+                entries[name] = entry
+    if not kernel or "bin/busybox" not in entries:
+        raise BoardUnreachable(f"{kernel_name} or busybox-static holds not what was looked for")
+    return entries, kernel, modules
+
+
+def _library(name: str) -> bool:
+    return ".so" in name and "/gconv/" not in name and "/audit/" not in name and Path(name).name.startswith(LIBRARIES)
+
+
+def _modules(held: dict[str, bytes]) -> dict[str, Entry]:
+    """The modules wanted and those they depend on, and the order to load them in."""
+    found: dict[str, Entry] = {}
+
+    def add(name: str) -> None:
+        spelled = next((n for n in (name, name.replace("_", "-"), name.replace("-", "_")) if n in held), None)
+        path = f"lib/modules/{spelled}.ko"
+        if spelled is None or path in found:
+            return
+        data = held[spelled]
+        data = lzma.decompress(data) if data[:6] == b"\xfd7zXZ\0" else data
+        at = data.find(b"\0depends=")
+        needed = data[at + 9 : data.index(b"\0", at + 1)].decode().split(",") if at >= 0 else []
+        for other in filter(None, needed):
+            add(other)
+        found[path] = Entry(FILE, 0o644, data)
+
+    for name in MODULES:
+        add(name)
+    order = "".join(f"/{path}\n" for path in found)
+    return {**found, "modules.order": Entry(FILE, 0o644, order.encode())}
+
+
+def _own_files(folder: Path) -> dict[str, Entry]:
+    text = {
+        "init": (0o755, INIT),
+        "etc/passwd": (0o644, "root:*:0:0:root:/root:/bin/sh\n"),
+        "etc/group": (0o644, "root:x:0:\n"),
+        "etc/shells": (0o644, "/bin/sh\n"),
+        "etc/profile": (0o644, "PS1='qvboard# '\n"),
+        "etc/nsswitch.conf": (0o644, "passwd: files\ngroup: files\n"),
+    }
+    found = {name: Entry(FILE, mode, content.encode()) for name, (mode, content) in text.items()}
+    found |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
+    found |= {name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "tmp", "small", "noexec", "run", "var/log")}
+    host, client = _key(folder / "host"), _key(folder / "client")
+    found["etc/dropbear/dropbear_ed25519_host_key"] = Entry(FILE, 0o600, host[0])
+    found["root"] = found["root/.ssh"] = Entry(FOLDER, 0o700)
+    found["root/.ssh/authorized_keys"] = Entry(FILE, 0o600, client[1])
+    found["dev/console"] = Entry(DEVICE, 0o600, device=(5, 1))
+    found["dev/null"] = Entry(DEVICE, 0o666, device=(1, 3))
+    return found
+
+
+def _key(path: Path) -> tuple[bytes, bytes]:
+    """An ed25519 key, made once: as dropbear keeps it, and its public line."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if not path.is_file():
+        made = Ed25519PrivateKey.generate()
+        public = made.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n"
+        _write(path.with_name(f"{path.name}.pub"), public)
+        private = made.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            out.write(private)
+    key = form.load_ssh_private_key(path.read_bytes(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    raw = key.private_bytes(form.Encoding.Raw, form.PrivateFormat.Raw, form.NoEncryption())
+    raw += key.public_key().public_bytes(form.Encoding.Raw, form.PublicFormat.Raw)
+    kept = struct.pack(">I", 11) + b"ssh-ed25519" + struct.pack(">I", len(raw)) + raw
+    return kept, path.with_name(f"{path.name}.pub").read_bytes()
+
+
+def _merged(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """bin, sbin and lib are links into usr, whether the distribution has merged them or not."""
+    tops = ("bin", "sbin", "lib", "lib64")
+    found = {f"usr/{name}" if name.split("/")[0] in tops else name: entry for name, entry in entries.items()}
+    return {
+        **found,
+        **{top: Entry(LINK, 0o777, f"usr/{top}".encode()) for top in tops},
+        **{f"usr/{top}": Entry(FOLDER, 0o755) for top in tops},
+    }

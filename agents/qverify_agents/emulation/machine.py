@@ -1,0 +1,268 @@
+"""A machine under QEMU: booted, or restored from a snapshot in a fraction of a second; ended whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from qverify_agents.deadline import Deadline
+from qverify_agents.emulation.image import Image, cache_folder
+from qverify_agents.errors import BoardUnreachable, LinkTimeout
+
+BOOT_S, MEMORY_MB = 120.0, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """architecture, port: of ssh on 127.0.0.1. console: a pty. folder: console.log, qmp.sock. started_s: until it answered."""
+
+    architecture: str
+    port: int
+    console: str
+    pid: int
+    folder: str
+    started_s: float
+    warm: bool
+
+    @property
+    def alive(self) -> bool:
+        try:
+            words = Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return self.folder.encode() in words
+
+
+def state_file(architecture: str) -> Path:
+    return cache_folder() / "run" / f"{architecture}.json"
+
+
+def running(architecture: str) -> Running | None:
+    """The one `boards up` left there."""
+    try:
+        found = Running(**json.loads(state_file(architecture).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.alive else None
+
+
+def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> Running:
+    """ends_with_us: the machine dies with this process, however that ends. BoardUnreachable with qemu's own words."""
+    program = image.kind.machine[0]
+    if shutil.which(program) is None or shutil.which("qemu-img") is None:
+        raise BoardUnreachable(
+            f"no {program} on this machine; apt-get install --no-install-recommends {image.kind.apt} qemu-utils"
+        )
+    begun = time.monotonic()
+    folder = cache_folder() / "run" / f"{image.architecture}-{os.getpid()}-{time.monotonic_ns()}"
+    folder.mkdir(parents=True, mode=0o700)
+    port, snapshot = _free_port(), _snapshot(image)
+    warm = snapshot.is_file() and not cold
+    process = None
+    try:
+        _disk(folder / "vm.qcow2", snapshot if warm else None)
+        command = [*_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
+        with open(folder / "qemu.log", "wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent if ends_with_us else None,
+            )
+        limit = deadline.part(BOOT_S)
+        if not warm:
+            _wait_for_boot(process, folder, limit)
+        _wait_for_ssh(process, folder, port, limit)
+        with Monitor(folder / "qmp.sock", limit) as monitor:
+            if not warm:
+                monitor.line("savevm ready")
+                _keep(folder / "vm.qcow2", snapshot)
+            console = monitor.pty("con")
+        return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
+    except BaseException as error:
+        if process is not None:
+            _kill(process.pid)
+            process.wait(5)
+        said = _last_line(folder / "qemu.log")
+        shutil.rmtree(folder, ignore_errors=True)
+        if warm and isinstance(error, LinkTimeout | BoardUnreachable):
+            snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
+            return start(image, deadline, ends_with_us, cold=True)
+        if isinstance(error, LinkTimeout):
+            raise BoardUnreachable(
+                f"qemu:{image.architecture} did not boot in time{': ' + said if said else ''}"
+            ) from error
+        raise
+
+
+def keep(machine: Running) -> None:
+    """Writes the state by which later commands find it."""
+    path = state_file(machine.architecture)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
+    part.replace(path)
+
+
+def stop(machine: Running) -> None:
+    _kill(machine.pid)
+    end = time.monotonic() + 5
+    while machine.alive and time.monotonic() < end:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(machine.pid, os.WNOHANG)
+        time.sleep(0.02)
+    shutil.rmtree(machine.folder, ignore_errors=True)
+    path = state_file(machine.architecture)
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(path.read_text()).get("pid") == machine.pid:
+            path.unlink()
+
+
+class Monitor:
+    """QMP, as little of it as is needed."""
+
+    def __init__(self, path: Path, deadline: Deadline):
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(min(30.0, deadline.left()))
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise BoardUnreachable(f"qemu's monitor does not answer: {error.strerror}") from error
+        self._file = self._socket.makefile("rwb")
+        json.loads(self._file.readline())
+        self.ask("qmp_capabilities")
+
+    def ask(self, name: str, **arguments: Any) -> Any:
+        self._file.write(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
+        self._file.flush()
+        while line := self._file.readline():
+            answer = json.loads(line)
+            if "error" in answer:
+                raise BoardUnreachable(f"qemu refuses {name}: {answer['error'].get('desc')}")
+            if "return" in answer:
+                return answer["return"]
+        raise BoardUnreachable("qemu ended")
+
+    def line(self, text: str) -> None:
+        """A line of the human monitor; its complaint is an error."""
+        said = self.ask("human-monitor-command", **{"command-line": text})
+        if said:
+            raise BoardUnreachable(f"qemu says to {text}: {str(said).strip()[:200]}")
+
+    def pty(self, label: str) -> str:
+        return next(str(c["filename"]).removeprefix("pty:") for c in self.ask("query-chardev") if c["label"] == label)
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()
+
+
+def _command(image: Image, folder: Path, port: int) -> list[str]:
+    s390x = image.architecture == "s390x"
+    network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
+    return [
+        *image.kind.machine,
+        *("-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults", "-no-user-config"),
+        *("-kernel", str(image.folder / "vmlinuz"), "-initrd", str(image.folder / "initrd.gz")),
+        *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on"),
+        *("-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22", "-device", network),
+        *("-qmp", f"unix:{folder}/qmp.sock,server=on,wait=off"),
+        *("-chardev", f"pty,id=con,logfile={folder}/console.log"),
+        *(("-device", "sclpconsole,chardev=con") if s390x else ("-serial", "chardev:con")),
+        *("-drive", f"if=none,format=qcow2,file={folder}/vm.qcow2,id=d0"),
+    ]
+
+
+def _snapshot(image: Image) -> Path:
+    """The file for this image, this qemu and these words."""
+    version = subprocess.run(
+        [image.kind.machine[0], "--version"], capture_output=True, text=True, timeout=20, check=False
+    ).stdout
+    key = sha256()
+    for part in (
+        version,
+        str(_command(image, Path("/f"), 0)),
+        (image.folder / "packages.json").read_text(),
+        image.host_key,
+    ):
+        key.update(part.encode())
+    return image.folder / f"snapshot-{key.hexdigest()[:16]}.qcow2"
+
+
+def _disk(path: Path, snapshot: Path | None) -> None:
+    if snapshot is not None:
+        shutil.copyfile(snapshot, path)
+        return
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", str(path), "64M"], check=True, capture_output=True, timeout=30
+    )
+
+
+def _keep(disk: Path, snapshot: Path) -> None:
+    part = snapshot.with_suffix(f".{os.getpid()}.part")
+    shutil.copyfile(disk, part)
+    part.replace(snapshot)
+
+
+def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Deadline) -> None:
+    while True:
+        _still_there(process, folder)
+        with contextlib.suppress(OSError):
+            if b"QVBOARD-READY" in (folder / "console.log").read_bytes():
+                return
+        time.sleep(min(0.05, deadline.left()))
+
+
+def _wait_for_ssh(process: subprocess.Popen[bytes], folder: Path, port: int, deadline: Deadline) -> None:
+    """Until a banner comes: qemu itself takes the connection long before the board does."""
+    while True:
+        _still_there(process, folder)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as one:
+            one.settimeout(min(3.0, deadline.left()))
+            if one.recv(4) == b"SSH-":
+                return
+        time.sleep(min(0.05, deadline.left()))
+
+
+def _still_there(process: subprocess.Popen[bytes], folder: Path) -> None:
+    if process.poll() is not None:
+        raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_last_line(folder / 'qemu.log')}")
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:200] if lines else ""
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

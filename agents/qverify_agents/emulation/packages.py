@@ -1,0 +1,121 @@
+"""Distribution packages of another architecture, fetched by apt into a folder of their own; the machine's apt stays as it is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from qverify_agents.errors import BoardUnreachable
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+FETCH_S = 900
+
+
+class Packages:
+    """architecture: as Debian calls it. mirror: an archive's address; None for the one in the machine's own configuration."""
+
+    def __init__(self, folder: Path, architecture: str, suite: str, mirror: str | None = None):
+        if shutil.which("apt-get") is None:
+            raise BoardUnreachable("building a board's image needs apt-get (Debian or Ubuntu)")
+        if not Path(KEYRING).is_file():
+            raise BoardUnreachable("building a board's image needs the package debian-archive-keyring")
+        self._folder = folder
+        for name in ("lists/partial", "cache/archives/partial", "debs"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "status").touch()
+        address = mirror or own_mirror()
+        (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
+        settings = {
+            "Dir::State": folder,
+            "Dir::State::Lists": folder / "lists",
+            "Dir::State::status": folder / "status",
+            "Dir::Cache": folder / "cache",
+            "Dir::Etc::SourceList": folder / "sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
+            "APT::Sandbox::User": "",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "3",
+        }
+        self._options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+    def _run(self, *words: str, cwd: Path | None = None) -> str:
+        command = [words[0], *self._options, *words[1:]]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=FETCH_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise BoardUnreachable(f"{words[0]} {words[-1]}: no end within {FETCH_S} s") from None
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            raise BoardUnreachable(
+                f"{words[0]} {words[-1][:60]}: {lines[-1] if lines else f'status {done.returncode}'}"
+            )
+        return done.stdout
+
+    def update(self) -> None:
+        self._run("apt-get", "-q", "update")
+
+    def depends(self, package: str) -> list[str]:
+        words = ("--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances")
+        out = self._run("apt-cache", "depends", *words, package)
+        found = [line.split()[-1] for line in out.splitlines() if line.strip().startswith(("Depends:", "PreDepends:"))]
+        return [name for name in found if not name.startswith("<")]
+
+    def closure(self, roots: list[str], skip: set[str]) -> list[str]:
+        """The roots and everything they depend on."""
+        words = (
+            "--recurse",
+            "--no-recommends",
+            "--no-suggests",
+            "--no-conflicts",
+            "--no-breaks",
+            "--no-replaces",
+            "--no-enhances",
+        )
+        out = self._run("apt-cache", "depends", *words, *roots)
+        edges: dict[str, list[str]] = {}
+        current = ""
+        for line in out.splitlines():
+            if line and not line[0].isspace() and not line.startswith("<"):
+                current = line.strip()
+                edges.setdefault(current, [])
+            elif line.strip().startswith(("Depends:", "PreDepends:")) and "<" not in line:
+                edges.setdefault(current, []).append(line.split()[-1])
+        seen: list[str] = []
+        todo = list(roots)
+        while todo:
+            name = todo.pop(0)
+            if name not in seen and name not in skip:
+                seen.append(name)
+                todo += edges.get(name, [])
+        return seen
+
+    def fetch(self, names: list[str]) -> dict[str, Path]:
+        """The newest .deb of each; apt checks signatures."""
+        debs = self._folder / "debs"
+        for old in debs.glob("*.deb"):
+            old.unlink()
+        self._run("apt-get", "-q", "download", *names, cwd=debs)
+        found = {name: sorted(debs.glob(f"{name}_*.deb")) for name in names}
+        missing = [name for name, files in found.items() if not files]
+        if missing:
+            raise BoardUnreachable(f"apt-get download brought no {missing[0]}")
+        return {name: files[-1] for name, files in found.items()}
+
+
+def own_mirror() -> str:
+    """The first main archive of the machine's own apt configuration."""
+    done = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "main" and "-" not in words[1] and words[0].rstrip("/").endswith("/debian"):
+            return words[0]
+    raise BoardUnreachable("no Debian archive in this machine's apt configuration; name one with --mirror")

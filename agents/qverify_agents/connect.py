@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from qverify_agents.address import Address, parse
-from qverify_agents.capabilities import ALL, Link, Shell
+from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
+from qverify_agents.deploy import Deployed as OnBoard
 from qverify_agents.deploy import deploy, start
-from qverify_agents.errors import BadAddress
+from qverify_agents.errors import BadAddress, BoardBusy
+from qverify_agents.inventory import resolve
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 
@@ -23,10 +27,25 @@ ON_A_BOARD = frozenset({"cache", "memory", "wait"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
-    """options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
+    """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
+    options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
     that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    fitting = resolve(uri)
+    end = time.monotonic() + (_seconds((options or {}).get("wait", "0")) if len(fitting) > 1 else 0.0)
+    while True:
+        for at, one in enumerate(fitting):
+            try:
+                alone = {**(options or {}), **({"wait": "0"} if len(fitting) > 1 else {})}
+                return _connected(one, deadline_s, alone)
+            except BoardBusy:
+                if at == len(fitting) - 1 and time.monotonic() >= end:
+                    raise
+        time.sleep(0.5)
+
+
+def _connected(uri: str, deadline_s: float, options: Mapping[str, str]) -> Agent:
     deadline = Deadline(deadline_s, uri)
-    address, offers, down = plainest(uri, options or {}, deadline)
+    address, offers, down = plainest(uri, options, deadline)
     try:
         return _agent(uri, address, offers, deadline, deadline_s, down)
     except BaseException:
@@ -153,6 +172,27 @@ class Deployed:
             self._stream.close()
         finally:
             self._at_close()
+
+
+@contextlib.contextmanager
+def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[[str], Done], OnBoard]]:
+    """A board's shell and the agent deployed there, for commands that are not runs. BadAddress for boards without a shell."""
+    deadline = Deadline(deadline_s, uri)
+    address, _, down = plainest(resolve(uri)[0], {}, deadline)
+    try:
+        page = import_module(LINKS[address.scheme])
+        if not hasattr(page, "open_shell"):
+            raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
+        shell: Shell = page.open_shell(address, deadline)
+        try:
+            yield (
+                (lambda command: shell.run(command, deadline)),
+                deploy(shell, uri, deadline, address.options.get("cache", "")),
+            )
+        finally:
+            shell.close()
+    finally:
+        down()
 
 
 def _noisy(link: Link, address: Address) -> Link:

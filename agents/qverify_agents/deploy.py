@@ -90,7 +90,7 @@ def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architectur
     if done.status != 0:
         lines = done.err.decode(errors="replace").strip().splitlines()
         raise BoardUnreachable(
-            f"{where}: the agent of {len(data)} bytes cannot be put into {folder}/bin: {lines[-1][:200] if lines else f'status {done.status}'}"
+            f"{where}: the agent of {len(data)} bytes cannot be put into {folder}/bin: {lines[0][:200] if lines else f'status {done.status}'}"
         )
     return Deployed(folder, name, len(data))
 

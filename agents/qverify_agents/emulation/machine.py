@@ -20,6 +20,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.emulation.image import Image, cache_folder
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 
+_OURS: dict[int, subprocess.Popen[bytes]] = {}  # started by this process, to be waited for
 BOOT_S, MEMORY_MB = 120.0, 256
 
 
@@ -91,6 +92,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
                 monitor.line("savevm ready")
                 _keep(folder / "vm.qcow2", snapshot)
             console = monitor.pty("con")
+        _OURS[process.pid] = process
         return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
     except BaseException as error:
         if process is not None:
@@ -118,10 +120,10 @@ def keep(machine: Running) -> None:
 
 def stop(machine: Running) -> None:
     _kill(machine.pid)
+    if (process := _OURS.pop(machine.pid, None)) is not None:
+        process.wait(5)
     end = time.monotonic() + 5
     while machine.alive and time.monotonic() < end:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(machine.pid, os.WNOHANG)
         time.sleep(0.02)
     shutil.rmtree(machine.folder, ignore_errors=True)
     path = state_file(machine.architecture)

@@ -15,6 +15,7 @@ COMMANDS = {
     "compile": "quantized ONNX to model.bin",
     "infer": "run one side and write every tensor",
     "compare": "two folders of .npy files or two .npz files, no board",
+    "boards": "the inventory; emulated boards up and down; who uses a board",
     "schema": "the JSON Schema of the --json report",
     "doctor": "is this host fit: onnxruntime canary, runtimes, emulators",
     "demo": "the packaged example: PASSED, and what FAILED looks like",
@@ -27,7 +28,8 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64.   qverify verify --help shows every option of the main job.
+Boards: local, qemu-user:aarch64|armv7|riscv64, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
+of boards.toml.   qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 130 interrupted."""
 
 

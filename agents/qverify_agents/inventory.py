@@ -1,0 +1,101 @@
+"""boards.toml: boards by name, of the project, the user and the system; the nearer file wins."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qverify_agents.errors import BadAddress
+
+KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache"}
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One [boards.NAME] table. uri: what -b would name. tags: soc, firmware ... power, reset: command lines of this host."""
+
+    name: str
+    uri: str
+    file: str
+    tags: dict[str, str] = field(default_factory=dict)
+    power: str = ""
+    reset: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """The URI with the options of the inventory."""
+        more = "&".join(f"{k}={v}" for k, v in self.options.items())
+        return self.uri + (("&" if "?" in self.uri else "?") + more if more else "")
+
+
+def files() -> list[Path]:
+    """Nearest first: QVERIFY_BOARDS alone, or the project's, the user's, the system's."""
+    if given := os.environ.get("QVERIFY_BOARDS"):
+        return [Path(given)]
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return [Path("boards.toml"), home / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
+
+
+def boards() -> dict[str, Board]:
+    """Raises BadAddress naming the file and the key that is wrong."""
+    found: dict[str, Board] = {}
+    for path in files():
+        if path.is_file():
+            for name, board in _read(path).items():
+                found.setdefault(name, board)
+    return found
+
+
+def _read(path: Path) -> dict[str, Board]:
+    try:
+        held = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadAddress(f"{path}: {error}") from error
+    tables = held.get("boards", {})
+    if not isinstance(tables, dict) or held.keys() - {"boards"}:
+        raise BadAddress(f"{path}: wanted tables [boards.NAME] and nothing else")
+    return {name: _board(path, name, table) for name, table in tables.items()}
+
+
+def _board(path: Path, name: str, table: object) -> Board:
+    where = f"{path}: [boards.{name}]"
+    if not isinstance(table, dict) or not isinstance(table.get("uri"), str):
+        raise BadAddress(f'{where}: wanted uri = "..."')
+    if unknown := table.keys() - KEYS:
+        raise BadAddress(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
+    tags = table.get("tags", {})
+    if not isinstance(tags, dict):
+        raise BadAddress(f'{where}: wanted tags = {{ soc = "..." }}')
+    text = {k: str(v) for k, v in table.items() if k not in ("tags", "uri")}
+    options = {k: text[k] for k in ("host_key", "user", "cache") if k in text}
+    return Board(
+        name,
+        table["uri"],
+        str(path),
+        {str(k): str(v) for k, v in tags.items()},
+        text.get("power", ""),
+        text.get("reset", ""),
+        options,
+    )
+
+
+def resolve(text: str) -> list[str]:
+    """Addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text itself.
+    BadAddress where tags fit no board."""
+    head = text.partition("?")[0]
+    if "=" not in head:
+        board = boards().get(head)
+        return [text if board is None else board.address]
+    if "://" in head or head.partition(":")[2].startswith("/"):
+        return [text]
+    wanted = dict(part.partition("=")[::2] for part in head.split(","))
+    fitting = [b for b in boards().values() if all(b.tags.get(k) == v for k, v in wanted.items())]
+    if not fitting:
+        known = sorted({f"{k}={v}" for b in boards().values() for k, v in b.tags.items()})
+        raise BadAddress(
+            f"-b {text}: no board with these tags; known tags: {', '.join(known) or 'none (no boards.toml found)'}"
+        )
+    return [b.address for b in fitting]

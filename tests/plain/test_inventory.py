@@ -1,0 +1,71 @@
+"""boards.toml: by name, by tags, the nearer file first, every mistake in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify_agents.errors import BadAddress
+from qverify_agents.inventory import boards, resolve
+
+TEXT = """
+[boards.one]
+uri = "local"
+tags = { soc = "j5", firmware = "1.2" }
+[boards.two]
+uri = "ssh://root@10.0.0.5?cache=/data"
+tags = { soc = "j5" }
+host_key = "ssh-ed25519 AAAA"
+user = "me"
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "boards.toml"
+    path.write_text(TEXT)
+    monkeypatch.setenv("QVERIFY_BOARDS", str(path))
+    return path
+
+
+def test_names_and_tags(inventory):
+    assert resolve("one") == ["local"]
+    assert resolve("two") == ["ssh://root@10.0.0.5?cache=/data&host_key=ssh-ed25519 AAAA&user=me"]
+    assert resolve("soc=j5,firmware=1.2") == ["local"]
+    assert len(resolve("soc=j5")) == 2
+    assert resolve("local?memory=1") == ["local?memory=1"] and resolve("10.0.0.5") == ["10.0.0.5"]
+    with pytest.raises(BadAddress, match=r"known tags: firmware=1\.2, soc=j5"):
+        resolve("soc=rv1126")
+
+
+def test_a_board_by_its_name_runs(inventory, digits, capsys):
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "one"]) == 0
+    assert main(["boards", "list"]) == 0 and "soc=j5" in capsys.readouterr().out
+    assert main(["boards", "check", "one"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[boards.x]\nuri = 1\n", "wanted uri"),
+        ("[boards.x]\nuri = 'a'\nspeed = 3\n", "unknown key 'speed'"),
+        ("[board.x]\nuri = 'a'\n", "wanted tables"),
+        ("[boards.x\n", "line 1"),
+        ("[boards.x]\nuri = 'a'\ntags = 3\n", "wanted tags"),
+    ],
+)
+def test_mistakes_name_the_file(inventory, text, said):
+    inventory.write_text(text)
+    with pytest.raises(BadAddress, match=said):
+        boards()
+
+
+def test_the_nearer_file_wins(tmp_path, monkeypatch):
+    monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config" / "qverify").mkdir(parents=True)
+    (tmp_path / "config" / "qverify" / "boards.toml").write_text('[boards.a]\nuri = "far"\n[boards.b]\nuri = "only"\n')
+    (tmp_path / "boards.toml").write_text('[boards.a]\nuri = "near"\n')
+    assert {n: b.uri for n, b in boards().items()} == {"a": "near", "b": "only"}

@@ -1,0 +1,128 @@
+"""A whole emulated board: real kernel, dropbear, console; booted, restored, lost, full; reached by ssh and by its console."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify_agents.connect import connect, shell_of
+from qverify_agents.deadline import Deadline
+from qverify_agents.emulation import machine
+from qverify_agents.emulation.image import image
+from qverify_agents.errors import BoardUnreachable, LinkError
+
+MISSING = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), "")
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"no {MISSING} on this machine"),
+    pytest.mark.skipif(not KEYRING.exists(), reason="no debian-archive-keyring on this machine"),
+]
+
+
+def run(digits: Path, *words: str) -> int:
+    return main(["-m", str(digits / "digits_quant.onnx"), *words])
+
+
+def processes() -> int:
+    done = subprocess.run(["pgrep", "-c", "qemu-system-aar"], capture_output=True, text=True, timeout=10, check=False)
+    return int(done.stdout.strip() or 0)
+
+
+@pytest.mark.parametrize("link", ["ssh", "serial"])
+def test_verified_on_a_board_of_its_own(link, digits, capsys):
+    before = processes()
+    assert run(digits, "-b", f"qemu:arm64?link={link}", "-r") == 0
+    assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
+    assert processes() == before
+
+
+def test_up_used_and_down(digits, capsys):
+    try:
+        assert main(["boards", "up", "qemu:arm64"]) == 0
+        assert main(["boards", "up", "qemu:arm64"]) == 0
+        assert "is up already" in capsys.readouterr().out
+        assert run(digits, "-b", "qemu:arm64") == 0
+        assert run(digits, "-b", "faulty:qemu:arm64?fault=bitflip@relu2_QuantizeLinear_Output", "-r") == 1
+        assert "blame: board at relu2_QuantizeLinear_Output" in capsys.readouterr().out
+        assert main(["boards", "list"]) == 0
+        assert "qemu:arm64" in capsys.readouterr().out
+    finally:
+        assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert machine.running("arm64") is None and not machine.state_file("arm64").exists()
+
+
+@pytest.fixture
+def board():
+    made = machine.start(image("arm64"), Deadline(120), ends_with_us=True)
+    machine.keep(made)
+    try:
+        yield made
+    finally:
+        machine.stop(made)
+
+
+def test_a_full_and_a_noexec_folder_are_said(board):
+    with shell_of("qemu:arm64", 30) as (run_there, _):
+        run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")
+        with pytest.raises(BoardUnreachable, match=r"cannot be put into /small/full/bin: .*No space left"):
+            connect("qemu:arm64?cache=/small/full", 30)
+        assert run_there("ls -A /small/full/bin").out == b""  # nothing half-written stays
+    with connect("qemu:arm64?cache=/noexec/qv", 30) as agent:  # passed over for a folder that can execute
+        agent.ping()
+
+
+def test_a_board_that_loses_power_in_the_middle_is_inconclusive(board, digits):
+    os.kill(board.pid, signal.SIGSTOP)  # frozen, as a board that hangs
+    start = time.monotonic()
+    try:
+        with pytest.raises(LinkError):
+            connect("qemu:arm64", 4)
+    finally:
+        os.kill(board.pid, signal.SIGCONT)
+    assert time.monotonic() - start < 30
+    agent = connect("qemu:arm64", 30)
+    os.kill(board.pid, signal.SIGKILL)
+    with pytest.raises(LinkError):
+        agent.ping()
+        agent.ping()
+    agent.close()
+
+
+def test_a_killed_host_leaves_no_machine(digits):
+    before = processes()
+    code = "import time; from qverify_agents.connect import connect; a = connect('qemu:arm64', 60); print('up', flush=True); time.sleep(60)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"up\n"
+        assert processes() == before + 1
+        host.kill()
+    end = time.monotonic() + 5
+    while processes() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert processes() == before
+
+
+def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):
+    from qverify_agents.emulation import image as images
+
+    built = image("arm64")
+    again = images.Image(tmp_path, built.kind, "arm64")
+    for name in ("host", "host.pub", "client", "client.pub"):
+        shutil.copy(built.folder / name, tmp_path / name)
+    shutil.copytree(built.folder / "apt", tmp_path / "apt")
+    debs = {p.name.split("_")[0]: p for p in (tmp_path / "apt" / "debs").glob("*.deb")}
+    kernel = next(n for n in debs if n.startswith("linux-image-"))
+    monkeypatch.setattr(images.Packages, "update", lambda self: None)
+    monkeypatch.setattr(images.Packages, "depends", lambda self, package: [kernel])
+    monkeypatch.setattr(images.Packages, "closure", lambda self, roots, skip: [n for n in debs if n != kernel])
+    monkeypatch.setattr(images.Packages, "fetch", lambda self, names: {n: debs[n] for n in sorted(names)})
+    images._build(again, None)
+    for name in ("vmlinuz", "initrd.gz", "packages.json"):
+        assert (tmp_path / name).read_bytes() == (built.folder / name).read_bytes(), name

@@ -1,0 +1,185 @@
+"""Boards: the inventory (boards.toml), emulated ones up and down, who uses one, what is on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+@command.command(help="the inventory, and emulated boards that are up")
+def list() -> int:
+    from qverify_agents.emulation.image import KINDS
+    from qverify_agents.emulation.machine import running
+    from qverify_agents.inventory import boards
+    from tabulate import tabulate
+
+    rows = [[b.name, b.uri, " ".join(f"{k}={v}" for k, v in b.tags.items()), b.file] for b in boards().values()]
+    up = [m for kind in KINDS if (m := running(kind)) is not None]
+    rows += [[f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", f"console {m.console}", f"pid {m.pid}"] for m in up]
+    click.echo(
+        tabulate(rows, ["board", "address", "tags", "from"], disable_numparse=True)
+        if rows
+        else "no boards.toml, no board up"
+    )
+    return 0
+
+
+@command.command(help="reach each board, and say what it is or why not")
+@click.argument("names", nargs=-1)
+@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=30.0, show_default=True)
+def check(names: tuple[str, ...], deadline_s: float) -> int:
+    from qverify_agents.errors import LinkError
+    from qverify_agents.inventory import boards
+
+    worst, wanted = 0, names or tuple(boards())
+    if not wanted:
+        raise click.UsageError("no names given, and no boards.toml")
+    for name in wanted:
+        try:
+            hello = _hello(name, deadline_s)
+            click.echo(
+                f"ok      {name}: {hello['arch']}, qvrt {hello['version']}, {int(hello['memory_bytes']) >> 20} MiB, lock {hello['lock']}"
+            )
+        except LinkError as error:
+            worst = max(worst, error.exit_status)
+            click.echo(f"FAILED  {name}: {error}")
+    return worst
+
+
+@command.command(help="what a board says of itself, as JSON")
+@click.argument("name")
+@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=30.0, show_default=True)
+def info(name: str, deadline_s: float) -> int:
+    import json
+
+    click.echo(json.dumps(_hello(name, deadline_s), indent=1))
+    return 0
+
+
+@command.command(help="boot an emulated board and leave it running: qemu:arm64, armhf, riscv64, s390x")
+@click.argument("name")
+@click.option("--mirror", help="a Debian archive; default: the one apt of this machine uses")
+@click.option("--cold", is_flag=True, help="boot, though there is a snapshot")
+def up(name: str, mirror: str | None, cold: bool) -> int:
+    from qverify_agents.deadline import Deadline
+    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.machine import keep, running, start
+
+    kind = _emulated(name)
+    found = running(kind)
+    if found is None:
+        built = image(kind, mirror, lambda text: click.echo(text, err=True))
+        found = start(built, Deadline(300.0, name), ends_with_us=False, cold=cold)
+        keep(found)
+        click.echo(f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})")
+    else:
+        click.echo(f"{name} is up already")
+    click.echo(f"ssh: 127.0.0.1:{found.port} (qverify boards ssh {name}); console: {found.console}")
+    return 0
+
+
+@command.command(help="end an emulated board")
+@click.argument("name")
+def down(name: str) -> int:
+    from qverify_agents.emulation.machine import running, stop
+
+    found = running(_emulated(name))
+    if found is None:
+        click.echo(f"{name} is not up")
+        return 0
+    stop(found)
+    click.echo(f"{name} is down")
+    return 0
+
+
+@command.command(
+    help="a shell on an emulated board, or one command there", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("name")
+@click.argument("words", nargs=-1)
+def ssh(name: str, words: tuple[str, ...]) -> int:
+    import os
+
+    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.machine import running
+    from qverify_agents.errors import BoardUnreachable
+
+    kind = _emulated(name)
+    found = running(kind)
+    if found is None:
+        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
+    built = image(kind)
+    known = built.folder / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{found.port} {built.host_key}\n")
+    options = (
+        "-o",
+        f"UserKnownHostsFile={known}",
+        "-o",
+        "IdentitiesOnly=yes",
+        "-i",
+        str(built.identity),
+        "-p",
+        str(found.port),
+    )
+    os.execvp("ssh", ["ssh", *options, "root@127.0.0.1", *words])
+
+
+@command.command(help="what an emulated board's console has shown")
+@click.argument("name")
+def console(name: str) -> int:
+    from pathlib import Path
+
+    from qverify_agents.emulation.machine import running
+    from qverify_agents.errors import BoardUnreachable
+
+    found = running(_emulated(name))
+    if found is None:
+        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
+    click.echo((Path(found.folder) / "console.log").read_text(errors="replace"), nl=False)
+    click.echo(f"(live: {found.console})", err=True)
+    return 0
+
+
+@command.command("break", help="take a board from a holder nobody has spoken to for a minute; never from one that runs")
+@click.argument("name")
+def break_(name: str) -> int:
+    return _on_board(name, "{agent} lock break")
+
+
+@command.command(help="remove everything qverify keeps on a board: agents and contents")
+@click.argument("name")
+def clean(name: str) -> int:
+    return _on_board(name, "rm -rf {folder}/bin {folder}/store && rmdir {folder} 2>/dev/null; echo removed {folder}")
+
+
+def _emulated(name: str) -> str:
+    from qverify_agents.errors import BadAddress
+
+    if not name.startswith("qemu:"):
+        raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
+    return name.removeprefix("qemu:")
+
+
+def _hello(name: str, deadline_s: float) -> dict[str, Any]:
+    from qverify_agents.connect import connect
+
+    with connect(name, deadline_s) as agent:
+        return agent.hello
+
+
+def _on_board(name: str, command_line: str) -> int:
+    import shlex
+
+    from qverify_agents.connect import shell_of
+
+    with shell_of(name, 30.0) as (run, deployed):
+        agent = shlex.quote(f"{deployed.folder}/bin/{deployed.name}")
+        done = run(command_line.format(agent=agent, folder=shlex.quote(deployed.folder)))
+    click.echo((done.out or done.err).decode(errors="replace").strip())
+    return 0 if done.status == 0 else 3

@@ -6,11 +6,14 @@ BOARDS = {
     "local": "qverify_agents.boards.local",
     "qemu-user": "qverify_agents.boards.qemu_user",
     "qemu": "qverify_agents.boards.qemu_system",
+    "docker": "qverify_agents.boards.container",
+    "podman": "qverify_agents.boards.container",
     "faulty": "qverify_agents.boards.faulty_runtime",
     "finals": "qverify_agents.boards.finals_only",
 }
 LINKS = {
     "exec": "qverify_agents.links.exec_pipe",
     "ssh": "qverify_agents.links.ssh",
+    "shell": "qverify_agents.links.command_line",
     "serial": "qverify_agents.links.serial_line",
 }

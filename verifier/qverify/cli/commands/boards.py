@@ -17,16 +17,13 @@ def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
     from qverify_agents.inventory import boards
-    from tabulate import tabulate
+
+    from qverify.renderers import board_table
 
     rows = [[b.name, b.uri, " ".join(f"{k}={v}" for k, v in b.tags.items()), b.file] for b in boards().values()]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
     rows += [[f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", f"console {m.console}", f"pid {m.pid}"] for m in up]
-    click.echo(
-        tabulate(rows, ["board", "address", "tags", "from"], disable_numparse=True)
-        if rows
-        else "no boards.toml, no board up"
-    )
+    click.echo(board_table.render(rows) if rows else "no boards.toml, no board up")
     return 0
 
 

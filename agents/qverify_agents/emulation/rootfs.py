@@ -1,0 +1,59 @@
+"""A container's root folder out of one distribution package: busybox and what it needs to be a board."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from qverify_agents.emulation.archive import FILE, FOLDER, LINK, Entry, deb_files
+from qverify_agents.emulation.image import APPLETS
+from qverify_agents.emulation.packages import Packages
+from qverify_agents.errors import BoardUnreachable
+
+SUITE = "bookworm"
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
+
+
+def rootfs(architecture: str, mirror: str | None = None) -> bytes:
+    """A tar whose bytes depend on the package alone. architecture: as the runtime's."""
+    if architecture not in DEBIAN:
+        raise BoardUnreachable(f"no container image for {architecture}; there are {', '.join(DEBIAN)}")
+    with tempfile.TemporaryDirectory(prefix="qverify-rootfs-") as folder:
+        packages = Packages(Path(folder), DEBIAN[architecture], SUITE, mirror)
+        packages.update()
+        deb = packages.fetch(["busybox-static"])["busybox-static"]
+        held = {name: entry for name, entry in deb_files(deb) if name.endswith(("bin/busybox", "/copyright"))}
+    busybox = next(entry.data for name, entry in held.items() if name.endswith("bin/busybox"))
+    entries = {"bin/busybox": Entry(FILE, 0o755, busybox)}
+    entries |= {name: entry for name, entry in held.items() if name.endswith("/copyright")}
+    entries |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
+    entries |= {name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "etc", "root")} | {
+        "tmp": Entry(FOLDER, 0o1777)
+    }
+    entries |= {"etc/passwd": Entry(FILE, 0o644, b"root:*:0:0:root:/root:/bin/sh\n")}
+    return _tar(entries)
+
+
+def _tar(entries: dict[str, Entry]) -> bytes:
+    kinds = {FILE: tarfile.REGTYPE, LINK: tarfile.SYMTYPE, FOLDER: tarfile.DIRTYPE}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name in sorted(entries):
+            entry, info = entries[name], tarfile.TarInfo(name)
+            info.type, info.mode, info.mtime = kinds[entry.kind], entry.mode, 0
+            if entry.kind == LINK:
+                info.linkname = entry.data.decode()
+            info.size = len(entry.data) if entry.kind == FILE else 0
+            tar.addfile(info, io.BytesIO(entry.data) if entry.kind == FILE else None)
+    return out.getvalue()
+
+
+def import_image(engine: str, name: str, data: bytes) -> None:
+    """The tar as an image of docker or podman."""
+    done = subprocess.run([engine, "import", "-", name], input=data, capture_output=True, timeout=300, check=False)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise BoardUnreachable(f"{engine} import: {lines[-1][:300] if lines else f'status {done.returncode}'}")

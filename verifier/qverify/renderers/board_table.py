@@ -1,0 +1,10 @@
+"""Boards as a table for people."""
+
+from __future__ import annotations
+
+from tabulate import tabulate
+
+
+def render(rows: list[list[str]]) -> str:
+    """rows: board, address, tags, where it comes from."""
+    return tabulate(rows, ["board", "address", "tags", "from"], disable_numparse=True)

@@ -9,12 +9,12 @@ from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress
 
-KINDS = ("none", "truncate", "flip", "insert", "duplicate", "stall", "disconnect")
+KINDS = ("none", "truncate", "flip", "insert", "duplicate", "reorder", "stall", "disconnect")
 
 
 class FaultyLink:
-    """kind: truncate (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice), stall
-    (nothing comes any more), disconnect. probability: per write and per read; 1 means always from then on."""
+    """kind: truncate (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice), reorder
+    (a half comes before the other), stall (nothing comes any more), disconnect. probability: per write and per read; 1 means always from then on."""
 
     piece_bytes = 20_000
     patience_s = 0.1
@@ -42,6 +42,8 @@ class FaultyLink:
                 return data[:at] + self._random.randbytes(1 + self._random.randrange(40)) + data[at:]
             case "duplicate":
                 return data + data
+            case "reorder":
+                return data[at:] + data[:at]
             case "stall":
                 self._stalled = True
             case "disconnect":

@@ -23,7 +23,7 @@ from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"cache", "memory", "wait"})  # what deploy.py takes
+ON_A_BOARD = frozenset({"cache", "memory", "wait", "lock"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
@@ -149,7 +149,14 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
         fault = address.options.get("fault")
         deployed = deploy(shell, uri, deadline, address.options.get("cache", ""), fault is not None)
         environment = {**address.environment, **({"QVRT_FAULT": fault} if fault is not None else {})}
-        stream = start(shell, deployed, deadline, environment, address.options.get("memory", ""))
+        stream = start(
+            shell,
+            deployed,
+            deadline,
+            environment,
+            address.options.get("memory", ""),
+            address.options.get("lock", "auto"),
+        )
     except BaseException:
         shell.close()
         raise

@@ -110,14 +110,21 @@ def _said(out: bytes) -> dict[str, str]:
     return found
 
 
-def start(shell: Shell, deployed: Deployed, deadline: Deadline, environment: dict[str, str], memory: str = "") -> Link:
-    """The agent, started; it takes the shell's place."""
+def start(
+    shell: Shell,
+    deployed: Deployed,
+    deadline: Deadline,
+    environment: dict[str, str],
+    memory: str = "",
+    lock: str = "auto",
+) -> Link:
+    """The agent, started; it takes the shell's place. lock: a file of the board, or auto."""
     words = [
         f"{deployed.folder}/bin/{deployed.name}",
         "agent",
         f"--store={deployed.folder}/store",
         f"--store_limit={STORE_LIMIT}",
     ]
-    words += ["--lock=auto", f"--idle={IDLE_S}", *([f"--memory={memory}"] if memory else [])]
+    words += [f"--lock={lock}", f"--idle={IDLE_S}", *([f"--memory={memory}"] if memory else [])]
     given = " ".join(f"{k}={shlex.quote(v)}" for k, v in environment.items())
     return shell.start(f"{given + ' ' if given else ''}exec {shlex.join(words)}", deadline)

@@ -127,7 +127,7 @@ def main(words: list[str]) -> int:
         fake.write_text(f"#!{sys.executable}\n" + OTHER.format(path=sys.path[:6]))
         fake.chmod(0o755)
         pty = stack.enter_context(PtyBoard(home=work))
-        servers = {"local": "local", "serial": f"serial://{pty.path}?cache={work}/cache"}
+        servers = {"local": "local", "serial": f"{pty.address}&cache={work}/cache"}
         links = ["local"] * 8 + ["serial"]
         if SSHD is not None:
             folder = work / "ssh"
@@ -135,7 +135,7 @@ def main(words: list[str]) -> int:
             server = Server("openssh", folder)
             stack.callback(server.close)
             server.trust()
-            servers["ssh"] = f"testboard?cache={work}/cache&ssh_config={server.config}"
+            servers["ssh"] = f"testboard?cache={work}/cache&ssh_config={server.config}&lock={work}/lock"
             links += ["ssh"] * 7
         begun = time.monotonic()
         for number in range(options.count):

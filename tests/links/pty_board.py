@@ -39,6 +39,7 @@ class PtyBoard:
         password: str | None = None,
         home: Path | None = None,
     ):
+        self._home = home or Path("/tmp")
         self._random, self._kind, self._probability = random.Random(seed), kind, probability
         self._rate, self._messages, self._stop = baud / 10, list(messages), threading.Event()
         self._host, slave = pty.openpty()
@@ -100,6 +101,11 @@ class PtyBoard:
             elif self._kind == "insert":
                 found += bytes([byte, self._random.randrange(256)])
         return bytes(found)
+
+    @property
+    def address(self) -> str:
+        """Of -b, with a lock of its own: the machine may run other tests."""
+        return f"serial://{self.path}?lock={self._home}/lock"
 
     def close(self) -> None:
         self._stop.set()

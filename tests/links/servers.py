@@ -47,7 +47,7 @@ class Server:
 
     @property
     def board(self) -> str:
-        return f"testboard?cache={self.cache}&ssh_config={self.config}"
+        return f"testboard?cache={self.cache}&ssh_config={self.config}&lock={self.folder}/lock"
 
     def write_config(self, more: str = "") -> None:
         self.config.write_text(
@@ -89,7 +89,7 @@ class Server:
         config = self.folder / "sshd_config"
         config.write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder / 'host'}\nAuthorizedKeysFile {self.folder / 'authorized_keys'}\n"
-            f"PidFile {self.folder / 'pid'}\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nAllowTcpForwarding yes\n"
+            f"PidFile {self.folder / 'pid'}\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nAllowTcpForwarding yes\nSubsystem sftp internal-sftp\n"
         )
         return [str(SSHD), "-D", "-e", "-f", str(config)]
 

@@ -18,9 +18,7 @@ from tests.links.pty_board import PtyBoard
 
 
 def run(digits: Path, board: PtyBoard, options: str = "", *words: str) -> int:
-    return main(
-        ["-m", str(digits / "digits_quant.onnx"), "-b", f"serial://{board.path}?{options}".rstrip("?"), "-r", *words]
-    )
+    return main(["-m", str(digits / "digits_quant.onnx"), "-b", f"{board.address}&{options}".rstrip("&"), "-r", *words])
 
 
 def settings(tty: str) -> str:
@@ -59,7 +57,7 @@ def test_the_terminal_is_found_again_as_it_was(digits, tmp_path):
 
 def test_a_killed_agent_gives_the_console_back(digits, tmp_path):
     with PtyBoard(home=tmp_path) as board:
-        agent = connect(f"serial://{board.path}", 30)
+        agent = connect(board.address, 30)
         try:
             subprocess.run(["pkill", "-9", "-f", f"{tmp_path}/.cache/qverify/bin"], check=True, timeout=10)
             with pytest.raises(LinkError):
@@ -87,7 +85,7 @@ def test_a_login_with_its_password_in_no_output(digits, tmp_path, monkeypatch, c
 def test_kernel_messages_are_quoted(digits, tmp_path, capsys):
     line = b"\r\n[   12.345] npu0: DMA error -110\r\n"
     with PtyBoard(home=tmp_path) as board:
-        connect(f"serial://{board.path}", 30).close()
+        connect(board.address, 30).close()
         board._messages += [line] * 400
         board._random.random = lambda: 0.0  # every reading of the board's side brings one
         assert run(digits, board, "", "--json", str(tmp_path / "r.json")) == 0

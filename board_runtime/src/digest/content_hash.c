@@ -13,25 +13,36 @@ static const uint32_t K[64] = {
 
 static uint32_t right(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
-static void compress(uint32_t h[8], const uint8_t *p) {
-  uint32_t w[64], s[8];
+/* One of 64 rounds; the eight words are renamed from round to round instead of moved. */
+#define ROUND(a, b, c, d, e, f, g, h, i) \
+  do { \
+    uint32_t t = h + (right(e, 6) ^ right(e, 11) ^ right(e, 25)) + (g ^ (e & (f ^ g))) + K[i] + w[(i) & 15]; \
+    d += t; \
+    h = t + (right(a, 2) ^ right(a, 13) ^ right(a, 22)) + ((a & b) | (c & (a | b))); \
+  } while (0)
+
+static uint32_t next_word(const uint32_t w[16], int i) {
+  uint32_t far = w[(i + 1) & 15], near = w[(i + 14) & 15];
+  return w[i & 15] + (right(far, 7) ^ right(far, 18) ^ (far >> 3)) + w[(i + 9) & 15] + (right(near, 17) ^ right(near, 19) ^ (near >> 10));
+}
+
+static void compress(uint32_t s[8], const uint8_t *p) {
+  uint32_t w[16], a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   for (int i = 0; i < 16; i++)
     w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
-  for (int i = 16; i < 64; i++) {
-    uint32_t a = right(w[i - 15], 7) ^ right(w[i - 15], 18) ^ (w[i - 15] >> 3);
-    uint32_t b = right(w[i - 2], 17) ^ right(w[i - 2], 19) ^ (w[i - 2] >> 10);
-    w[i] = w[i - 16] + a + w[i - 7] + b;
+  for (int i = 0; i < 64; i += 8) {
+    for (int k = 0; k < 8 && i >= 16; k++) w[(i + k) & 15] = next_word(w, i + k);
+    ROUND(a, b, c, d, e, f, g, h, i);
+    ROUND(h, a, b, c, d, e, f, g, i + 1);
+    ROUND(g, h, a, b, c, d, e, f, i + 2);
+    ROUND(f, g, h, a, b, c, d, e, i + 3);
+    ROUND(e, f, g, h, a, b, c, d, i + 4);
+    ROUND(d, e, f, g, h, a, b, c, i + 5);
+    ROUND(c, d, e, f, g, h, a, b, i + 6);
+    ROUND(b, c, d, e, f, g, h, a, i + 7);
   }
-  memcpy(s, h, sizeof s);
-  for (int i = 0; i < 64; i++) {
-    uint32_t e1 = right(s[4], 6) ^ right(s[4], 11) ^ right(s[4], 25), choose = (s[4] & s[5]) ^ (~s[4] & s[6]);
-    uint32_t t1 = s[7] + e1 + choose + K[i] + w[i];
-    uint32_t e0 = right(s[0], 2) ^ right(s[0], 13) ^ right(s[0], 22), major = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    memmove(s + 1, s, 7 * sizeof *s);
-    s[4] += t1;
-    s[0] = t1 + e0 + major;
-  }
-  for (int i = 0; i < 8; i++) h[i] += s[i];
+  s[0] += a; s[1] += b; s[2] += c; s[3] += d;
+  s[4] += e; s[5] += f; s[6] += g; s[7] += h;
 }
 
 void qv_sha256_init(qv_sha256 *c) {

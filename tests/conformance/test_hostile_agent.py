@@ -1,0 +1,90 @@
+"""An agent that answers with anything: the host neither crashes, hangs, fills up nor believes it; nothing is written anywhere."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+from qverify_agents.binaries import host_architecture
+from qverify_agents.errors import LinkError
+from tiny_model import graph, model_bytes, prepared
+
+AGENT = '''#!{python}
+import os, random, struct, sys
+sys.path[:0] = {path!r}
+from qverify_agents.protocol import frames, messages
+rng = random.Random({seed})
+HELLO = '{{"version": "1", "protocol": 1, "endian": "little", "features": ["finals", "per_node", "inject", "digests"], "packs": "lz4", "lock": "none"}}'
+NAMES = ["q", "t", "u", "y", "../../x", "/etc/passwd", "a" * 1000, "\\x1b[2J", ""]
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<H", len(data)) + data
+
+def answer(f):
+    """Mostly a well-formed answer with hostile content, or one of its kind cut, stretched, or of another kind."""
+    number = lambda: rng.choice([0, 1, 2, 231, 924, 1 << 20, (1 << 31) - 1, (1 << 32) - 1])
+    node = struct.pack("<IIQQ", number(), number(), rng.getrandbits(64), rng.getrandbits(64)) + text(rng.choice(NAMES))
+    made = {{
+        frames.HELLO: [(frames.HELLO, text(HELLO))] * 6 + [(frames.HELLO, text("{{" * 500)), (frames.HELLO, text('{{"protocol": 1, "features": 7}}'))],
+        frames.HAVE: [(frames.HAVE, struct.pack("<Q", rng.choice([0, 1, 10**18]))), (frames.HAVE, b"")],
+        frames.PUT: [(frames.PUT, struct.pack("<Q", rng.choice([max(0, len(f.payload) - 48), 0, 10**18]))), (frames.PUT, b"x")],
+        frames.RUN: [(frames.NODE, node)] * 3 + [(frames.DONE, struct.pack("<i", 0) + text("") + struct.pack("<QIB", 1, rng.choice([0, 4, 1 << 20, 1 << 31]), 1))],
+        frames.GET: [(frames.DATA, struct.pack("<QQ", rng.choice([231, 924, 10**15]), 0) + bytes(rng.randrange(2000))),
+                     (frames.PACKED, struct.pack("<QQI", 231, 0, number()) + os.urandom(50))],
+    }}.get(f.type, [(frames.ERROR, struct.pack("<i", -1) + text("no"))])
+    kind, payload = rng.choice(made)
+    if rng.random() < 0.2:
+        payload = payload[: rng.randrange(len(payload) + 1)] + os.urandom(rng.randrange(40))
+    if rng.random() < 0.1:
+        kind = rng.randrange(256)
+    return frames.frame_bytes(kind, f.sequence, payload)
+
+reader = frames.FrameReader()
+
+def send(data):
+    while data:
+        data = data[os.write(1, data):]
+
+while True:
+    data = os.read(0, 65536)
+    if not data:
+        break
+    reader.feed(data)
+    while (f := reader.next()) is not None:
+        if rng.random() < 0.03:
+            while True:
+                send(os.urandom(60000) if rng.random() < 0.5 else frames.frame_bytes(frames.NODE, f.sequence, os.urandom(30)))
+        for _ in range(rng.choice([1, 1, 1, 3])):
+            send(answer(f))
+'''
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_hostile_agent(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    fake = folder / f"qvrt-{host_architecture()}"
+    fake.write_text(AGENT.format(python=sys.executable, path=[p for p in sys.path if p], seed=seed))
+    fake.chmod(0o755)
+    monkeypatch.setenv("QVERIFY_BIN_DIR", str(folder))
+    monkeypatch.chdir(tmp_path)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    try:
+        board = Board("local", model_bytes(), graph(), 1.0)
+        try:
+            recording = board.run(prepared())
+            if recording.state == "complete":
+                assert recording.digests == Simulator(graph()).run(prepared()).digests
+        finally:
+            board.close()
+    except LinkError as error:
+        assert "Traceback" not in str(error)  # of the fake agent
+    assert time.monotonic() - start < 15
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bin"] and list(folder.iterdir()) == [fake]

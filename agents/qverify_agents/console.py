@@ -23,6 +23,7 @@ PIECE, SMALLEST_PIECE, MOST_FAILURES = (
     400,
     20,
 )  # bytes of a content in one go; each is checked and sent again alone
+BACK = b"<qvback"  # what the shell says when the agent has ended
 LINE = 72  # a multiple of 4; characters a line: a terminal's line buffer is far longer
 OCTAL = 'while IFS= read -r l && [ "$l" != . ]; do printf "$l" >&3; printf +; done 3>NAME'
 WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
@@ -246,11 +247,18 @@ class ConsoleShell:
         return self._until(end.encode(), deadline.part(10.0))
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
-        """The command gets the terminal; when it ends, however it ends, the terminal's settings are put back."""
+        """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however
+        it ends, the terminal's settings are put back."""
         command = command.removeprefix("exec ")
-        line = f"s=$(stty -g); printf '%s%s\\n' '<' 'qvgo'; {command} 2>/dev/null; sleep 1; stty \"$s\"; printf '%s%s\\n' '<qv' 'back'\r"
-        self._port.write(line.encode(), deadline)
-        self._until(b"<qvgo", deadline.part(15.0))
+        line = f"s=$(stty -g); stty raw -echo; printf '%s%s\\n' '<' 'qvgo'; {command} 2>/dev/null; sleep 1; stty \"$s\"; printf '%s%s\\n' '<qv' 'back'\r"
+        for _ in range(3):
+            self._port.write(line.encode(), deadline)
+            try:
+                self._until(b"<qvgo", deadline.part(4.0))
+                break
+            except LinkTimeout:  # the line, or only its mark, was damaged; to an agent that runs, another is noise
+                deadline.left()
+                self._port.write(b"\x03\r", deadline)
         return ConsoleLink(self._port, self._where)
 
     def close(self) -> None:
@@ -273,12 +281,13 @@ class ConsoleLink:
     packs = True
 
     def __init__(self, port: Port, where: str):
-        self._port, self._where, self._ended = port, where, False
+        self._port, self._where, self._ended, self._tail = port, where, False, b""
 
     def read(self, deadline: Deadline) -> bytes:
         while True:
             data = self._port.read(min(0.5, deadline.left()))
-            if b"<qvback" in data:
+            self._tail = (self._tail + data)[-len(BACK) + 1 - len(data) :]
+            if BACK in self._tail:
                 self._ended = True
                 return b""
             if data:
@@ -298,7 +307,7 @@ class ConsoleLink:
         deadline, found = Deadline(5.0, self._where), b""
         try:
             self._port.write(frame_bytes(BYE, 0, b""), deadline)
-            while b"<qvback" not in found:
+            while BACK not in found:
                 found = (found + self._port.read(min(0.3, deadline.left())))[-4000:]
         except LinkError:
             pass

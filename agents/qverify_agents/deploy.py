@@ -14,6 +14,7 @@ from qverify_agents.errors import BoardUnreachable
 ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64")
 IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
 STORE_LIMIT = 2 << 30
+TRIES, REFUSED = 3, 9  # REFUSED: the status by which PUSH says that the board itself cannot
 # Where the agent and the store may lie, the first that can be written and executed from. The last ones are shared folders:
 # a folder there must be ours and no link.
 LOOK = r"""
@@ -58,8 +59,11 @@ def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty
     """Raises BoardUnreachable that says what of the board stands in the way."""
     names = {a: _name(a, faulty) for a in ARCHITECTURES}
     look = LOOK.replace("@CACHE@", shlex.quote(cache) if cache else '""').replace("@NAMES@", " ".join(names.values()))
-    done = shell.run(f"sh -c {shlex.quote(look)}", deadline)
-    said = _said(done.out)
+    for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
+        done = shell.run(f"sh -c {shlex.quote(look)}", deadline)
+        said = _said(done.out)
+        if "machine" in said and ("dir" in said or "why" in said):
+            break
     if "machine" not in said:
         said_so = (done.err or done.out).decode(errors="replace").strip().splitlines()
         raise BoardUnreachable(
@@ -86,7 +90,10 @@ def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architectur
         .replace("@NAME@", name)
         .replace("@SHA256@", hashlib.sha256(data).hexdigest())
     )
-    done = shell.run(f"sh -c {shlex.quote(script)}", deadline, data)
+    for _ in range(TRIES):
+        done = shell.run(f"sh -c {shlex.quote(script)}", deadline, data)
+        if done.status in (0, REFUSED):
+            break
     if done.status != 0:
         lines = done.err.decode(errors="replace").strip().splitlines()
         raise BoardUnreachable(

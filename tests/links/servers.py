@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -67,7 +68,7 @@ class Server:
             )
             authorized = self.folder / "authorized_keys"
             home = (
-                Path.home() / ".ssh" / "authorized_keys"
+                Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".ssh" / "authorized_keys"
             )  # dropbear knows no other place: the key is lent for the test
             home.parent.mkdir(mode=0o700, exist_ok=True)
             before = home.read_text() if home.exists() else None

@@ -27,7 +27,7 @@ def settings(tty: str) -> str:
 
 @pytest.mark.parametrize(
     ("kind", "probability", "seed"),
-    [("none", 0, 0), ("flip", 3e-5, 1), ("drop", 3e-5, 2), ("insert", 2e-5, 3)],
+    [("none", 0, 0), ("flip", 1e-5, 1), ("drop", 1e-5, 2), ("insert", 1e-5, 3)],
 )
 def test_verified_over_a_console(kind, probability, seed, digits, tmp_path):
     with PtyBoard(kind=kind, probability=probability, seed=seed, home=tmp_path) as board:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [
@@ -63,3 +67,12 @@ def test_one_library_one_home():
             if homes and not any(h in path.as_posix() for h in homes):
                 broken.append(f"{path.name} imports {name}")
     assert broken == []
+
+
+def test_every_tracked_name_is_one_that_somebody_typed():
+    """A shell that was sent something else than commands leaves files of other names."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, timeout=30, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    names = done.stdout.decode(errors="replace").split("\0")
+    assert [n for n in names if not re.fullmatch(r"[A-Za-z0-9_.][A-Za-z0-9._/-]*|", n)] == []

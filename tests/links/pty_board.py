@@ -58,6 +58,7 @@ class PtyBoard:
             stdout=board_slave,
             stderr=board_slave,
             env=environment,
+            cwd=self._home,
             preexec_fn=lambda: _controlling(board_slave),
         )
         self.board_tty = os.ttyname(board_slave)

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from qverify_agents.capabilities import Done
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable, LinkError, LinkTimeout
-from qverify_agents.protocol.frames import BYE, frame_bytes
+from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout
+from qverify_agents.protocol.frames import AGAIN, BYE, PING, FrameReader, frame_bytes
 
 LOGIN = r"(?i)(?:^|[\r\n ])[\w.-]* ?login: ?$"
 PASSWORD = r"(?i)password[^\r\n]*: ?$"
@@ -23,7 +23,12 @@ PIECE, SMALLEST_PIECE, MOST_FAILURES = (
     400,
     20,
 )  # bytes of a content in one go; each is checked and sent again alone
-BACK = b"<qvback"  # what the shell says when the agent has ended
+AGENT_S = 0.8  # an agent that is on the line answers within this
+GO, END, BACK = (
+    b"<qvgo",
+    b"<qvend",
+    b"<qvback",
+)  # said before the agent, after it, and once the terminal is the shell's again
 LINE = 72  # a multiple of 4; characters a line: a terminal's line buffer is far longer
 OCTAL = 'while IFS= read -r l && [ "$l" != . ]; do printf "$l" >&3; printf +; done 3>NAME'
 WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
@@ -250,15 +255,21 @@ class ConsoleShell:
         """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however
         it ends, the terminal's settings are put back."""
         command = command.removeprefix("exec ")
-        line = f"s=$(stty -g); stty raw -echo; printf '%s%s\\n' '<' 'qvgo'; {command} 2>/dev/null; sleep 1; stty \"$s\"; printf '%s%s\\n' '<qv' 'back'\r"
+        drain = "stty raw -echo min 0 time 10; cat >/dev/null"  # what is still on its way must not reach the shell as commands
+        said = [f"printf '%s%s\\n' '{m[:2]}' '{m[2:]}'" for m in (GO.decode(), END.decode(), BACK.decode())]
+        line = f's=$(stty -g); stty raw -echo; {said[0]}; {command} 2>/dev/null; {said[1]}; {drain}; stty "$s"; {said[2]}\r'
         for _ in range(3):
             self._port.write(line.encode(), deadline)
             try:
-                self._until(b"<qvgo", deadline.part(4.0))
+                self._until(GO, deadline.part(4.0))
                 break
             except LinkTimeout:  # the line, or only its mark, was damaged; to an agent that runs, another is noise
                 deadline.left()
+                if agent_answers(self._port, deadline):
+                    break
                 self._port.write(b"\x03\r", deadline)
+        else:
+            raise LinkClosed(f"{self._where}: the agent does not start on the console")
         return ConsoleLink(self._port, self._where)
 
     def close(self) -> None:
@@ -281,19 +292,29 @@ class ConsoleLink:
     packs = True
 
     def __init__(self, port: Port, where: str):
-        self._port, self._where, self._ended, self._tail = port, where, False, b""
+        self._port, self._where, self._tail = port, where, b""
+        self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
+
+    def _taken(self, seconds: float) -> bytes:
+        """What came; marks may be spread over readings."""
+        data = self._port.read(seconds)
+        window = self._tail + data
+        self._back = self._back or BACK in window
+        self._over = self._over or self._back or END in window
+        self._tail = window[-len(BACK) :]
+        return data
 
     def read(self, deadline: Deadline) -> bytes:
         while True:
-            data = self._port.read(min(0.5, deadline.left()))
-            self._tail = (self._tail + data)[-len(BACK) + 1 - len(data) :]
-            if BACK in self._tail:
-                self._ended = True
+            data = self._taken(min(0.5, deadline.left()))
+            if self._over:
                 return b""
             if data:
                 return data
 
     def write(self, data: bytes, deadline: Deadline) -> None:
+        if self._over:
+            raise LinkClosed(self.why_closed())  # the shell would take it for commands
         self._port.write(data, deadline)
 
     def why_closed(self) -> str:
@@ -301,16 +322,29 @@ class ConsoleLink:
 
     def close(self) -> None:
         """The agent is asked to end; the shell then puts the terminal back."""
-        if self._ended:
+        if self._closed:
             return
-        self._ended = True
-        deadline, found = Deadline(5.0, self._where), b""
+        self._closed, deadline = True, Deadline(6.0, self._where)
         try:
-            self._port.write(frame_bytes(BYE, 0, b""), deadline)
-            while BACK not in found:
-                found = (found + self._port.read(min(0.3, deadline.left())))[-4000:]
+            if not self._over:
+                self._port.write(frame_bytes(BYE, 0, b""), deadline)
+            while not self._back:
+                self._taken(min(0.3, deadline.left()))
         except LinkError:
-            pass
+            pass  # nothing answers any more
+
+
+def agent_answers(port: Port, deadline: Deadline) -> bool:
+    """Whether a PING is answered: an agent has the line already."""
+    reader, end = FrameReader(), Deadline(AGENT_S)
+    try:
+        port.write(frame_bytes(PING, 1, b"there?"), deadline)
+        while True:
+            reader.feed(port.read(min(0.1, end.left())))
+            if (frame := reader.next()) is not None and frame.type in (PING, AGAIN):
+                return True
+    except LinkTimeout:
+        return False
 
 
 def _cksum(data: bytes) -> int:

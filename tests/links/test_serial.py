@@ -12,7 +12,7 @@ import pytest
 from qverify.cli.main import main
 from qverify_agents.connect import connect
 from qverify_agents.console import _cksum
-from qverify_agents.errors import LinkError
+from qverify_agents.deadline import Deadline
 
 from tests.links.pty_board import PtyBoard
 
@@ -55,19 +55,19 @@ def test_the_terminal_is_found_again_as_it_was(digits, tmp_path):
         assert settings(board.board_tty) == first
 
 
-def test_a_killed_agent_gives_the_console_back(digits, tmp_path):
+def test_a_killed_agent_gives_the_console_back_and_nothing_sent_becomes_a_command(digits, tmp_path):
     with PtyBoard(home=tmp_path) as board:
         agent = connect(board.address, 30)
         try:
+            before = sorted(p.name for p in tmp_path.iterdir())
             subprocess.run(["pkill", "-9", "-f", f"{tmp_path}/.cache/qverify/bin"], check=True, timeout=10)
-            with pytest.raises(LinkError):
-                for _ in range(3):
-                    agent.ping()
-                    time.sleep(0.5)
-                raise LinkError("made again")  # reconnecting is as good
+            agent._link.write(b"\n:>typed\n:>typed-again\r", Deadline(5))  # as the rest of a frame on its way
+            agent.ping()  # on a connection made anew
+            assert agent.generation == 1
         finally:
             agent.close()
         assert run(digits, board) == 0
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
 def test_a_login_with_its_password_in_no_output(digits, tmp_path, monkeypatch, capsys):

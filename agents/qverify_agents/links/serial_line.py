@@ -8,13 +8,11 @@ from typing import Any
 
 from qverify_agents.address import Address
 from qverify_agents.capabilities import Link, Shell
-from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell
+from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell, agent_answers
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable, LinkClosed
-from qverify_agents.protocol import frames
 
 OPTIONS = frozenset({"baud", "mode", "user", "prompt", "login_prompt", "password_prompt"})
-ANSWER_S = 0.8  # an agent that is on the line already says HELLO within this
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
@@ -43,23 +41,10 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
     if mode not in ("console", "direct"):
         raise BadAddress(f"mode={mode}: console or direct")
     port = SerialPort(address)
-    if mode == "console" and not _agent_answers(port, deadline):
+    if mode == "console" and not agent_answers(port, deadline):
         port.close()
         return None
     return DirectLink(port, address.rest)
-
-
-def _agent_answers(port: SerialPort, deadline: Deadline) -> bool:
-    """Whether a HELLO is answered: an agent whose host went away still has the line."""
-    reader = frames.FrameReader()
-    port.write(frames.frame_bytes(frames.PING, 1, b"there?"), deadline)
-    end = Deadline(ANSWER_S)
-    with contextlib.suppress(Exception):
-        while True:
-            reader.feed(port.read(min(0.1, end.left())))
-            if (frame := reader.next()) is not None and frame.type in (frames.PING, frames.AGAIN):
-                return True
-    return False
 
 
 class SerialPort:

@@ -130,8 +130,8 @@ def test_what_cannot_be_reached_is_one_line(digits, capsys, board, said):
 
 
 @OPENSSH
-@pytest.mark.parametrize(("folder", "said"), [("/proc/qv", "cannot be made"), ("/sys/qv", "cannot be made")])
-def test_a_folder_that_cannot_hold_the_agent_is_passed_over(openssh, digits, folder, said, monkeypatch):
+@pytest.mark.parametrize("folder", ["/proc/qv", "/sys/qv"])
+def test_a_folder_that_cannot_hold_the_agent_is_passed_over(openssh, digits, folder, monkeypatch):
     monkeypatch.setenv("HOME", str(openssh.folder))
     assert run(digits, openssh.board.replace(str(openssh.cache), folder)) == 0
 
@@ -142,7 +142,7 @@ def test_a_lost_connection_is_made_again(server):
         server.drop_connections()
         time.sleep(0.2)
         agent.ping()
-        assert agent.generation == 1
+        assert agent.generation == 1 and agent.hello["arch"]
         assert agent.hello["lock"] in ("held", "none")
 
 

@@ -23,7 +23,8 @@ RECONNECTS = 3
 
 class Agent:
     """One agent. owner: who the board is held for; wait_s: how long to wait where another holds it (BoardBusy then).
-    reopen: a new link to the same board after the first was lost; what was going on is asked for again. at_close: called once. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
+    reopen: a new link to the same board after the first was lost; what was going on is asked for again. at_close: called once.
+    generation: connections lost and made again. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
     kept: after the last run, every tensor can be got (else final outputs and those the run named). Every call has
     deadline_s, a run has it anew with each node; all raise LinkError."""
 
@@ -109,7 +110,7 @@ class Agent:
 
     def _again(self, lost: LinkClosed) -> bool:
         """A new link after the first was lost, at most RECONNECTS times; False where there is none to be had."""
-        if self._reopen is None or self.generation >= RECONNECTS or getattr(lost, "final", False):
+        if self._reopen is None or self.generation >= RECONNECTS:
             return False
         self.generation += 1
         self._link.close()

@@ -76,6 +76,10 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+        if self._agent.generation:
+            recording.notes.append(
+                f"the connection to the board was lost and made again, {self._agent.generation} times"
+            )
         said = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
         recording.notes += [f"the board's console said: {line}" for line in said[:MOST_QUOTED]]
         recording.settings["pulled"] = pull

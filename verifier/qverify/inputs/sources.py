@@ -22,6 +22,11 @@ def prepare(graph: Graph, text: str) -> PreparedInputs:
     parts = [p for p in text.split(",") if p]
     if len(parts) == 1 and parts[0].endswith(".npz"):
         return _from_npz(specs, parts[0])
+    for part in parts:
+        if ":" in part and _named(part, graph.inputs) is None and not os.path.exists(part):
+            raise UsageError(
+                f"-i {part}: no such file, and no input of that name; the model's inputs are {list(graph.inputs)}"
+            )
     named = dict(pair for p in parts if (pair := _named(p, graph.inputs)) is not None)
     if named and len(named) != len(parts):
         raise UsageError(

@@ -13,11 +13,13 @@ ALL = frozenset({"finals", "per_node", "inject", "digests"})
 class Link(Protocol):
     """A byte stream to an agent. read gives at least one byte, b"" only when the other end closed, LinkTimeout at the
     deadline. piece_bytes: how much of a content one frame takes. patience_s: an answer that has not begun to come by
-    then is asked for again. packs: slow enough that packing contents and gathering events pays."""
+    then is asked for again. packs: slow enough that packing contents and gathering events pays. ahead: requests that may
+    be sent before the answers to the ones before came; 0 where bytes get lost."""
 
     piece_bytes: int
     patience_s: float
     packs: bool
+    ahead: int
 
     def read(self, deadline: Deadline) -> bytes: ...
     def write(self, data: bytes, deadline: Deadline) -> None: ...

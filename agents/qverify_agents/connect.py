@@ -168,7 +168,8 @@ class Deployed:
 
     def __init__(self, stream: Link, at_close: Callable[[], None]):
         self._stream, self._at_close, self._open = stream, at_close, True
-        self.piece_bytes, self.patience_s, self.packs = stream.piece_bytes, stream.patience_s, stream.packs
+        self.piece_bytes, self.patience_s = stream.piece_bytes, stream.patience_s
+        self.packs, self.ahead = stream.packs, stream.ahead
         self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
 
     def close(self) -> None:

@@ -290,6 +290,7 @@ class ConsoleLink:
     piece_bytes = 3000
     patience_s = 1.5
     packs = True
+    ahead = 0
 
     def __init__(self, port: Port, where: str):
         self._port, self._where, self._tail = port, where, b""

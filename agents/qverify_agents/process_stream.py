@@ -21,6 +21,7 @@ class ProcessStream:
     piece_bytes = 1_000_000
     patience_s = 4.0
     packs = False
+    ahead = 2
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None):
         self._came = b""

@@ -14,7 +14,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.records import encode
+from qverify.session.models import open_models
+from qverify.sides.board import Board
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.spec import TensorSpec
+from qverify_agents.connect import connect
+from qverify_agents.protocol.client import Agent
+
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+from tests.links.pty_board import PtyBoard  # noqa: E402
+from tests.links.servers import DROPBEAR, SSHD, Server  # noqa: E402
+
 MEGABYTES, ROUNDS = 64, 3
 
 
@@ -34,45 +49,109 @@ def _cpu() -> float:
     )
 
 
+def wide_model() -> tuple[bytes, PreparedInputs, str]:
+    """quantize of one tensor of MEGABYTES: model.bin, input, the name of the tensor that is pulled."""
+    spec = TensorSpec("x", "uint8", (MEGABYTES << 10, 1024), scale=(1.0,), zero_point=(0,))
+    made = TensorSpec("y", "uint8", (1024, MEGABYTES << 10), scale=(1.0,), zero_point=(0,))
+    graph = Graph([Node("y", "transpose", ("x",), ("y",), (1, 0))], {"x": spec, "y": made}, {}, ("x",), ("y",), meta={})
+    values = np.random.Generator(np.random.PCG64(1)).integers(0, 256, spec.shape, np.uint8)
+    return encode(graph), PreparedInputs((PreparedInput(spec, values.tobytes(), "random", 1),)), "y"
+
+
+def transfers(server: Server, work: Path) -> dict[str, object]:
+    """Push and pull of MEGABYTES of noise, and scp of as many, each the fastest of ROUNDS; connecting counted on both sides."""
+    files = [work / f"file{i}" for i in range(ROUNDS)]
+    for path in files:
+        path.write_bytes(os.urandom(MEGABYTES << 20))
+    scp = ["scp", "-q", "-F", str(server.config)]
+
+    def copied(*ends: str) -> None:
+        subprocess.run([*scp, *ends], check=True)
+
+    def push(i: int) -> None:
+        with connect(server.board, 120) as agent:
+            agent.put(names[i], contents[i])
+
+    model, prepared, tensor = wide_model()
+    hashes = [hashlib.sha256(d).hexdigest() for d in (model, prepared.inputs[0].data)]
+
+    def ran() -> Agent:
+        agent = connect(f"{server.board}2", 120)  # with a lock of its own: it stays while others come
+        agent.put(hashes[0], model)
+        agent.put(hashes[1], prepared.inputs[0].data)
+        agent.run(hashes[0], [hashes[1]])
+        return agent
+
+    def pull(agent: Agent) -> None:
+        with connect(server.board, 120):  # what scp pays too
+            agent.get(tensor, MEGABYTES << 20)
+
+    contents = [path.read_bytes() for path in files]
+    names = [hashlib.sha256(content).hexdigest() for content in contents]  # what every run computes, link or no link
+    connect(server.board, 60).close()  # the agent is there, as scp is
+    with ran() as agent:
+        sides = {
+            "push": best(push),
+            "push_scp": best(lambda i: copied(str(files[i]), f"testboard:{work}/there{i}")),
+            "pull": best(lambda i: pull(agent)),
+            "pull_scp": best(lambda i: copied(f"testboard:{work}/file{i}", str(work / f"here{i}"))),
+        }
+    found: dict[str, object] = {"megabytes": MEGABYTES}
+    for name, (wall, cpu) in sides.items():
+        found |= {f"{name}_s": round(wall, 3), f"{name}_cpu_s": round(cpu, 3)}
+    for way in ("push", "pull"):
+        found[f"{way}_ratio"] = round(sides[way][0] / sides[f"{way}_scp"][0], 2)
+        found[f"{way}_cpu_ratio"] = round(sides[way][1] / sides[f"{way}_scp"][1], 2)
+    return found
+
+
+def traffic(boards: dict[str, str]) -> list[dict[str, object]]:
+    """What a run of the packaged example sends and receives where every node agrees: from nothing, and with all cached."""
+    source = ROOT / "verifier" / "qverify" / "example" / "digits_quant.onnx"
+    models = open_models([str(source)])
+    prepared, rows = random_inputs(models.graph, 0), []
+    for name, address in boards.items():
+        for state in ("cold", "cached"):
+            start = time.perf_counter()
+            board = Board(address, models.binary, models.graph, 120)
+            try:
+                recording = board.run(prepared)
+            finally:
+                board.close()
+            seconds = time.perf_counter() - start
+            assert recording.state == "complete", recording.why
+            finals = sum(models.graph.spec(n).valid_bytes for n in models.graph.outputs)
+            rows.append(
+                {"link": name, "state": state, "nodes": len(recording.digests), "final_bytes": finals, "seconds": round(seconds, 2)}
+                | recording.link
+            )
+    return rows
+
+
 def main(words: list[str]) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog="scripts/bench links")
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(words)
-    sys.path[:0] = [str(ROOT)]
-    from qverify_agents.connect import connect
-
-    from tests.links.servers import Server
-
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qverify-links-")))
-        server = Server("openssh", work)
-        stack.callback(server.close)
-        server.trust()
-        files = [work / f"file{i}" for i in range(ROUNDS)]
-        for path in files:
-            path.write_bytes(os.urandom(MEGABYTES << 20))
-        scp = ["scp", "-q", "-F", str(server.config)]
-        theirs = best(
-            lambda i: subprocess.run([*scp, str(files[i]), f"testboard:{work}/there{i}"], check=True) and None
-        )
-        contents = [path.read_bytes() for path in files]
-
-        def push(i: int) -> None:
-            with connect(server.board, 120) as agent:
-                agent.put(hashlib.sha256(contents[i]).hexdigest(), contents[i])
-
-        connect(server.board, 60).close()  # the agent is there, as scp is
-        ours = best(push)
-        result = {
-            "megabytes": MEGABYTES,
-            "push_s": round(ours[0], 3),
-            "push_cpu_s": round(ours[1], 3),
-            "scp_s": round(theirs[0], 3),
-            "scp_cpu_s": round(theirs[1], 3),
-            "ratio": round(ours[0] / theirs[0], 2),
-        }
+        boards = {"local": f"local?store={work}/store"}
+        servers = {}
+        for kind, program in (("openssh", SSHD), ("dropbear", DROPBEAR)):
+            if program is not None:
+                folder = work / kind
+                folder.mkdir()
+                servers[kind] = server = Server(kind, folder)
+                stack.callback(server.close)
+                server.trust()
+                boards[kind] = server.board
+        for baud in (115200, 921600):
+            folder = work / str(baud)
+            folder.mkdir()
+            pty = stack.enter_context(PtyBoard(baud=baud, home=folder))
+            boards[f"serial at {baud}"] = f"{pty.address}&cache={folder}/cache"
+        result = {"ssh": transfers(servers["openssh"], work) if "openssh" in servers else None, "runs": traffic(boards)}
     print(json.dumps(result, indent=1))
     if options.path:
         Path(options.path).write_text(json.dumps(result, indent=1) + "\n")

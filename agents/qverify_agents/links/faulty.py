@@ -19,6 +19,7 @@ class FaultyLink:
     piece_bytes = 20_000
     patience_s = 0.1
     packs = False
+    ahead = 0
 
     def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
         if kind not in KINDS:

@@ -278,6 +278,7 @@ class SshStream:
     piece_bytes = 1_000_000
     patience_s = 4.0
     packs = True
+    ahead = 2
 
     def __init__(self, channel: Any, target: str):
         self._channel, self._target, self._errors = channel, target, bytearray()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from qverify_agents.capabilities import Link
@@ -122,6 +124,44 @@ class Agent:
         self._hello(10.0)
         return True
 
+    def _ask_ahead(self, requests: Iterable[tuple[int, bytes]], wanted: int) -> Iterator[bytes]:
+        """The answers in order, later requests sent before the earlier ones' answers came, as many as the link allows. Where
+        anything goes wrong, the unanswered ones are asked again one by one: each of them may arrive twice."""
+        waiting: deque[tuple[int | None, int, bytes]] = deque()
+        for kind, payload in requests:
+            waiting.append((self._send_ahead(kind, payload), kind, payload))
+            if len(waiting) > self._link.ahead:
+                yield self._oldest(waiting, wanted)
+        while waiting:
+            yield self._oldest(waiting, wanted)
+
+    def _send_ahead(self, kind: int, payload: bytes) -> int | None:
+        """Its sequence number; None where it could not be sent, or must not be."""
+        if self._gone is not None or self._link.ahead == 0:
+            return None
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        try:
+            self._write(frames.frame_bytes(kind, self._sequence, payload), self._deadline())
+        except (LinkClosed, LinkTimeout):
+            return None
+        return self._sequence
+
+    def _oldest(self, waiting: deque[tuple[int | None, int, bytes]], wanted: int) -> bytes:
+        sequence, kind, payload = waiting.popleft()
+        frame = None
+        if sequence is not None:
+            with contextlib.suppress(LinkClosed, LinkTimeout):
+                frame = self._next(sequence, self._deadline(), self._link.patience_s)
+        if frame is not None and frame.type == frames.ERROR:
+            raise messages.read_error(frame.payload)
+        if frame is not None and frame.type == wanted:
+            return frame.payload
+        if frame is not None and frame.type == frames.PACKED and wanted == frames.DATA:
+            return messages.read_packed(frame.payload)
+        for _ in range(len(waiting)):  # their answers are passed over by what follows
+            waiting.append((None, *waiting.popleft()[1:]))
+        return self._ask(kind, payload, wanted)
+
     def _exchange(
         self, kind: int, payload: bytes, wanted: int, on_node: Callable[[frames.Frame], bool] | None
     ) -> bytes:
@@ -174,27 +214,35 @@ class Agent:
             self._put_from(0, sha256, data, progress)
 
     def _put_from(self, held: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
-        idle, whole = 0, memoryview(data)
-        if held == len(data) and data:
-            return
-        while True:
-            piece = bytes(whole[held : held + self._link.piece_bytes])
-            packed = (
-                messages.put_packed(sha256, len(data), held, piece)
-                if self._link.packs and self.hello.get("packs") == "lz4"
-                else None
-            )
-            plain = messages.put(sha256, len(data), held, piece) if packed is None else b""
-            answer = self._ask(frames.PUT if packed is None else frames.PUT_PACKED, packed or plain, frames.PUT)
-            now = struct.unpack("<Q", answer)[0] if len(answer) == 8 else -1
-            idle = 0 if now > held else idle + 1
-            if not 0 <= now <= len(data) or (idle > 3 and data):
-                raise ProtocolError(f"PUT: the board holds {now} of {len(data)} bytes after piece at {held}")
-            held = now
-            if progress is not None:
-                progress(held, len(data))
-            if held == len(data):
+        idle = 0
+        while held < len(data) or not data:
+            before = held
+            for answer in self._ask_ahead(self._pieces(held, sha256, data), frames.PUT):
+                now, wanted = _held(answer), min(held + self._link.piece_bytes, len(data))
+                if not 0 <= now <= len(data):
+                    raise ProtocolError(f"PUT: the board holds {now} of {len(data)} bytes after piece at {held}")
+                held = now
+                if progress is not None:
+                    progress(held, len(data))
+                if held != wanted:
+                    break  # what was sent ahead does not follow; from there anew
+            idle = 0 if held > before else idle + 1
+            if not data:
                 return
+            if idle > 3:
+                raise ProtocolError(f"PUT: the board holds {held} of {len(data)} bytes and takes no more")
+
+    def _pieces(self, held: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """PUT or PUT_PACKED payloads from `held` to the end; packing ends with the first piece that it does not make smaller."""
+        packs, whole = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
+        for at in range(held, max(len(data), 1), self._link.piece_bytes):
+            piece = whole[at : at + self._link.piece_bytes]
+            packed = messages.put_packed(sha256, len(data), at, piece) if packs else None
+            if packed is not None:
+                yield frames.PUT_PACKED, packed
+                continue
+            packs = packs and not self._link.ahead
+            yield frames.PUT, messages.put(sha256, len(data), at, piece)
 
     def run(
         self,
@@ -261,14 +309,22 @@ class Agent:
         data, name = bytearray(), messages.text(tensor)
         packed = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
         while True:
-            at = offset + len(data)
-            asked = min(self._link.piece_bytes, length - len(data))
-            answer = self._ask(frames.GET, name + struct.pack("<QI", at, asked) + packed, frames.DATA)
-            if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
-                raise ProtocolError(f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted")
-            if struct.unpack_from("<Q", answer, 8)[0] != at or not (asked == 0 or 0 < len(answer) - 16 <= asked):
-                raise ProtocolError(f"{tensor}: the board sent another range than the one asked for")
-            data += memoryview(answer)[16:]
+            start = offset + len(data)
+            places = range(start, max(offset + length, start + 1), self._link.piece_bytes)
+            asked = [min(self._link.piece_bytes, offset + length - at) for at in places]
+            requests = (
+                (frames.GET, name + struct.pack("<QI", at, n) + packed) for at, n in zip(places, asked, strict=True)
+            )
+            for at, n, answer in zip(places, asked, self._ask_ahead(requests, frames.DATA), strict=False):
+                if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
+                    raise ProtocolError(
+                        f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted"
+                    )
+                if struct.unpack_from("<Q", answer, 8)[0] != at or not (n == 0 or 0 < len(answer) - 16 <= n):
+                    raise ProtocolError(f"{tensor}: the board sent another range than the one asked for")
+                data += memoryview(answer)[16:]
+                if len(answer) - 16 < n:
+                    break
             if len(data) >= length:
                 return bytes(data)
 
@@ -295,3 +351,8 @@ class Agent:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _held(answer: bytes) -> int:
+    """What PUT's answer says the board holds; -1 where it says nothing."""
+    return int(struct.unpack("<Q", answer)[0]) if len(answer) == 8 else -1

@@ -81,7 +81,7 @@ def read_error(payload: bytes) -> AgentError:
     return AgentError(struct.unpack_from("<i", payload)[0], read_text(payload, 4)[0])
 
 
-def put(sha256: str, total: int, offset: int, piece: bytes) -> bytes:
+def put(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes:
     return b"".join((bytes.fromhex(sha256), struct.pack("<QQ", total, offset), piece))
 
 
@@ -125,7 +125,7 @@ def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEve
     return found
 
 
-def put_packed(sha256: str, total: int, offset: int, piece: bytes) -> bytes | None:
+def put_packed(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes | None:
     """As put, the piece as an LZ4 block; None where that is not shorter."""
     from lz4.block import compress
 

@@ -55,15 +55,18 @@ static qv_status put_in_memory(qv_store *s, const uint8_t hash[32], uint64_t tot
   if (!e) return QV_E_MEMORY;
   if (bytes) memcpy(e->data + e->held, data, bytes);
   e->held += bytes;
-  if (e->held < total) return QV_OK;
-  uint8_t found[32];
-  qv_sha256 c;
-  qv_sha256_init(&c);
-  qv_sha256_add(&c, e->data, (size_t)total);
-  qv_sha256_end(&c, found);
-  if (memcmp(found, hash, 32) == 0) return QV_OK;
-  forget(e);
-  return QV_E_CRC;
+  return QV_OK;
+}
+
+/* Whether all that is held of a content arrived here, this piece included. */
+static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint32_t bytes) {
+  if (offset == 0) {
+    memcpy(s->coming, hash, 32);
+    s->came = 0;
+  }
+  if (s->came != offset || memcmp(s->coming, hash, 32) != 0) return 0;
+  s->came += bytes;
+  return 1;
 }
 
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
@@ -72,16 +75,31 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   if (total > INT32_MAX || total > s->limit_bytes) return QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
   if (whole || held != offset) return QV_OK;
-  if (!s->folder) return put_in_memory(s, hash, total, data, bytes);
-  if (offset == 0) qv_folder_evict(s->folder, s->limit_bytes, total);
-  qv_status status = qv_folder_append(s->folder, hash, offset, data, bytes);
-  return status == QV_OK && offset + bytes == total ? qv_folder_name(s->folder, hash) : status;
+  if (s->folder && offset == 0) qv_folder_evict(s->folder, s->limit_bytes, total);
+  qv_status status = s->folder ? qv_folder_append(s->folder, hash, offset, data, bytes) : put_in_memory(s, hash, total, data, bytes);
+  if (status != QV_OK) return status;
+  int here = came_whole(s, hash, offset, bytes);
+  return s->folder && offset + bytes == total ? qv_folder_name(s->folder, hash, here ? total : 0) : QV_OK;
+}
+
+static int right(const uint8_t hash[32], const uint8_t *data, size_t bytes) {
+  uint8_t found[32];
+  qv_sha256 c;
+  qv_sha256_init(&c);
+  qv_sha256_add(&c, data, bytes);
+  qv_sha256_end(&c, found);
+  return memcmp(found, hash, 32) == 0;
 }
 
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
   if (s->folder) return qv_folder_load(s->folder, hash, data, bytes);
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total) return QV_E_NOT_FOUND;
+  if (!e->checked && !right(hash, e->data, (size_t)e->total)) {
+    forget(e);
+    return QV_E_CRC;
+  }
+  e->checked = 1;
   *data = qv_aligned_alloc((size_t)e->total);
   if (!*data) return QV_E_MEMORY;
   *bytes = (size_t)e->total;

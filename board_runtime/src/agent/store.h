@@ -10,22 +10,27 @@ typedef struct {
   uint8_t *data;
   uint64_t total, held;
   uint32_t age; /* of the last use; 0: free */
+  int checked;  /* its hash was found right */
 } qv_stored;
 
-/* folder NULL: in memory, in `entries`. limit_bytes: of all contents; the least recently used go first. */
+/* folder NULL: in memory, in `entries`. limit_bytes: of all contents; the least recently used go first. came: bytes of the
+   content `coming` that arrived here without a gap, each frame with its CRC. */
 typedef struct {
   const char *folder;
   uint64_t limit_bytes;
   uint32_t clock;
+  uint64_t came;
+  uint8_t coming[32];
   qv_stored entries[QV_STORE_ENTRIES];
 } qv_store;
 
 /* Bytes held of a content; *whole says whether that is all of it and its hash held. */
 uint64_t qv_store_held(const qv_store *s, const uint8_t hash[32], int *whole);
 /* Appends when offset is what is held (else nothing happens: the caller answers with what is held). When total is reached
-   the hash is checked and the content gets its name; QV_E_CRC: another hash, all of it dropped. */
+   the content gets its name. What began to come before this agent was started has its hash checked first; QV_E_CRC: another
+   hash, all of it dropped. What came here whole has it checked when it is loaded. */
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes);
-/* A copy of a whole content, from qv_aligned_alloc, its hash checked again. QV_E_NOT_FOUND, QV_E_MEMORY, QV_E_CRC. */
+/* A copy of a whole content, from qv_aligned_alloc, its hash checked. QV_E_NOT_FOUND, QV_E_MEMORY, QV_E_CRC. */
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes);
 void qv_store_close(qv_store *s);
 #endif

@@ -19,6 +19,7 @@ TARGETS = {
     "aarch64": ["-target", "aarch64-linux-musl"],
     "armv7": ["-target", "arm-linux-musleabihf", "-mcpu=generic+v7a+vfp3"],
     "riscv64": ["-target", "riscv64-linux-musl"],
+    "s390x": ["-target", "s390x-linux-musl"],
 }
 FLAGS = [
     "-std=c99",

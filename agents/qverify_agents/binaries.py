@@ -17,6 +17,7 @@ MACHINES = {
     "armv7": "armv7",
     "arm": "armv7",
     "riscv64": "riscv64",
+    "s390x": "s390x",
 }
 
 

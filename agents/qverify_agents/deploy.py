@@ -11,7 +11,7 @@ from qverify_agents.capabilities import Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 
-ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64")
+ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64", "s390x")
 IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
 STORE_LIMIT = 2 << 30
 TRIES, REFUSED = 3, 9  # REFUSED: the status by which PUSH says that the board itself cannot

@@ -93,11 +93,15 @@ static inline void *qv_prepared(const qv_session *s, const qv_node *n) { return 
 /* Writes "NODE (op): text" into m->error and returns status. printf-like. */
 qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *format, ...);
 
-/* model_bin.c: parse and check `file` (must outlive the model, 64-byte aligned). workspace holds tensors and nodes. */
+/* model_bin.c: parse and check `file` (must outlive the model, 64-byte aligned; its words, scales and constants are put into
+   the machine's byte order, once). workspace holds tensors and nodes. */
 size_t qv_model_workspace_bytes(const uint8_t *file, size_t file_bytes); /* 0: not a model.bin header */
-qv_status qv_model_load(qv_model *m, const uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes);
+qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes);
 
-int qv_little_endian(void); /* 1 where model.bin can run */
+/* byte_order.c: values are in the machine's own order inside, little-endian wherever they cross the border. Turns the bytes
+   of each element round on big-endian machines, which is both ways of it; does nothing on others. */
+int qv_little_endian(void);
+void qv_border_order(void *data, int32_t dtype, size_t bytes);
 
 /* arena.c: plan all memory; fills arena_offset, scratch_offset, prepared_offset; returns bytes or a negative status. */
 int64_t qv_arena_plan(qv_model *m, int keep_all);
@@ -110,14 +114,16 @@ typedef struct {
   uint64_t (*now_ns)(void); /* may be NULL: elapsed is 0 */
 } qv_run_hooks;
 qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all); /* plans, prepares */
-/* Aligned input bytes into the tensor's dense buffer; QV_E_INPUT when the size differs. */
+/* Aligned input bytes, little-endian, into the tensor's dense buffer; QV_E_INPUT when the size differs. */
 qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_t bytes);
 qv_status qv_run(qv_session *s, const qv_run_hooks *hooks);                      /* every node */
 /* One node only. Its non-constant inputs were set by qv_set_dense. */
 qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks);
 qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t bytes);
-/* A tensor's bytes, dense or in its aligned layout (padding zero). `out` holds dense_bytes or aligned_bytes. */
+/* A tensor's bytes, little-endian, dense or in its aligned layout (padding zero). `out` holds dense_bytes or aligned_bytes. */
 void qv_read_tensor(const qv_session *s, int tensor, int aligned, uint8_t *out);
+/* XXH64 of its valid elements, little-endian. */
+uint64_t qv_tensor_digest(const qv_session *s, int tensor);
 int qv_find_tensor(const qv_model *m, const char *name); /* index or -1 */
 int qv_find_node(const qv_model *m, const char *name);
 

@@ -14,6 +14,7 @@ enum { HEADER = 64, ENTRY = 32, TENSOR_BYTES = 64, NODE_BYTES = 48, MAX_COUNT = 
 typedef struct {
   const uint8_t *at[SECTIONS];
   uint64_t size[SECTIONS];
+  uint64_t ordered; /* bytes of DATA that are in this machine's order */
 } sections;
 
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
@@ -53,17 +54,9 @@ const char *qv_status_phrase(qv_status s) {
   }
 }
 
-int qv_little_endian(void) {
-  const uint32_t one = 1;
-  uint8_t first;
-  memcpy(&first, &one, 1);
-  return first == 1;
-}
-
 static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, sections *s) {
   static const uint8_t magic[8] = {'Q', 'V', 'M', 'O', 'D', 'E', 'L', 0};
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
-  if (!qv_little_endian()) return refuse(m, QV_E_UNSUPPORTED, "this machine is big-endian; model.bin runs on little-endian machines only");
   if (bytes < start || memcmp(file, magic, 8) != 0) return refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
   if (u32(file + 8) != 1) return refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
   if (u64(file + 16) != bytes) return refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
@@ -91,6 +84,9 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
   return QV_OK;
 }
 
+/* The file is ours to change; only on big-endian machines it is. */
+static void to_own_order(const uint8_t *at, int32_t dtype, uint64_t bytes) { qv_border_order((void *)(uintptr_t)at, dtype, (size_t)bytes); }
+
 static uint64_t count_bytes(uint64_t tensors, uint64_t nodes) { return 64 + tensors * sizeof(qv_tensor) + nodes * sizeof(qv_node); }
 
 size_t qv_model_workspace_bytes(const uint8_t *file, size_t file_bytes) {
@@ -110,7 +106,7 @@ static const int32_t *word_run(const sections *s, uint32_t at, uint32_t count) {
 
 static const char *string_at(const sections *s, uint32_t at) { return at < s->size[STRS] ? (const char *)s->at[STRS] + at : NULL; }
 
-static qv_status load_tensor(qv_model *m, const sections *s, int index) {
+static qv_status load_tensor(qv_model *m, sections *s, int index) {
   const uint8_t *r = s->at[TNSR] + (size_t)TENSOR_BYTES * (size_t)index;
   qv_tensor *t = &m->tensors[index];
   memset(t, 0, sizeof *t);
@@ -158,7 +154,10 @@ static qv_status load_tensor(qv_model *m, const sections *s, int index) {
   if (!(t->flags & QV_CONSTANT)) return offset ? refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
   if (offset % 64 || dense != whole || offset > s->size[DATA] || (uint64_t)dense > s->size[DATA] - offset)
     return refuse(m, QV_E_FORMAT, "constant %.100s: does not lie in DATA", t->name);
+  if (offset < s->ordered) return refuse(m, QV_E_FORMAT, "constant %.100s: its bytes belong to another one too", t->name);
+  s->ordered = offset + (uint64_t)dense;
   t->constant = s->at[DATA] + offset;
+  to_own_order(t->constant, t->dtype, (uint64_t)dense);
   return QV_OK;
 }
 
@@ -215,11 +214,11 @@ static qv_status check_order(qv_model *m) {
   return QV_OK;
 }
 
-qv_status qv_model_load(qv_model *m, const uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes) {
+qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes) {
   memset(m, 0, sizeof *m);
   m->file = file;
   m->file_bytes = file_bytes;
-  sections s;
+  sections s = {.ordered = 0};
   qv_status status = open_sections(m, file, file_bytes, &s);
   if (status != QV_OK) return status;
   const uint8_t *g = s.at[GRPH];
@@ -230,6 +229,8 @@ qv_status qv_model_load(qv_model *m, const uint8_t *file, size_t file_bytes, voi
     return refuse(m, QV_E_FORMAT, "model.bin: TNSR or NODE does not fit the counts in GRPH");
   if (u32(g + 24) > QV_MUL31) return refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u", (unsigned)u32(g + 24));
   if (workspace_bytes < count_bytes(tensors, nodes)) return refuse(m, QV_E_MEMORY, "model.bin: not enough workspace");
+  to_own_order(s.at[WORD], QV_I32, s.size[WORD]);
+  to_own_order(s.at[SCAL], QV_F32, s.size[SCAL]);
   m->rounding = (qv_rounding)u32(g + 24);
   m->n_tensors = (int32_t)tensors;
   m->n_nodes = (int32_t)nodes;

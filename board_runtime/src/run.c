@@ -42,6 +42,7 @@ qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_
   const qv_tensor *t = &s->model->tensors[tensor];
   if (bytes != t->aligned_bytes || t->constant) return QV_E_INPUT;
   border(t, s->arena + t->arena_offset, (uint8_t *)(uintptr_t)aligned, 0);
+  qv_border_order(s->arena + t->arena_offset, t->dtype, (size_t)t->dense_bytes);
   return QV_OK;
 }
 
@@ -49,6 +50,7 @@ qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t 
   const qv_tensor *t = &s->model->tensors[tensor];
   if (bytes != t->dense_bytes || t->constant) return QV_E_INPUT;
   memcpy(s->arena + t->arena_offset, dense, (size_t)bytes);
+  qv_border_order(s->arena + t->arena_offset, t->dtype, (size_t)bytes);
   return QV_OK;
 }
 
@@ -56,10 +58,20 @@ void qv_read_tensor(const qv_session *s, int tensor, int aligned, uint8_t *out) 
   const qv_tensor *t = &s->model->tensors[tensor];
   if (!aligned) {
     memcpy(out, qv_data(s, t), (size_t)t->dense_bytes);
-    return;
+  } else {
+    memset(out, 0, (size_t)t->aligned_bytes);
+    border(t, qv_data(s, t), out, 1);
   }
-  memset(out, 0, (size_t)t->aligned_bytes);
-  border(t, qv_data(s, t), out, 1);
+  qv_border_order(out, t->dtype, (size_t)(aligned ? t->aligned_bytes : t->dense_bytes));
+}
+
+uint64_t qv_tensor_digest(const qv_session *s, int tensor) {
+  const qv_tensor *t = &s->model->tensors[tensor];
+  size_t bytes = (size_t)t->dense_bytes;
+  qv_border_order(qv_data(s, t), t->dtype, bytes);
+  uint64_t digest = qv_xxh64(qv_data(s, t), bytes, 0);
+  qv_border_order(qv_data(s, t), t->dtype, bytes);
+  return digest;
 }
 
 qv_status qv_run_node(qv_session *s, int index, const qv_run_hooks *hooks) {

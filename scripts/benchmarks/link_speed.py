@@ -122,7 +122,13 @@ def traffic(boards: dict[str, str]) -> list[dict[str, object]]:
             assert recording.state == "complete", recording.why
             finals = sum(models.graph.spec(n).valid_bytes for n in models.graph.outputs)
             rows.append(
-                {"link": name, "state": state, "nodes": len(recording.digests), "final_bytes": finals, "seconds": round(seconds, 2)}
+                {
+                    "link": name,
+                    "state": state,
+                    "nodes": len(recording.digests),
+                    "final_bytes": finals,
+                    "seconds": round(seconds, 2),
+                }
                 | recording.link
             )
     return rows

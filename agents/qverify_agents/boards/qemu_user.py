@@ -11,7 +11,7 @@ from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.errors import BadAddress, BoardUnreachable
 
 OPTIONS: frozenset[str] = frozenset()
-QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "x86_64": "x86_64"}
+QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "s390x": "s390x", "x86_64": "x86_64"}
 
 
 def emulator(architecture: str) -> str | None:

@@ -9,16 +9,24 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.process_stream import ProcessStream
 
-OPTIONS = frozenset({"store", "memory", "address_space"})
+OPTIONS = frozenset({"store", "memory", "address_space", "packs", "piece", "ahead"})
 
 
 def open_link(address: Address, deadline: Deadline) -> ProcessStream:
     """Options of the address: store (a directory kept between runs; without it, the agent keeps contents in memory), memory
-    (bytes the board may use for keeping every tensor), address_space (bytes of memory the runtime gets at all)."""
+    (bytes the board may use for keeping every tensor), address_space (bytes of memory the runtime gets at all); packs, piece,
+    ahead: frames as a slower link has them (capabilities.py), for rehearsals and tests."""
     deadline.left()
     if not address.argv:
         raise BadAddress("-b exec: is how other kinds of boards start a program; name one of those")
-    return ProcessStream(_agent_command(address), address.environment)
+    stream = ProcessStream(_agent_command(address), address.environment)
+    if "packs" in address.options:
+        stream.packs = address.options["packs"] == "1"
+    if "piece" in address.options:
+        stream.piece_bytes = min(_bytes(address, "piece"), ProcessStream.piece_bytes)
+    if "ahead" in address.options:
+        stream.ahead = min(int(address.options["ahead"] or 0), 8) if address.options["ahead"].isdecimal() else 0
+    return stream
 
 
 def _agent_command(address: Address) -> list[str]:

@@ -44,7 +44,7 @@ class Agent:
         self._owner, self._reopen, self._at_close, self.generation = owner, reopen, at_close, 0
         self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
-        self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0}
+        self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0, "requests": 0}
         self.hello: dict[str, Any] = self._hello(wait_s)
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
@@ -140,6 +140,7 @@ class Agent:
         if self._gone is not None or self._link.ahead == 0:
             return None
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self.counters["requests"] += 1
         try:
             self._write(frames.frame_bytes(kind, self._sequence, payload), self._deadline())
         except (LinkClosed, LinkTimeout):
@@ -172,6 +173,7 @@ class Agent:
             self._link.patience_s,
         )
         self._write(request, deadline)
+        self.counters["requests"] += 1
         while True:
             frame = self._next(sequence, deadline, patience_s)
             if frame is None:

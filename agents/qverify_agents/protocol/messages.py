@@ -58,8 +58,6 @@ def read_hello(payload: bytes) -> dict[str, Any]:
         raise ProtocolError(
             f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
         )
-    if hello.get("endian", "little") != "little":
-        raise ProtocolError(f"the board is {hello['endian']}-endian; only little-endian boards are supported")
     return hello
 
 

@@ -55,6 +55,7 @@ static qv_status dump(const dumping *d, const qv_session *s, const char *label, 
     status = qv_write_file(path, d->buffer, (size_t)bytes);
   }
   if (d->text && status == QV_OK) {
+    qv_border_order(d->buffer, t->dtype, (size_t)bytes); /* to be read as values */
     dump_path(d, label, t->name, "txt", path, sizeof path);
     status = dump_text(d, path, t, d->buffer, bytes / (int64_t)qv_dtype_size(t->dtype));
   }
@@ -68,7 +69,7 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   for (int i = 0; i < n->n_outputs && d->status == QV_OK; i++) {
     const qv_tensor *t = &s->model->tensors[n->outputs[i]];
     if (t->flags & QV_INTERIOR) continue;
-    if (d->digests) printf("%016llx %s %llu\n", (unsigned long long)qv_xxh64(qv_data(s, t), (size_t)t->dense_bytes, 0), t->name, (unsigned long long)elapsed_ns);
+    if (d->digests) printf("%016llx %s %llu\n", (unsigned long long)qv_tensor_digest(s, n->outputs[i]), t->name, (unsigned long long)elapsed_ns);
     char label[40];
     snprintf(label, sizeof label, n->n_outputs > 1 ? "node_%d.%d" : "node_%d", index, i);
     if (d->nodes) d->status = dump(d, s, label, n->outputs[i]);

@@ -1,14 +1,12 @@
 /* XXH64 of a byte range, from its public specification; little-endian byte-wise loads. */
-#include <string.h>
-
 #include "qvrt.h"
 
 static const uint64_t P1 = 0x9E3779B185EBCA87ULL, P2 = 0xC2B2AE3D27D4EB4FULL, P3 = 0x165667B19E3779F9ULL,
                       P4 = 0x85EBCA77C2B2AE63ULL, P5 = 0x27D4EB2F165667C5ULL;
 
 static uint64_t rotate(uint64_t x, int r) { return (x << r) | (x >> (64 - r)); }
-static uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
-static uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+static uint32_t load32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static uint64_t load64(const uint8_t *p) { return load32(p) | (uint64_t)load32(p + 4) << 32; }
 static uint64_t lane(uint64_t acc, uint64_t input) { return rotate(acc + input * P2, 31) * P1; }
 static uint64_t merge(uint64_t h, uint64_t acc) { return (h ^ lane(0, acc)) * P1 + P4; }
 

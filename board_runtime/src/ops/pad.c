@@ -15,11 +15,20 @@ static qv_status pad_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
+/* The low bytes of a word, as an element of `size`. */
+static void element(int32_t word, size_t size, uint8_t out[8]) {
+  int64_t wide = word;
+  memcpy(out, &wide, 8);
+  if (!qv_little_endian()) memmove(out, out + 8 - size, size);
+}
+
 static qv_status pad_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   int64_t dense[QV_MAX_RANK] = {0}, index[QV_MAX_RANK] = {0};
   size_t size = qv_dtype_size(y->dtype);
-  int32_t mode = qv_word(n, 0), value = qv_word(n, 1);
+  int32_t mode = qv_word(n, 0);
+  uint8_t value[8];
+  element(qv_word(n, 1), size, value);
   qv_broadcast_strides(x, x, dense);
   const uint8_t *from = qv_data(s, x);
   uint8_t *to = qv_data(s, y);
@@ -34,12 +43,7 @@ static qv_status pad_run(const qv_session *s, const qv_node *n) {
       }
       at += dense[k] * i;
     }
-    if (outside && mode == 0) {
-      int64_t wide = value;
-      memcpy(to, &wide, size);
-    } else {
-      memcpy(to, from + (size_t)at * size, size);
-    }
+    memcpy(to, outside && mode == 0 ? value : from + (size_t)at * size, size);
     for (int k = y->rank - 1; k >= 0; k--) {
       if (++index[k] < y->shape[k]) break;
       index[k] = 0;

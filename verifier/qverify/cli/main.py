@@ -7,12 +7,16 @@ import sys
 import warnings
 from importlib import import_module
 
+from qverify import __version__
 from qverify.cli.interrupts import Interrupts
 from qverify.cli.options import normalized
 
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
     "compile": "quantized ONNX to model.bin",
+    "plan": "bytes and seconds a board's link will take, before touching the board",
+    "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
+    "replay": "judge what a bundle's run.sh wrote on the board",
     "infer": "run one side and write every tensor",
     "compare": "two folders of .npy files or two .npz files, no board",
     "boards": "the inventory; emulated boards up and down; who uses a board",
@@ -40,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
         return 0
     if words[0] == "--version":
-        print("qverify 0.1.0")
+        print(f"qverify {__version__}")
         return 0
     name = words.pop(0) if words[0] in COMMANDS else "verify"
     if name == "verify" and words and not words[0].startswith("-"):

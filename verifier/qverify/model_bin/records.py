@@ -136,6 +136,7 @@ class _Reader:
 
     def __init__(self, data: bytes):
         self.sections = container.unpack(data)
+        self.constants_end = 0  # of those read so far, in DATA
         words, scales = self.sections[b"WORD"], self.sections[b"SCAL"]
         if len(words) % 4 or len(scales) % 4:
             raise BadFileError("model.bin section WORD or SCAL: size is not a multiple of 4")
@@ -256,6 +257,9 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     data = reader.sections[b"DATA"]
     if offset % container.ALIGN or offset + size > len(data) or aligned != shape:
         raise BadFileError(f"{what}: constant at {offset} of {size} bytes does not lie in DATA ({len(data)} bytes)")
+    if offset < reader.constants_end:
+        raise BadFileError(f"{what}: its bytes at {offset} belong to another constant too")
+    reader.constants_end = offset + size
     return spec, flags, np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
 
 

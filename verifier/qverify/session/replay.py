@@ -1,21 +1,129 @@
-"""Two folders judged, without any board."""
+"""What is already on disk judged: two dumps, or a bundle's dump as the board side."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
+from qverify.errors import BadFileError, UsageError
+from qverify.model_bin.graph import Graph
 from qverify.report.document import Report
+from qverify.session.models import Models, open_models
+from qverify.session.pack import SCHEMA
+from qverify.session.verify import Outcome, Watch, judged, on_host
+from qverify.sides.carried import carried
 from qverify.sides.dump import dump
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.recording import Recording
+
+MOST_MANIFEST = 1 << 22
 
 
-def compare_dumps(a: str, b: str, digits: int, rule: str, nan_equal: bool) -> Report:
-    """A tensor that only one of them has is missing: never PASSED."""
-    first, second = dump(a, "reference"), dump(b, "dump")
+def compare_dumps(a: str, b: str, options: Options, model: str | None = None) -> Report:
+    """A tensor that only one of them has is missing: never PASSED. model: model.bin, for dumps of raw .bin files."""
+    opened = open_models([model]) if model is not None else None
+    first, second = _side(a, "reference", opened), _side(b, "dump", opened)
     for one, other in ((first, second), (second, first)):
         for name in other.specs.keys() - one.specs.keys():
             one.specs[name] = other.specs[name]
             one.missing[name] = "not in the dump"
     first.finals = second.finals = tuple(first.specs)
-    return judge_all(
-        {"reference": first, "dump": second}, None, [], Options(digits, rule, True, True, nan_equal), {}, None
-    )
+    return judge_all({"reference": first, "dump": second}, None, [], options, {}, None)
+
+
+def _side(path: str, role: str, opened: Models | None) -> Recording:
+    if opened is None or not (raw := _raw(path)):
+        return dump(path, role)
+    found = carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
+    found.side = role
+    return found
+
+
+def _raw(path: str) -> str:
+    """The path, where it holds run.sh's dump rather than .npy files."""
+    inside = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
+    return path if inside or (os.path.isfile(path) and not path.endswith(".npz")) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """bundle: folder of `qverify pack`. dump: what came back, default the bundle's own. models: paths beside the bundle's."""
+
+    bundle: str
+    dump: str | None = None
+    models: list[str] = field(default_factory=list)
+    run_sim: bool = True
+    options: Options = field(default_factory=Options)
+
+
+def replay(request: Replay, watch: Watch | None = None) -> Outcome:
+    """Reference and simulator run here on the bundle's inputs; the board side is the dump. BadFileError where the bundle is
+    not whole."""
+    held = _manifest(request.bundle)
+    paths = [_file(request.bundle, held, "model.bin"), *request.models]
+    if not request.models and "host/quant.onnx" in held["files"]:
+        paths.append(_file(request.bundle, held, "host/quant.onnx"))
+    models = open_models(paths)
+    prepared = _prepared(request.bundle, held, models.graph)
+    ran = on_host(models, prepared, request.run_sim, watch)
+    if not ran.recordings:
+        raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
+    path = request.dump or os.path.join(request.bundle, "dump")
+    ran.recordings["board"] = carried(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
+    return Outcome(judged(models, prepared, ran, request.options), list(models.graph.outputs))
+
+
+def _manifest(folder: str) -> dict[str, Any]:
+    path = os.path.join(folder, "manifest.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            held = json.loads(file.read(MOST_MANIFEST))
+        if held.get("schema") != SCHEMA:
+            raise BadFileError(f"{path}: schema {held.get('schema')!r}, wanted {SCHEMA!r}")
+        files = {str(n): str(v["sha256"]) for n, v in held["files"].items()}
+        inputs = [
+            {"name": str(i["name"]), "file": str(i["file"]), "source": str(i["source"]), "seed": i.get("seed")}
+            for i in held["inputs"]
+        ]
+    except OSError as error:
+        raise BadFileError(
+            f"{path}: {error.strerror}; wanted the folder that qverify pack made (unpack a tarball first)"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFileError(f"{path}: not the manifest of a bundle: {error}") from error
+    return {"files": files, "inputs": inputs}
+
+
+def _file(folder: str, held: dict[str, Any], name: str) -> str:
+    """The path of a file of the bundle, after its hash was checked."""
+    path = os.path.join(folder, name)
+    try:
+        with open(path, "rb") as file:
+            got = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadFileError(f"{path}: {error.strerror}") from error
+    if got != held["files"].get(name):
+        raise BadFileError(f"{path}: is not what was packed (its SHA-256 differs from the manifest's)")
+    return path
+
+
+def _prepared(folder: str, held: dict[str, Any], graph: Graph) -> PreparedInputs:
+    """The bundle's inputs, in the graph's order."""
+    listed = {i["name"]: i for i in held["inputs"]}
+    found = []
+    for at, name in enumerate(graph.inputs):
+        item = listed.get(name)
+        if item is None or item["file"] != f"inputs/{at:04d}.bin":
+            raise BadFileError(f"{folder}: its manifest names no input {name!r} of the model")
+        with open(_file(folder, held, item["file"]), "rb") as file:
+            data = file.read()
+        spec = graph.spec(name)
+        if len(data) != spec.size_bytes:
+            raise BadFileError(f"{folder}/{item['file']}: {len(data)} bytes, wanted {spec.size_bytes}")
+        found.append(PreparedInput(spec, data, item["source"], item["seed"] if isinstance(item["seed"], int) else None))
+    return PreparedInputs(tuple(found))

@@ -57,11 +57,8 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
     if sum(sides.values()) < 2:
         only = ", ".join(s for s, on in sides.items() if on) or "none"
         raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
-    if request.inputs is not None:
-        prepared = sources.prepare(models.graph, request.inputs)
-    else:
-        prepared = random_inputs(models.graph, request.seed)
-    ran = _on_host(request, models, prepared, watch)
+    prepared = inputs_of(models, request.inputs, request.seed)
+    ran = on_host(models, prepared, request.run_sim, watch)
     board = None
     try:
         if request.board is not None:
@@ -69,22 +66,35 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
 
             board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
-        report = judge_all(
-            ran.recordings,
-            models.graph,
-            units(models.graph),
-            request.options,
-            ran.run_unit,
-            board.pull if board is not None else None,
-            prepared.arrays(),
-            distrusted=ran.canary.get("distrusted", ()),
-        )
+        report = judged(models, prepared, ran, request.options, board.pull if board is not None else None)
     finally:
         if board is not None:
             board.close()
-    _complete(report, models, prepared, ran)
     report.timings["total"] = time.perf_counter() - start
     return Outcome(report, list(models.graph.outputs))
+
+
+def inputs_of(models: Models, inputs: str | None, seed: int) -> PreparedInputs:
+    """From -i, or random by seed."""
+    return random_inputs(models.graph, seed) if inputs is None else sources.prepare(models.graph, inputs)
+
+
+def judged(
+    models: Models, prepared: PreparedInputs, ran: Ran, options: Options, pull: Callable[[list[str]], Any] | None = None
+) -> Report:
+    """Every side's recording to a report. pull: asks the board for tensors it has not sent."""
+    report = judge_all(
+        ran.recordings,
+        models.graph,
+        units(models.graph),
+        options,
+        ran.run_unit,
+        pull,
+        prepared.arrays(),
+        distrusted=ran.canary.get("distrusted", ()),
+    )
+    _complete(report, models, prepared, ran)
+    return report
 
 
 @dataclass(slots=True)
@@ -97,8 +107,8 @@ class Ran:
     canary: dict[str, Any] = field(default_factory=dict)
 
 
-def _on_host(request: Request, models: Models, prepared: PreparedInputs, watch: Watch | None) -> Ran:
-    """The reference and the simulator, where they were asked for."""
+def on_host(models: Models, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> Ran:
+    """The reference where -m holds a quantized ONNX, the simulator where it was asked for."""
     ran = Ran()
     if models.integer_onnx is not None:
         from qverify.onnx_model.canary import canary, failing_kinds
@@ -110,7 +120,7 @@ def _on_host(request: Request, models: Models, prepared: PreparedInputs, watch: 
         ran.recordings["reference"] = reference.run(prepared)
         ran.run_unit["reference"] = reference.run_unit
         ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
-    if request.run_sim:
+    if run_sim:
         from qverify.sides.simulator import Simulator
 
         simulator, peer = Simulator(models.graph), ran.recordings.get("reference")

@@ -1,27 +1,28 @@
-"""Compares two folders of .npy files (as qverify infer writes) or two .npz files: every tensor, by name."""
+"""Compares two folders of .npy files (as qverify infer writes), two .npz files, or with -m dumps of run.sh: every tensor, by name."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from qverify.cli.judging import judging, shown
+
+if TYPE_CHECKING:
+    from qverify.compare.options import Options
 
 
 @click.command(help=__doc__)
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
-@click.option("-c", "--compare-digits", "digits", type=click.IntRange(0, 15), default=5, show_default=True)
-@click.option(
-    "--rule", type=click.Choice(["half", "round", "truncate", "numpy", "exact"]), default="half", show_default=True
-)
-@click.option("--nan-equal", is_flag=True)
+@click.option("-m", "--model", help="model.bin, whose layout raw .bin dumps are in")
 @click.option("--json", "json_path", metavar="FILE")
-def command(a: str, b: str, digits: int, rule: str, nan_equal: bool, json_path: str | None) -> int:
-    from qverify.renderers import json_file, terminal
-    from qverify.report.document import EXIT
-    from qverify.session.replay import compare_dumps
+@judging
+def command(a: str, b: str, model: str | None, json_path: str | None, options: Options) -> int:
+    from dataclasses import replace
 
-    report = compare_dumps(a, b, digits, rule, nan_equal)
-    if json_path != "-":
-        click.echo(terminal.render(report, [], True))
-    if json_path:
-        json_file.write(report, json_path)
-    return EXIT[report.verdict]
+    from qverify.session.replay import compare_dumps
+    from qverify.session.verify import Outcome
+
+    report = compare_dumps(a, b, replace(options, given=True, dump_all=True), model)
+    return shown(Outcome(report, []), True, json_path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-RULES = ("half", "round", "truncate", "numpy", "exact")
+from qverify.cli.judging import judging
+
+if TYPE_CHECKING:
+    from qverify.compare.options import Options
 
 
 @click.command(help=__doc__)
@@ -25,28 +28,6 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
 @click.option(
     "-i", "--input-img", "inputs", help="a.npy,b.bin or name1:a.npy,name2:b.bin or one .npz; random when not given"
 )
-@click.option(
-    "-c", "--compare-digits", "digits", type=click.IntRange(0, 15), help="decimal places that must match  [default: 5]"
-)
-@click.option(
-    "--dump-all-nodes-results",
-    "-r",
-    "dump_all",
-    default=False,
-    type=click.BOOL,
-    show_default=True,
-    help="judge every node (-r True|False)",
-)
-@click.option(
-    "--rule", type=click.Choice(RULES), default="half", show_default=True, help="what matching to N decimals means"
-)
-@click.option("--atol", type=click.FloatRange(0))
-@click.option("--rtol", type=click.FloatRange(0))
-@click.option("--min-cosine", type=click.FloatRange(-1, 1))
-@click.option("--min-sqnr", "min_sqnr_db", type=float, help="dB")
-@click.option("--max-rmse", type=click.FloatRange(0))
-@click.option("--max-lsb", type=click.FloatRange(0))
-@click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
 @click.option(
@@ -73,21 +54,12 @@ RULES = ("half", "round", "truncate", "numpy", "exact")
 @click.option("--wait", type=click.FloatRange(0), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
+@judging
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
     run_sim: bool,
     inputs: str | None,
-    digits: int | None,
-    dump_all: bool,
-    rule: str,
-    atol: float | None,
-    rtol: float | None,
-    min_cosine: float | None,
-    min_sqnr_db: float | None,
-    max_rmse: float | None,
-    max_lsb: float | None,
-    nan_equal: bool,
     seed: int,
     shapes: tuple[str, ...],
     deadline_s: float,
@@ -99,20 +71,15 @@ def command(
     wait: float | None,
     allow_other_model: bool,
     json_path: str | None,
+    options: Options,
 ) -> int:
     from qverify.cli.live_progress import bars
-    from qverify.compare.options import Options
     from qverify.compare.verdict import combine
     from qverify.renderers import json_file, terminal
     from qverify.report.document import EXIT
     from qverify.session.models import parse_shapes
     from qverify.session.verify import Request, verify
 
-    gates = (atol, rtol, min_cosine, min_sqnr_db, max_rmse, max_lsb)
-    given = digits is not None or rule != "half" or any(g is not None for g in gates)
-    options = Options(
-        5 if digits is None else digits, rule, given, dump_all, nan_equal, *gates, digits is not None or rule != "half"
-    )
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or inputs == "":
         raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
@@ -137,7 +104,7 @@ def command(
         with bars() as watch:
             outcome = verify(request, watch)
         if json_path != "-":
-            click.echo(terminal.render(outcome.report, outcome.finals, dump_all))
+            click.echo(terminal.render(outcome.report, outcome.finals, options.dump_all))
         reports.append(outcome.report)
         if json_path and json_path != "-":
             json_file.write(combine(reports), json_path)

@@ -1,0 +1,82 @@
+"""What links carry, for predictions made before a board is touched. Rates are assumptions or a line's own speed, never measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from qverify_agents import console
+from qverify_agents.address import Address, parse
+from qverify_agents.binaries import runtime_path
+from qverify_agents.inventory import resolve
+from qverify_agents.links.ssh import SshStream
+from qverify_agents.process_stream import ProcessStream
+
+WRAPPERS = ("faulty", "finals")
+CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 2.4, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
+PIECE_COMMAND = 220  # bytes a piece of the agent takes on a console besides its base64, both ways
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape: of frames, as
+    options of `local`. pushes_agent: whether a board of this kind is given one."""
+
+    name: str
+    assumed: str
+    bytes_per_s: float
+    round_trip_s: float
+    login_s: float
+    shape: str
+    pushes_agent: bool = True
+
+    def agent_bytes(self, architecture: str) -> int:
+        """What putting the agent there costs on this link."""
+        if not self.pushes_agent:
+            return 0
+        size = runtime_path(architecture).stat().st_size
+        if not self.name.startswith("serial"):
+            return size
+        text = 4 * (size + 2) // 3
+        return text + text // console.LINE + -(-size // console.PIECE) * PIECE_COMMAND
+
+
+def _shape(link: type[ProcessStream] | type[SshStream] | type[console.ConsoleLink]) -> str:
+    return f"packs={int(link.packs)}&piece={link.piece_bytes}&ahead={link.ahead}"
+
+
+PIPE = Rate("pipe", "a process of this machine", 400e6, 0.0002, 0.05, _shape(ProcessStream), False)
+SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _shape(SshStream))
+
+
+def serial(baud: int) -> Rate:
+    """8N1: ten bits a byte."""
+    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(console.ConsoleLink))
+
+
+COMMON = (
+    PIPE,
+    replace(SSH, name="ssh, fast", assumed="1 Gbit/s", bytes_per_s=60e6, round_trip_s=0.0005),
+    SSH,
+    serial(921600),
+    serial(115200),
+)
+
+
+def rate_of(uri: str) -> Rate:
+    """By the address alone; BadAddress where it cannot be meant."""
+    address: Address = parse(resolve(uri)[0])
+    while address.scheme in WRAPPERS:
+        address = parse(address.rest or "local")
+    if address.scheme == "serial":
+        baud = address.options.get("baud", "115200")
+        return serial(int(baud) if baud.isdecimal() and int(baud) else 115200)
+    if address.scheme == "qemu":
+        emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
+        return (
+            emulated if address.options.get("link", "ssh") == "ssh" else replace(serial(500_000), name="serial, qemu")
+        )
+    if address.scheme in ("docker", "podman"):
+        return replace(PIPE, name=uri, assumed="exec into a container", login_s=1.0, pushes_agent=True)
+    if address.scheme in ("local", "qemu-user", "exec"):
+        return replace(PIPE, name=uri)
+    return replace(SSH, name=uri)

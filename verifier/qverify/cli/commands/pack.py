@@ -1,0 +1,24 @@
+"""A bundle for a board no network reaches: agent, model.bin, inputs and a run.sh for any POSIX shell; what it writes there comes back to `qverify replay`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
+@click.option("-o", "--output", required=True, help="a folder that does not exist, or NAME.tar, NAME.tar.gz")
+@click.option("-i", "--input-img", "inputs", help="as for the main job; random when not given")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
+@click.option("--arch", "machines", multiple=True, help="machines of the board (uname -m); all when not given")
+@click.option("--no-onnx", is_flag=True, help="leave the quantized ONNX out: replay then needs it with -m")
+def command(models: str, output: str, inputs: str | None, seed: int, machines: tuple[str, ...], no_onnx: bool) -> int:
+    from qverify.session.pack import pack
+
+    wanted = tuple(m for given in machines for m in given.split(",") if m)
+    made = pack([p for p in models.split(",") if p], output, inputs, seed, wanted, not no_onnx)
+    click.echo(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
+    click.echo(
+        f"on the board: sh run.sh (writes up to {made.dump_bytes} bytes to dump); then here: qverify replay {made.path}"
+    )
+    return 0

@@ -1,0 +1,47 @@
+"""Bytes and seconds a run will take over a link, before any board is touched. The bytes are counted in a rehearsal on this host; the seconds follow from the link's assumed speed, the board's computing not counted."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
+@click.option("-b", "--board", "boards", multiple=True, help="an address or a name; common links when not given")
+@click.option("-i", "--input-img", "inputs", help="as for the main job; random when not given")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--arch", "machine", default="aarch64", show_default=True, help="whose agent is pushed (uname -m)")
+@click.option(
+    "--rate",
+    "bytes_per_s",
+    type=click.FloatRange(1),
+    metavar="BYTES_PER_S",
+    help="of the link, instead of what is assumed",
+)
+@click.option("--json", "json_path", metavar="FILE", help="- for stdout")
+def command(
+    models: str,
+    boards: tuple[str, ...],
+    inputs: str | None,
+    seed: int,
+    machine: str,
+    bytes_per_s: float | None,
+    json_path: str | None,
+) -> int:
+    import json
+    from dataclasses import asdict
+
+    from qverify.renderers import plan_table
+    from qverify.renderers.json_file import write_text
+    from qverify.session.plan import plan
+
+    rows = plan([p for p in models.split(",") if p], list(boards), inputs, seed, machine, bytes_per_s)
+    if json_path != "-":
+        click.echo(plan_table.render(rows))
+    if json_path:
+        text = json.dumps([asdict(r) for r in rows], indent=1) + "\n"
+        if json_path == "-":
+            click.echo(text, nl=False)
+        else:
+            write_text(text, json_path)
+    return 0

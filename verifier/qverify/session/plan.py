@@ -1,0 +1,88 @@
+"""Bytes and seconds of a run over a link, before any board is touched: the run is rehearsed on this host, in the link's own frames, and its bytes are counted."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+
+from qverify_agents.rates import COMMON, Rate, rate_of
+
+from qverify.session.models import Models, open_models
+from qverify.session.verify import inputs_of
+from qverify.sides.board import Board
+from qverify.tensors.prepared import PreparedInputs
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Bytes both ways: first: with the agent and the model; cached: both are there; everything: cached, and every tensor
+    is pulled whole. seconds: of the link alone, the board's computing not counted."""
+
+    link: str
+    assumed: str
+    agent_bytes: int
+    first_bytes: int
+    first_s: float
+    cached_bytes: int
+    cached_s: float
+    everything_bytes: int
+    everything_s: float
+
+
+def plan(
+    paths: list[str],
+    boards: list[str],
+    inputs: str | None = None,
+    seed: int = 0,
+    machine: str = "aarch64",
+    bytes_per_s: float | None = None,
+) -> list[Row]:
+    """boards: addresses, or none for the common links. machine: whose agent is counted. bytes_per_s: instead of what is assumed."""
+    models = open_models(paths)
+    prepared = inputs_of(models, inputs, seed)
+    rates = [rate_of(b) for b in boards] or list(COMMON)
+    shapes = {r.shape: _rehearsed(models, prepared, r.shape) for r in rates}
+    return [_row(r, shapes[r.shape], machine, bytes_per_s) for r in rates]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """(bytes, requests) of each kind of run."""
+
+    first: tuple[int, int]
+    cached: tuple[int, int]
+    everything: tuple[int, int]
+
+
+def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> Counted:
+    with tempfile.TemporaryDirectory(prefix="qverify-plan-") as store:
+        address = f"local?store={store}&{shape}"
+        return Counted(*(_run(models, prepared, address, every) for every in (False, False, True)))
+
+
+def _run(models: Models, prepared: PreparedInputs, address: str, every: bool) -> tuple[int, int]:
+    board = Board(address, models.binary, models.graph)
+    try:
+        link = board.run(prepared, pull="all" if every else "differ").link
+    finally:
+        board.close()
+    return link["bytes_sent"] + link["bytes_received"], link["requests"]
+
+
+def _row(rate: Rate, counted: Counted, machine: str, bytes_per_s: float | None) -> Row:
+    speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(machine)
+
+    def seconds(run: tuple[int, int], more: int = 0) -> float:
+        return rate.login_s + (run[0] + more) / speed + run[1] * rate.round_trip_s
+
+    return Row(
+        rate.name,
+        rate.assumed if bytes_per_s is None else f"{bytes_per_s:g} bytes/s",
+        agent,
+        counted.first[0] + agent,
+        seconds(counted.first, agent),
+        counted.cached[0],
+        seconds(counted.cached),
+        counted.everything[0],
+        seconds(counted.everything),
+    )

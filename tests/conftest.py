@@ -30,3 +30,36 @@ def need_qemu(name: str) -> pytest.MarkDecorator:
         shutil.which(f"qemu-{name}-static") is None and shutil.which(f"qemu-{name}") is None,
         reason=f"qemu-{name} is not on this machine",
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--board",
+        action="append",
+        default=[],
+        metavar="URI",
+        help="run tests/conformance/test_every_place.py over this board too (may be repeated)",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`where` runs over every kind of board, and the ones the tester names."""
+    if "where" in metafunc.fixturenames:
+        from tests.places import NAMES
+
+        named = [*NAMES, *metafunc.config.getoption("--board")]
+        metafunc.parametrize("where", named, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """A Place (places.py), started once for all tests over it; skipped where this machine lacks what it needs."""
+    from tests.places import Unavailable, place
+
+    try:
+        opened = place(request.param, tmp_path_factory.mktemp("place"))
+        found = opened.__enter__()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    yield found
+    opened.__exit__(None, None, None)

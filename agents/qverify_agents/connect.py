@@ -170,6 +170,7 @@ class Deployed:
         self._stream, self._at_close, self._open = stream, at_close, True
         self.piece_bytes, self.patience_s = stream.piece_bytes, stream.patience_s
         self.packs, self.ahead = stream.packs, stream.ahead
+        self.end_of_input = getattr(stream, "end_of_input", None)
         self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
 
     def close(self) -> None:

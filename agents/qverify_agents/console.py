@@ -12,8 +12,9 @@ from typing import Protocol
 
 from qverify_agents.capabilities import Done
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout
-from qverify_agents.protocol.frames import AGAIN, BYE, PING, FrameReader, frame_bytes
+from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
+from qverify_agents.protocol.messages import read_hello
 
 LOGIN = r"(?i)(?:^|[\r\n ])[\w.-]* ?login: ?$"
 PASSWORD = r"(?i)password[^\r\n]*: ?$"
@@ -23,7 +24,10 @@ PIECE, SMALLEST_PIECE, MOST_FAILURES = (
     400,
     20,
 )  # bytes of a content in one go; each is checked and sent again alone
-AGENT_S = 0.8  # an agent that is on the line answers within this
+AGENT_S, ECHO_S = (
+    0.8,
+    0.15,
+)  # an agent that is on the line answers within this; what a line says comes without such a gap
 GO, END, BACK = (
     b"<qvgo",
     b"<qvend",
@@ -87,6 +91,10 @@ class ConsoleShell:
             tail = self._shown[-200:]
             if self._password.search(tail) or self._login.search(tail):
                 word = bool(self._password.search(tail))
+                if word and not self._logged_in:  # of a name that somebody else, or noise, gave
+                    self._shown, wakes = "", wakes + 1
+                    self._port.write(b"\r", deadline)
+                    continue
                 if asked_password:
                     raise BoardUnreachable(
                         f"{self._where}: the console refuses user {self._user}; set QVERIFY_SERIAL_PASSWORD, or ?user="
@@ -255,7 +263,7 @@ class ConsoleShell:
         """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however
         it ends, the terminal's settings are put back."""
         command = command.removeprefix("exec ")
-        drain = "stty raw -echo min 0 time 10; cat >/dev/null"  # what is still on its way must not reach the shell as commands
+        drain = "stty raw -echo min 0 time 4; cat >/dev/null"  # what is still on its way must not reach the shell as commands
         said = [f"printf '%s%s\\n' '{m[:2]}' '{m[2:]}'" for m in (GO.decode(), END.decode(), BACK.decode())]
         line = f's=$(stty -g); stty raw -echo; {said[0]}; {command} 2>/dev/null; {said[1]}; {drain}; stty "$s"; {said[2]}\r'
         for _ in range(3):
@@ -265,7 +273,7 @@ class ConsoleShell:
                 break
             except LinkTimeout:  # the line, or only its mark, was damaged; to an agent that runs, another is noise
                 deadline.left()
-                if agent_answers(self._port, deadline):
+                if agent_there(self._port, deadline) is not None:
                     break
                 self._port.write(b"\x03\r", deadline)
         else:
@@ -335,17 +343,38 @@ class ConsoleLink:
             pass  # nothing answers any more
 
 
-def agent_answers(port: Port, deadline: Deadline) -> bool:
-    """Whether a PING is answered: an agent has the line already."""
-    reader, end = FrameReader(), Deadline(AGENT_S)
+def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
+    """The HELLO of an agent that has the line already. A shell that echoes what it is sent is told apart at once."""
+    reader, end, heard, asked = FrameReader(), deadline.part(AGENT_S), False, _harmless_hello()
     try:
-        port.write(frame_bytes(PING, 1, b"there?"), deadline)
+        port.write(asked, deadline)
         while True:
-            reader.feed(port.read(min(0.1, end.left())))
-            if (frame := reader.next()) is not None and frame.type in (PING, AGAIN):
-                return True
+            data = port.read(min(ECHO_S if heard else 0.1, end.left()))
+            reader.feed(data)
+            frame = reader.next()
+            if frame is not None and frame.type == HELLO:
+                return _said(frame.payload)
+            if frame is not None and frame.type == AGAIN:
+                port.write(asked, deadline)
+            elif heard and not data:
+                return None
+            heard = heard or bool(data)
     except LinkTimeout:
-        return False
+        deadline.left()
+        return None
+
+
+def _harmless_hello() -> bytes:
+    """Without a byte that a terminal takes for the end of a line or an interrupt."""
+    numbered = (frame_bytes(HELLO, number, b"") for number in range(1, 1000))
+    return next(frame for frame in numbered if not set(frame) & set(b"\r\n\x03\x04\x11\x13\x1a\x1c"))
+
+
+def _said(payload: bytes) -> dict[str, object]:
+    try:
+        return dict(read_hello(payload))
+    except ProtocolError:
+        return {"idle_s": 1}  # of another protocol: nothing we could go on with
 
 
 def _cksum(data: bytes) -> int:

@@ -42,7 +42,7 @@ PUSH = r"""
 umask 077; part=@DIR@/bin/.@NAME@.$$.part; trap 'rm -f "$part"' EXIT HUP INT TERM
 cat >"$part" && chmod 700 "$part" && got=$("$part" sha256 "$part" 2>&1) || { echo "${got:-the push failed}" >&2; exit 9; }
 [ "$got" = @SHA256@ ] || { echo "the pushed agent has hash $got" >&2; exit 9; }
-mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/qvrt-*; do [ "$old" = @DIR@/bin/@NAME@ ] || rm -f "$old"; done
+mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/@STEM@-*; do [ "$old" = @DIR@/bin/@NAME@ ] || rm -f "$old"; done
 """
 
 
@@ -88,6 +88,7 @@ def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architectur
     script = (
         PUSH.replace("@DIR@", shlex.quote(folder))
         .replace("@NAME@", name)
+        .replace("@STEM@", runtime_path(architecture, faulty).name)
         .replace("@SHA256@", hashlib.sha256(data).hexdigest())
     )
     for _ in range(TRIES):
@@ -133,5 +134,5 @@ def start(
         f"--store_limit={STORE_LIMIT}",
     ]
     words += [f"--lock={lock}", f"--idle={IDLE_S}", *([f"--memory={memory}"] if memory else [])]
-    given = " ".join(f"{k}={shlex.quote(v)}" for k, v in environment.items())
-    return shell.start(f"{given + ' ' if given else ''}exec {shlex.join(words)}", deadline)
+    given = ["env", *(f"{k}={v}" for k, v in environment.items())] if environment else []
+    return shell.start(f"exec {shlex.join([*given, *words])}", deadline)

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import random
-import signal
+import re
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WIRE = ("truncate", "flip", "insert", "duplicate", "reorder", "stall", "disconnect")
-KINDS = (*WIRE, "kill", "other-version")
-DEADLINE_S, GRACE_S = 2.5, 8.0
-OTHER = """
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "conformance")]
+from qverify.sides.board import Board  # noqa: E402
+from qverify.sides.simulator import Simulator  # noqa: E402
+from qverify_agents.binaries import host_architecture, runtime_path  # noqa: E402
+from qverify_agents.errors import LinkError  # noqa: E402
+
+from tests.conformance.tiny_model import graph, model_bytes, prepared  # noqa: E402
+from tests.places import Place, Unavailable, kill_own_children, place  # noqa: E402
+
+WIRE = ("drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
+# A link, how many of 100 runs go over it, and the deadline of an answer there.
+LINKS = {
+    "local": (40, 2.5),
+    "qemu-user:aarch64": (6, 2.5),
+    "openssh": (20, 3.0),
+    "openssh-backend": (4, 4.0),
+    "dropbear": (10, 3.0),
+    "pty": (6, 5.0),
+    "noisy-pty": (3, 6.0),
+    "qemu-ssh": (6, 6.0),
+    "qemu-serial": (2, 12.0),
+    "container": (3, 10.0),
+}
+GRACE_S, SMALL_KB = 10.0, 2048
+RUN_S = {
+    "local": 0.03,
+    "pty": 1.0,
+    "noisy-pty": 1.0,
+    "qemu-ssh": 2.0,
+    "qemu-serial": 5.0,
+}  # what is killed is killed within it
+OTHER = """#!{python}
 import sys
 sys.path[:0] = {path!r}
 from qverify_agents.protocol import frames, messages
+if "--version" in sys.argv: print("qvrt 9.9"); sys.exit(0)
 reader = frames.FrameReader()
 while True:
     data = sys.stdin.buffer.raw.read(65536)
@@ -32,76 +65,169 @@ while True:
 """
 
 
-def agents_under(folder: str) -> list[int]:
-    found = []
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if (
-                process.name.isdigit()
-                and folder.encode() in (line := (process / "cmdline").read_bytes())
-                and b"agent" in line
-            ):
-                found.append(int(process.name))
-    return found
+@dataclass(slots=True)
+class Campaign:
+    """places: that could be started. work: a folder of ours. wanted: the right digests."""
 
+    seed: int
+    places: dict[str, Place]
+    work: Path
+    wanted: dict[str, str] = field(default_factory=lambda: Simulator(graph()).run(prepared()).digests)
 
-def own_agents() -> list[int]:
-    """Of the board `local`: processes of this one."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    with contextlib.suppress(OSError):
-        return [int(p) for p in children if b"agent" in Path(f"/proc/{p}/cmdline").read_bytes()]
-    return []
+    def kinds(self, at: Place) -> list[str]:
+        found = list(WIRE)
+        if at.there is not None and at.name != "container":
+            found += ["kill", "kill"]
+        if _small_folder(at) is not None:
+            found.append("disk-full")
+        if at.reboot is not None:
+            found.append("reboot")
+        return [*found, "other-version"] if _on_this_machine(at) else found
 
+    def one(self, number: int) -> tuple[str, str]:
+        """(kind over link, outcome)."""
+        rng = random.Random(f"{self.seed} {number}")
+        names = [n for n in LINKS if n in self.places]
+        name = rng.choices(names, [LINKS[n][0] for n in names])[0]
+        at, deadline_s = self.places[name], LINKS[name][1]
+        kind = rng.choice(self.kinds(at))
+        start = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            address = self._spoiled(at, kind, rng, stack)
+            outcome = self._outcome(address, deadline_s, at, kind, rng)
+        took = time.monotonic() - start
+        # a connection is made anew at most three times, each within a deadline of its own
+        limit = 5 * deadline_s + GRACE_S + (30 if kind == "reboot" else 0)
+        return f"{kind} over {name}", "hung" if took > limit else outcome
 
-def kill(folder: Path) -> None:
-    for process in [*agents_under(str(folder)), *own_agents()]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-
-
-def one(seed: int, number: int, links: list[str], servers: dict[str, str], work: Path) -> tuple[str, str]:
-    """(kind over link, outcome)."""
-    from qverify.sides.board import Board
-    from qverify.sides.simulator import Simulator
-    from qverify_agents.errors import LinkError
-
-    from tests.conformance.tiny_model import graph, model_bytes, prepared
-
-    rng = random.Random(f"{seed} {number}")
-    link, kind = rng.choice(links), rng.choice(KINDS)
-    address, name = servers[link], f"{kind} over {link}"
-    if kind in WIRE:
-        probability = rng.choice([0.02, 0.1, 0.3]) if kind not in ("stall", "disconnect") else rng.choice([0.02, 0.1])
-        address += f"{'&' if '?' in address else '?'}link_fault={kind}&link_seed={rng.randrange(1 << 30)}&link_probability={probability}"
-    wanted = Simulator(graph()).run(prepared()).digests
-    start = time.monotonic()
-    killer = None
-    environment = dict(os.environ)
-    try:
+    def _spoiled(self, at: Place, kind: str, rng: random.Random, stack: contextlib.ExitStack) -> str:
+        if kind in WIRE:
+            often = (0.02, 0.1) if at.slow else (0.05, 0.15, 0.3)
+            return at.with_options(
+                link_fault=kind, link_seed=rng.randrange(1 << 30), link_probability=rng.choice(often)
+            )
+        if kind == "disk-full":
+            return stack.enter_context(_filled(at, rng))
         if kind == "other-version":
-            os.environ["QVERIFY_BIN_DIR"] = str(work / "other")
-            address = "local"
-        board = Board(address, model_bytes(), graph(), DEADLINE_S)
+            stack.enter_context(self._another_agent(at))
+        return at.address
+
+    @contextlib.contextmanager
+    def _another_agent(self, at: Place) -> Iterator[None]:
+        """Under the right name, it says HELLO in a protocol of tomorrow."""
+        other = OTHER.format(python=sys.executable, path=[p for p in sys.path if p][:8])
+        if at.name == "local":
+            folder = self.work / "other"
+            folder.mkdir(exist_ok=True)
+            program = folder / f"qvrt-{host_architecture()}"
+            before = os.environ.get("QVERIFY_BIN_DIR")
+            os.environ["QVERIFY_BIN_DIR"] = str(folder)
+        else:
+            real = runtime_path(host_architecture())
+            program = Path(at.cache) / "bin" / f"{real.name}-{hashlib.sha256(real.read_bytes()).hexdigest()[:16]}"
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.unlink(missing_ok=True)
+        program.write_text(other)
+        program.chmod(0o755)
         try:
-            if kind == "kill":
-                killer = threading.Timer(
-                    rng.random() * 0.05, lambda: [os.kill(p, signal.SIGKILL) for p in agents_under(str(work / "cache"))]
-                )
-                killer.start()
-            recording = board.run(prepared())
-            outcome = "inconclusive" if recording.state != "complete" else "right"
-            if any(wanted.get(n) != d for n, d in recording.digests.items()):
-                outcome = "wrong"
+            yield
         finally:
-            board.close()
-    except LinkError:
-        outcome = "inconclusive"
+            program.unlink()
+            if at.name == "local":
+                os.environ.pop("QVERIFY_BIN_DIR")
+                os.environ.update({"QVERIFY_BIN_DIR": before} if before is not None else {})
+
+    def _outcome(self, address: str, deadline_s: float, at: Place, kind: str, rng: random.Random) -> str:
+        """right, inconclusive or wrong."""
+        meddling = None
+        if kind in ("kill", "reboot"):
+            meddling = threading.Timer(rng.random() * RUN_S.get(at.name, 0.6), _meddle, (at, kind))
+            meddling.start()
+        try:
+            board = Board(address, model_bytes(), graph(), deadline_s)
+            try:
+                recording = board.run(prepared())
+            finally:
+                board.close()
+        except LinkError:
+            return "inconclusive"
+        finally:
+            if meddling is not None:
+                meddling.join()
+        if any(self.wanted.get(n) != d for n, d in recording.digests.items()):
+            return "wrong"
+        return "right" if recording.state == "complete" else "inconclusive"
+
+    def stray(self) -> list[str]:
+        return [line for at in self.places.values() for line in at.agents()]
+
+    def left(self) -> list[str]:
+        """Half-written agents, probes, pieces of a console push; partial contents in a store are there to be resumed."""
+        found = [str(p) for p in Path("/tmp").glob(".qv-*")]
+        for at in self.places.values():
+            if at.there is not None and at.cache:
+                inside = at.there(f"ls -A {at.cache}/bin /tmp 2>/dev/null").split()
+                found += [f"{at.name}: {n}" for n in inside if n.startswith((".qv-", ".probe")) or n.endswith(".part")]
+        return found
+
+
+def _meddle(at: Place, kind: str) -> None:
+    with contextlib.suppress(LinkError):
+        if kind == "reboot" and at.reboot is not None:
+            at.reboot()
+        elif at.name == "local":
+            kill_own_children()
+        else:
+            at.kill_agents()
+
+
+def _on_this_machine(at: Place) -> bool:
+    return at.name == "local" or (at.there is not None and at.cache.startswith("/tmp"))
+
+
+def _small_folder(at: Place) -> str | None:
+    """A file system of the board, of SMALL_KB, that may be filled."""
+    if at.name == "qemu-ssh":
+        return "/small"
+    folder = f"{at.cache}-small"
+    return folder if _on_this_machine(at) and os.path.ismount(folder) else None
+
+
+@contextlib.contextmanager
+def _small_folders(places: dict[str, Place]) -> Iterator[None]:
+    """Memory file systems beside the caches of boards on this machine, where we may mount; others do without disk-full."""
+    made = []
+    try:
+        for at in places.values():
+            folder = f"{at.cache}-small"
+            if _on_this_machine(at) and os.geteuid() == 0:
+                os.makedirs(folder, exist_ok=True)
+                words = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_KB}k", "qverify", folder]
+                if subprocess.run(words, capture_output=True, timeout=10, check=False).returncode == 0:
+                    made.append(folder)
+        yield
     finally:
-        if killer is not None:
-            killer.join()
-        os.environ.clear()
-        os.environ.update(environment)
-    return name, "hung" if time.monotonic() - start > 3 * DEADLINE_S + GRACE_S else outcome
+        for folder in made:
+            subprocess.run(["umount", "-l", folder], capture_output=True, timeout=10, check=False)
+
+
+@contextlib.contextmanager
+def _filled(at: Place, rng: random.Random) -> Iterator[str]:
+    """The board's small file system, full but for a little: no room for the agent, or for the agent but not for the model."""
+    folder, agent_kb = _small_folder(at), runtime_path("aarch64").stat().st_size // 1024
+    assert at.there is not None and folder is not None
+    leave = rng.choice([0, 0, 4] if at.name == "local" else [0, agent_kb // 2, agent_kb + 8, agent_kb + 12])
+    at.there(f"rm -rf {folder}/*; dd if=/dev/zero of={folder}/fill bs=1024 count={SMALL_KB - leave} 2>/dev/null")
+    try:
+        yield at.with_options(store=f"{folder}/store") if at.name == "local" else _elsewhere(at, f"{folder}/cache")
+    finally:
+        at.there(f"rm -rf {folder}/*")
+
+
+def _elsewhere(at: Place, cache: str) -> str:
+    """Its address with the agent's folder there."""
+    plain = re.sub(r"cache=[^&]*&?", "", at.address).rstrip("&?")
+    return f"{plain}{'&' if '?' in plain else '?'}cache={cache}"
 
 
 def main(words: list[str]) -> int:
@@ -110,55 +236,46 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--links", help=f"comma list of {', '.join(LINKS)}; all that can be started by default")
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(words)
-    sys.path[:0] = [str(ROOT)]
-    from tests.links.pty_board import PtyBoard
-    from tests.links.servers import SSHD, Server
-
+    wanted = options.links.split(",") if options.links else list(LINKS)
+    if unknown := [name for name in wanted if name not in LINKS]:
+        parser.error(f"--links {unknown[0]}: known are {', '.join(LINKS)}")
     found: Counter[str] = Counter()
     rows: dict[str, Counter[str]] = {}
+    places, missing = dict[str, Place](), dict[str, str]()
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qverify-faults-")))
-        (work / "other").mkdir()
-        from qverify_agents.binaries import host_architecture
-
-        fake = work / "other" / f"qvrt-{host_architecture()}"
-        fake.write_text(f"#!{sys.executable}\n" + OTHER.format(path=sys.path[:6]))
-        fake.chmod(0o755)
-        pty = stack.enter_context(PtyBoard(home=work))
-        servers = {"local": "local", "serial": f"{pty.address}&cache={work}/cache"}
-        links = ["local"] * 8 + ["serial"]
-        if SSHD is not None:
-            folder = work / "ssh"
-            folder.mkdir()
-            server = Server("openssh", folder)
-            stack.callback(server.close)
-            server.trust()
-            servers["ssh"] = f"testboard?cache={work}/cache&ssh_config={server.config}&lock={work}/lock"
-            links += ["ssh"] * 7
-        begun = time.monotonic()
+        for name in wanted:
+            try:
+                places[name] = stack.enter_context(place(name, work))
+            except Unavailable as error:
+                missing[name] = str(error)
+        stack.enter_context(_small_folders(places))
+        campaign, begun = Campaign(options.seed, places, work), time.monotonic()
         for number in range(options.count):
-            name, outcome = one(options.seed, number, links, servers, work)
+            name, outcome = campaign.one(number)
             found[outcome] += 1
             rows.setdefault(name, Counter())[outcome] += 1
+            if outcome in ("wrong", "hung"):
+                print(f"run {number}: {name}: {outcome}", file=sys.stderr)
             if sys.stderr.isatty():
                 print(f"\r{number + 1} of {options.count}", end="", file=sys.stderr)
-        time.sleep(1.0)
-        stray = agents_under(str(work / "cache"))
-        left = [str(p) for p in Path("/tmp").glob(".qv-*")] + [
-            str(p)
-            for p in (work / "cache").rglob("*")
-            if ".probe" in p.name or (p.parent.name == "bin" and ".part" in p.name)
-        ]
+        seconds = time.monotonic() - begun
+        time.sleep(3.0)
+        stray, left = campaign.stray(), campaign.left()
     result = {
         "seed": options.seed,
         "runs": options.count,
         **{k: found[k] for k in ("right", "inconclusive", "wrong", "hung")},
         "stray_processes": len(stray),
         "left_files": len(left),
-        "seconds": round(time.monotonic() - begun, 1),
+        "seconds": round(seconds, 1),
+        "not_started": missing,
+        "by_link": {n: sum(sum(c.values()) for k, c in rows.items() if k.endswith(f" over {n}")) for n in places},
         "by_fault": {k: dict(v) for k, v in sorted(rows.items())},
+        "what_stayed": [*stray, *left],
     }
     text = json.dumps(result, indent=1)
     print(text)

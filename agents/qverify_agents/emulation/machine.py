@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from qverify_agents.emulation.image import Image, cache_folder
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 
 _OURS: dict[int, subprocess.Popen[bytes]] = {}  # started by this process, to be waited for
-BOOT_S, MEMORY_MB = 120.0, 256
+BOOT_S, MEMORY_MB, READY = 120.0, 256, b"QVBOARD-READY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         limit = deadline.part(BOOT_S)
         if not warm:
             _wait_for_boot(process, folder, limit)
-        _wait_for_ssh(process, folder, port, limit)
+        _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
         with Monitor(folder / "qmp.sock", limit) as monitor:
             if not warm:
                 monitor.line("savevm ready")
@@ -116,6 +117,23 @@ def keep(machine: Running) -> None:
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
     part.replace(path)
+
+
+def reset(machine: Running, deadline: Deadline) -> None:
+    """As its reset button; it has booted and answers when this returns."""
+    log = Path(machine.folder) / "console.log"
+    boots = log.read_bytes().count(READY)
+    with Monitor(Path(machine.folder) / "qmp.sock", deadline) as monitor:
+        monitor.ask("system_reset")
+    while log.read_bytes().count(READY) == boots:
+        _still_running(machine)
+        time.sleep(min(0.05, deadline.left()))
+    _wait_for_ssh(machine.port, deadline, lambda: _still_running(machine))
+
+
+def _still_running(machine: Running) -> None:
+    if not machine.alive:
+        raise BoardUnreachable(f"qemu:{machine.architecture} ended: {_last_line(Path(machine.folder) / 'qemu.log')}")
 
 
 def stop(machine: Running) -> None:
@@ -226,15 +244,15 @@ def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Dea
     while True:
         _still_there(process, folder)
         with contextlib.suppress(OSError):
-            if b"QVBOARD-READY" in (folder / "console.log").read_bytes():
+            if READY in (folder / "console.log").read_bytes():
                 return
         time.sleep(min(0.05, deadline.left()))
 
 
-def _wait_for_ssh(process: subprocess.Popen[bytes], folder: Path, port: int, deadline: Deadline) -> None:
-    """Until a banner comes: qemu itself takes the connection long before the board does."""
+def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> None:
+    """Until a banner comes: qemu itself takes the connection long before the board does. check: raises when qemu ended."""
     while True:
-        _still_there(process, folder)
+        check()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as one:
             one.settimeout(min(3.0, deadline.left()))
             if one.recv(4) == b"SSH-":

@@ -9,23 +9,23 @@ from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress
 
-KINDS = ("none", "truncate", "flip", "insert", "duplicate", "reorder", "stall", "disconnect")
+KINDS = ("none", "drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
 
 
 class FaultyLink:
-    """kind: truncate (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice), reorder
-    (a half comes before the other), stall (nothing comes any more), disconnect. probability: per write and per read; 1 means always from then on."""
-
-    piece_bytes = 20_000
-    patience_s = 0.1
-    packs = False
-    ahead = 0
+    """kind: drop (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice), reorder
+    (a half comes before the other), stall (nothing comes any more), half-close (the agent
+    sees the end of its input, or we see the end of its output), disconnect. probability: per write and per read; 1 means always from then on."""
 
     def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
         if kind not in KINDS:
             raise BadAddress(f"link_fault={kind}: known kinds: {', '.join(KINDS)}")
+        lossy = inner.ahead == 0  # slow, too: it knows its own patience
+        self.piece_bytes, self.patience_s = min(20_000, inner.piece_bytes), inner.patience_s if lossy else 0.1
+        self.packs, self.ahead = lossy and inner.packs, 0
         self._inner, self._kind, self._random = inner, kind, random.Random(seed)
         self._probability, self._quiet_bytes, self._stalled = probability, after_bytes, False
+        self._deaf = False  # the agent has seen the end of its input
         self.faults = 0
 
     def _spoil(self, data: bytes) -> bytes:
@@ -35,7 +35,7 @@ class FaultyLink:
         self.faults += 1
         at = self._random.randrange(len(data))
         match self._kind:
-            case "truncate":
+            case "drop":
                 return data[:at]
             case "flip":
                 return data[:at] + bytes([data[at] ^ 1 << self._random.randrange(8)]) + data[at + 1 :]
@@ -47,6 +47,12 @@ class FaultyLink:
                 return data[at:] + data[:at]
             case "stall":
                 self._stalled = True
+            case "half-close":
+                end = getattr(self._inner, "end_of_input", None)
+                self._deaf = end is not None and self._random.random() < 0.5
+                if self._deaf and end is not None:
+                    end()
+                self._stalled = not self._deaf
             case "disconnect":
                 self._inner.close()
                 self._stalled = True
@@ -55,7 +61,7 @@ class FaultyLink:
     def read(self, deadline: Deadline) -> bytes:
         while True:
             if self._stalled:
-                if self._kind == "disconnect":
+                if self._kind in ("disconnect", "half-close"):
                     return b""
                 time.sleep(min(0.01, deadline.left()))
                 continue
@@ -68,7 +74,7 @@ class FaultyLink:
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         spoiled = self._spoil(data)
-        if not self._stalled:
+        if not self._stalled and not self._deaf:
             self._inner.write(spoiled, deadline)
 
     def why_closed(self) -> str:

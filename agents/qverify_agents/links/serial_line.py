@@ -8,7 +8,7 @@ from typing import Any
 
 from qverify_agents.address import Address
 from qverify_agents.capabilities import Link, Shell
-from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell, agent_answers
+from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell, agent_there
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable, LinkClosed
 
@@ -36,15 +36,23 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 def open_direct(address: Address, deadline: Deadline) -> Link | None:
-    """The line as a link where an agent answers on it already; None where none does, BoardUnreachable with mode=direct."""
+    """The line as a link where an agent owns it: one that answers and never ends by itself, or with mode=direct. An agent
+    that a host once started on the console is ended. None where the console is to be logged in to."""
     mode = address.options.get("mode", "console")
     if mode not in ("console", "direct"):
         raise BadAddress(f"mode={mode}: console or direct")
     port = SerialPort(address)
-    if mode == "console" and not agent_answers(port, deadline):
+    try:
+        found = {"idle_s": 0} if mode == "direct" else agent_there(port, deadline)
+        if found is not None and found.get("idle_s", 0) == 0 and "fault" not in address.options:
+            return DirectLink(port, address.rest)
+        if found is not None:  # of a host that was killed; perhaps of another version, or a faulty one
+            ConsoleLink(port, address.rest).close()
+    except BaseException:
         port.close()
-        return None
-    return DirectLink(port, address.rest)
+        raise
+    port.close()
+    return None
 
 
 class SerialPort:

@@ -45,7 +45,11 @@ class Agent:
         self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0, "requests": 0}
-        self.hello: dict[str, Any] = self._hello(wait_s)
+        try:
+            self.hello: dict[str, Any] = self._hello(wait_s)
+        except BaseException:
+            self._link.close()  # perhaps not the one that was given
+            raise
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
 
@@ -108,6 +112,8 @@ class Agent:
             raise AgentError(
                 messages.NOT_FOUND, "the connection was lost and made again; the values of the run went with it"
             )
+        if kind == frames.RUN:  # should it die there again, every event up to that node has come
+            payload = messages.unbatched(payload)
         return self._ask(kind, payload, wanted, on_node)
 
     def _again(self, lost: LinkClosed) -> bool:

@@ -91,6 +91,11 @@ def run(
     return b"".join([*parts, _injected(injected)])
 
 
+def unbatched(run_payload: bytes) -> bytes:
+    """The same RUN, each event sent as it comes."""
+    return run_payload[:32] + bytes([run_payload[32] & ~BATCHED]) + run_payload[33:]
+
+
 def unit(model: str, nodes: Sequence[str], injected: Mapping[str, str]) -> bytes:
     return b"".join([bytes.fromhex(model), struct.pack("<H", len(nodes)), *map(text, nodes), _injected(injected)])
 

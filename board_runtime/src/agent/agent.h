@@ -35,6 +35,7 @@ typedef struct {
   const char *lock_path;                   /* NULL: nobody else can use this board */
   qv_board_lock lock;
   int lock_state;
+  long idle_s;                             /* ends after so long without a request; 0 never */
   int broken;                              /* the other end is gone */
   int loaded_any;
   uint8_t model_hash[32];

@@ -36,9 +36,9 @@ static void hello(qv_agent *a, const qv_frame *f) {
   snprintf(json, sizeof json,
            "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
            "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, "
-           "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu}",
+           "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
            qv_machine(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, STATE[a->lock_state], holder,
-           (unsigned long long)(qv_now_ns() / 1000000000u));
+           (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 
@@ -155,8 +155,7 @@ static void serve(qv_agent *a, int idle_ms) {
 
 int qv_agent_main(int argc, char **argv) {
   static qv_agent a;
-  long idle_s;
-  if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &idle_s)) return 2;
+  if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &a.idle_s)) return 2;
   a.lock_path = qv_option(argc, argv, "lock", NULL);
   a.lock.file = -1;
   int64_t half = qv_memory_bytes() / 2;
@@ -176,7 +175,7 @@ int qv_agent_main(int argc, char **argv) {
     return 3;
   }
   qv_wire_open();
-  serve(&a, idle_s ? (int)idle_s * 1000 : -1);
+  serve(&a, a.idle_s ? (int)a.idle_s * 1000 : -1);
   qv_agent_forget(&a);
   qv_store_close(&a.store);
   free(a.in.buffer);

@@ -96,6 +96,18 @@ def down(name: str) -> int:
 
 
 @command.command(
+    help="reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; waits until it answers"
+)
+@click.argument("name")
+@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=180.0, show_default=True)
+def reset(name: str, deadline_s: float) -> int:
+    from qverify_agents.power import reset_board
+
+    click.echo(f"{name} is back after {reset_board(name, deadline_s):.1f} s")
+    return 0
+
+
+@command.command(
     help="a shell on an emulated board, or one command there", context_settings={"ignore_unknown_options": True}
 )
 @click.argument("name")

@@ -1,0 +1,222 @@
+"""Every kind of board the suites and benches run over, started here on loopback: address, a side door, a way to kill and to reboot it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qverify_agents.deadline import Deadline
+
+from tests.links.pty_board import PtyBoard
+from tests.links.servers import DROPBEAR, SSHD, Server
+
+ROOT = Path(__file__).resolve().parents[1]
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+NAMES = (
+    "local",
+    "qemu-user:aarch64",
+    "openssh",
+    "openssh-backend",
+    "dropbear",
+    "pty",
+    "noisy-pty",
+    "qemu-ssh",
+    "qemu-serial",
+    "container",
+)
+KILL = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in *qvrt*' agent '*) kill -9 ${p#/proc/};; esac; done"
+
+
+class Unavailable(Exception):
+    """What this machine lacks for a kind of board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """address: for -b. there: runs a shell command on the board by a side door, None where there is none. cache: the agent's
+    folder on the board. reboot: back up when it returns. slow: a serial line."""
+
+    name: str
+    address: str
+    there: Callable[[str], str] | None = None
+    cache: str = ""
+    reboot: Callable[[], None] | None = None
+    slow: bool = False
+
+    def with_options(self, **options: object) -> str:
+        more = "&".join(f"{k}={v}" for k, v in options.items())
+        return f"{self.address}{'&' if '?' in self.address else '?'}{more}" if more else self.address
+
+    def faulty(self, fault: str) -> str:
+        """The same board whose runtime spoils a node."""
+        return f"faulty:{self.with_options(fault=fault)}"
+
+    def kill_agents(self) -> None:
+        if self.there is not None:
+            self.there(KILL)
+
+    def agents(self) -> list[str]:
+        """Command lines of living agents of this place."""
+        if self.there is None:
+            return []
+        lines = self.there("for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null && echo; done").splitlines()
+        return [line for line in lines if "qvrt" in line and " agent " in line and self.cache in line]
+
+
+@contextlib.contextmanager
+def place(name: str, work: Path) -> Iterator[Place]:
+    """name: of NAMES, or an address a tester names. Raises Unavailable."""
+    kinds: dict[str, Callable[[Path], contextlib.AbstractContextManager[Place]]] = {
+        "local": _local,
+        "openssh": lambda w: _server("openssh", w),
+        "openssh-backend": lambda w: _server("openssh", w, "&backend=openssh"),
+        "dropbear": lambda w: _server("dropbear", w),
+        "pty": _pty,
+        "noisy-pty": lambda w: _pty(w, kind="flip", probability=1e-5, seed=1),
+        "qemu-ssh": lambda w: _machine("ssh"),
+        "qemu-serial": lambda w: _machine("serial"),
+        "container": _container,
+    }
+    if name.startswith("qemu-user:"):
+        yield _emulated(name)
+        return
+    if name not in kinds:
+        yield Place(name, name)
+        return
+    folder = work / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with kinds[name](folder) as found:
+        yield found
+
+
+def _here(command: str) -> str:
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _local(work: Path) -> Iterator[Place]:
+    store = work / "store"
+    yield Place("local", f"local?store={store}", _here, str(store))
+
+
+def _emulated(name: str) -> Place:
+    from qverify_agents.boards.qemu_user import emulator
+
+    architecture = name.partition(":")[2]
+    if emulator(architecture) is None:
+        raise Unavailable(f"no qemu-user for {architecture} on this machine")
+    return Place(name, name)
+
+
+@contextlib.contextmanager
+def _server(kind: str, work: Path, more: str = "") -> Iterator[Place]:
+    if (SSHD if kind == "openssh" else DROPBEAR) is None:
+        raise Unavailable(f"no {'sshd' if kind == 'openssh' else kind} on this machine")
+    server = Server(kind, work)
+    try:
+        server.trust()
+        yield Place(kind, server.board + more, _here, str(server.cache))
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def _pty(work: Path, kind: str = "none", probability: float = 0.0, seed: int = 0) -> Iterator[Place]:
+    with PtyBoard(kind=kind, probability=probability, seed=seed, home=work) as board:
+        yield Place("pty", f"{board.address}&cache={work}/cache", _here, f"{work}/cache", slow=True)
+
+
+@contextlib.contextmanager
+def _machine(link: str) -> Iterator[Place]:
+    from qverify_agents.emulation import machine
+    from qverify_agents.emulation.image import image
+
+    missing = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), None)
+    if missing or not KEYRING.exists():
+        raise Unavailable(f"no {missing or KEYRING.name} on this machine")
+    built = image("arm64")
+    running = machine.start(built, Deadline(180), ends_with_us=True)
+    ssh = f"ssh://root@127.0.0.1:{running.port}?host_key={built.host_key}&identity={built.identity}&ask=never"
+
+    def there(command: str) -> str:
+        from qverify_agents.connect import shell_of
+
+        with shell_of(ssh, 30) as (run, _):
+            return run(command).out.decode(errors="replace")
+
+    def reboot() -> None:
+        machine.reset(running, Deadline(120))
+
+    try:
+        address = ssh if link == "ssh" else f"serial://{running.console}"
+        yield Place(f"qemu-{link}", address, there, "/qverify", reboot, link == "serial")
+    finally:
+        machine.stop(running)
+
+
+CONTAINERS = """
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+
+
+@contextlib.contextmanager
+def _container(work: Path) -> Iterator[Place]:
+    """In a store of its own; nothing of the machine's podman is touched."""
+    missing = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), None)
+    if missing or not KEYRING.exists() or os.geteuid() != 0:
+        raise Unavailable(f"no {missing or KEYRING.name} on this machine, or not root")
+    (work / "containers.conf").write_text(CONTAINERS)
+    (work / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{work}/st"\nrunroot = "{work}/rr"\n')
+    before = dict(os.environ)
+    os.environ["CONTAINERS_CONF"] = str(work / "containers.conf")
+    os.environ["CONTAINERS_STORAGE_CONF"] = str(work / "storage.conf")
+    try:
+        words = [sys.executable, str(ROOT / "scripts" / "build_board"), "podman:qvtest"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise Unavailable(f"podman cannot make images here: {done.stderr.strip()[-200:]}")
+        words = ["podman", "run", "--rm", "--network", "none", "qvtest", "/bin/true"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise Unavailable(f"podman cannot run containers here: {done.stderr.strip()[-200:]}")
+        yield Place("container", "podman:qvtest", _here, "/root/.cache/qverify")
+    finally:
+        for words in (["podman", "rm", "-af", "-t", "0"], ["podman", "rmi", "-af"]):
+            subprocess.run(words, capture_output=True, timeout=60, check=False)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def containers() -> list[str]:
+    """Of the podman the environment names."""
+    done = subprocess.run(["podman", "ps", "-aq"], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.split()
+
+
+def own_children() -> list[int]:
+    """Processes of this one that are agents: the board `local`."""
+    found = []
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"agent" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
+
+
+def kill_own_children() -> None:
+    for child in own_children():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)

@@ -18,6 +18,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import Deployed as OnBoard
 from qverify_agents.deploy import deploy, start
 from qverify_agents.errors import BadAddress, BoardBusy
+from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
@@ -66,21 +67,27 @@ def _agent(
         deadline = Deadline(deadline_s, uri)
         return opened()
 
-    link = opened()
-    try:
-        wait_s = _seconds(address.options.get("wait", "0"))
-        return Agent(
-            link,
-            offers,
-            deadline_s,
-            owner=_owner(),
-            wait_s=wait_s,
-            reopen=again if hasattr(page, "open_shell") else None,
-            at_close=down,
+    wait_s, far = _seconds(address.options.get("wait", "0")), hasattr(page, "open_shell")
+    with contextlib.ExitStack() as stack:
+        if far:
+            stack.enter_context(_locked(address, wait_s))
+            deadline = Deadline(deadline_s, uri)
+        link = opened()
+        stack.callback(link.close)
+        agent = Agent(
+            link, offers, deadline_s, owner=_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
         )
-    except BaseException:
-        link.close()
-        raise
+        held = stack.pop_all()
+        agent.at_close(held.close)
+        return agent
+
+
+def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManager[object]:
+    """The host's lock; nothing where this host has no place for one: the board's own remains."""
+    try:
+        return contextlib.closing(HostLock(address, _owner(), wait_s))
+    except OSError:
+        return contextlib.nullcontext()
 
 
 def _owner() -> str:

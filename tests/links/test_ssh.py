@@ -13,6 +13,7 @@ from qverify.cli.main import main
 from qverify_agents.connect import connect
 from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkError
 
+from tests.links.password_server import PasswordServer
 from tests.links.servers import DROPBEAR, SSHD, Server, agents_of, keygen
 
 KINDS = [
@@ -115,6 +116,56 @@ def test_a_jump_host(openssh, digits):
     assert run(digits, openssh.board.replace("testboard", "behind")) == 0
 
 
+@OPENSSH
+def test_several_jump_hosts(openssh, digits):
+    hop = openssh.config.read_text().partition("HostName")[2]
+    more = "".join(f"Host hop{i}\n  HostName{hop}" for i in (1, 2))
+    openssh.write_config(f"{more}Host far\n  HostName{hop}  ProxyJump hop1,hop2\n")
+    before = threading.active_count()
+    assert run(digits, openssh.board.replace("testboard", "far")) == 0
+    end = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.1)
+    assert threading.active_count() <= before  # every hop's connection is closed
+
+
+@pytest.mark.parametrize("method", ["password", "keyboard-interactive"])
+def test_a_password_from_the_environment_and_in_no_output(method, digits, tmp_path, monkeypatch, capsys):
+    server = PasswordServer(method)
+    try:
+        config = tmp_path / "config"
+        (tmp_path / "known").write_text(server.known)
+        config.write_text(
+            f"Host *\n  User me\n  IdentitiesOnly yes\n  IdentityFile /nonexistent\n  UserKnownHostsFile {tmp_path}/known\n"
+        )
+        board = f"127.0.0.1:{server.port}?ssh_config={config}&cache={tmp_path}/cache&lock={tmp_path}/lock"
+        assert run(digits, board) == 3
+        assert "QVERIFY_SSH_PASSWORD" in capsys.readouterr().err
+        monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "wr0ng")
+        assert run(digits, board) == 3
+        said = capsys.readouterr()
+        assert "refuses user me (tried password" in said.err and "wr0ng" not in said.out + said.err
+        monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
+        assert run(digits, board) == 0
+        said = capsys.readouterr()
+        assert "s3cret" not in said.out + said.err
+    finally:
+        server.close()
+
+
+def test_a_server_with_sha1_host_keys_only_gets_a_hint(digits, tmp_path, capsys):
+    server = PasswordServer(sha1_only=True)
+    try:
+        status = run(
+            digits, f"127.0.0.1:{server.port}?host_key={' '.join(server.known.split()[1:])}", "--timeout", "10"
+        )
+        assert status == 3
+        error = capsys.readouterr().err
+        assert len(error.strip().splitlines()) == 1 and ("ssh-rsa" in error or "refuses user" in error)
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize(
     ("board", "said"),
     [
@@ -147,9 +198,13 @@ def test_a_lost_connection_is_made_again(server):
 
 
 def test_a_board_in_use_names_its_user_and_can_be_waited_for(server):
+    """By the board's own lock, for whoever comes another way; by the host's, before the board is touched."""
+    server.write_config(server.config.read_text().replace("Host testboard", "Host other"))
     with connect(server.board, 30) as first:
         assert first.hello["lock"] == "held"
         with pytest.raises(BoardBusy, match=r"in use by .* pid .* last heard \d+ s ago"):
+            connect(server.board.replace("testboard", "other"), 30)
+        with pytest.raises(BoardBusy, match=r"in use by .* pid .* on this host"):
             connect(server.board, 30)
         threading.Timer(1.0, first.close).start()
         with connect(f"{server.board}&wait=20", 30) as second:

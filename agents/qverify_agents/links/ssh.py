@@ -21,7 +21,7 @@ from qverify_agents.links.ssh_config import Resolved, resolve
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
-KEEPALIVE_S = 15
+KEEPALIVE_S, MOST_HOPS = 15, 4
 MOST_OUTPUT = 1 << 20
 
 
@@ -35,14 +35,17 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
     return SshShell(_transport(address.rest, address, deadline, depth=0), address.rest)
 
 
-def _transport(target: str, address: Address, deadline: Deadline, depth: int) -> Any:
-    if depth > 4:
-        raise BoardUnreachable(f"{target}: more than four jump hosts")
+def _transport(target: str, address: Address, deadline: Deadline, depth: int, over: Any = None) -> Any:
+    """over: a transport that reaches the host, as the jump host before it."""
+    if depth > MOST_HOPS:
+        raise BoardUnreachable(f"{target}: more than {MOST_HOPS} jump hosts")
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
     settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
     if depth == 0 and "identity" in address.options:
         settings = replace(settings, identities=(address.options["identity"],), identities_only=True)
-    sock = _socket(settings, address, deadline, depth)
+    sock = (
+        _through(over, settings, target, deadline) if over is not None else _socket(settings, address, deadline, depth)
+    )
     import paramiko
 
     accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
@@ -57,16 +60,25 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int) ->
         transport = _negotiate(sock, keys, deadline)
         _authenticate(transport, settings, address, deadline)
     except paramiko.SSHException as error:
-        sock.close()
+        _shut(sock)
         raise BoardUnreachable(_refused(target, error)) from error
     except (OSError, EOFError) as error:
-        sock.close()
+        _shut(sock)
         raise BoardUnreachable(f"{target}: the SSH handshake broke off: {error or type(error).__name__}") from error
     except BaseException:
-        sock.close()
+        _shut(sock)
         raise
     transport.set_keepalive(KEEPALIVE_S)
     return transport
+
+
+def _shut(sock: Any) -> None:
+    """The socket, and the jump hosts it goes through."""
+    sock.close()
+    via = getattr(sock, "over", None)
+    if via is not None:
+        via.close()
+        _shut(via.sock)
 
 
 def _refused(target: str, error: Exception) -> str:
@@ -86,23 +98,10 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
     import paramiko
 
     if settings.proxy_jump:
-        first, _, rest = settings.proxy_jump.rpartition(",")
-        via = _transport(rest.removeprefix("ssh://"), address, deadline, depth + 1) if not first else None
-        if via is None:
-            raise BoardUnreachable(
-                f"{settings.alias}: several jump hosts ({settings.proxy_jump}); give --ssh-backend openssh"
-            )
-        try:
-            channel = via.open_channel(
-                "direct-tcpip", (settings.host, settings.port), ("127.0.0.1", 0), timeout=deadline.left()
-            )
-        except paramiko.SSHException as error:
-            via.close()
-            raise BoardUnreachable(
-                f"{settings.alias}: jump host {rest} reaches no {settings.host}:{settings.port}: {error}"
-            ) from error
-        channel.over = via  # kept alive by the channel, closed with it
-        return channel
+        via, hops = None, settings.proxy_jump.split(",")
+        for number, hop in enumerate(hops):
+            via = _transport(hop.removeprefix("ssh://"), address, deadline, depth + 1 + number, via)
+        return _through(via, settings, hops[-1], deadline)
     if settings.proxy_command:
         command = (
             settings.proxy_command.replace("%h", settings.host)
@@ -125,6 +124,22 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
         ) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def _through(via: Any, settings: Resolved, hop: str, deadline: Deadline) -> Any:
+    """A channel of the transport to the host and port; the transport is closed with it."""
+    import paramiko
+
+    where = (settings.host, settings.port)
+    try:
+        channel = via.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=deadline.left())
+    except paramiko.SSHException as error:
+        via.close()
+        raise BoardUnreachable(
+            f"{settings.alias}: jump host {hop} reaches no {settings.host}:{settings.port}: {error}"
+        ) from error
+    channel.over = via  # kept alive by the channel, closed with it
+    return channel
 
 
 def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
@@ -266,10 +281,8 @@ class SshShell:
             raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
 
     def close(self) -> None:
-        over = getattr(getattr(self._transport, "sock", None), "over", None)
         self._transport.close()
-        if over is not None:
-            over.close()
+        _shut(self._transport.sock)
 
 
 class SshStream:

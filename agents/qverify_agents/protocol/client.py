@@ -40,8 +40,9 @@ class Agent:
         reopen: Callable[[], Link] | None = None,
         at_close: Callable[[], None] | None = None,
     ):
+        self._ends: list[Callable[[], None]] = [at_close] if at_close is not None else []
         self._link, self._deadline_s, self.kept = link, deadline_s, True
-        self._owner, self._reopen, self._at_close, self.generation = owner, reopen, at_close, 0
+        self._owner, self._reopen, self.generation = owner, reopen, 0
         self._gone: LinkClosed | LinkTimeout | None = None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0, "requests": 0}
@@ -350,9 +351,12 @@ class Agent:
         try:
             self._link.close()
         finally:
-            if self._at_close is not None:
-                self._at_close()
-                self._at_close = None
+            while self._ends:
+                self._ends.pop()()
+
+    def at_close(self, action: Callable[[], None]) -> None:
+        """Called once, after the link was closed; the last one first."""
+        self._ends.append(action)
 
     def __enter__(self) -> Agent:
         return self

@@ -1,0 +1,62 @@
+"""Who of this host uses a board: an advisory lock (flock) on a file a board; the kernel frees it however its holder ends. The
+board has a lock of its own (PROTOCOL.md), for the other hosts."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from qverify_agents.address import Address
+from qverify_agents.errors import BoardBusy
+
+ASK_AGAIN_S = 0.2
+
+
+class HostLock:
+    """Held from construction to close(). BoardBusy, naming the holder, where another process has it for wait_s more seconds."""
+
+    def __init__(self, address: Address, owner: str, wait_s: float):
+        named = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.lock"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            self._take(owner, time.monotonic() + wait_s)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _take(self, owner: str, end: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise BoardBusy(_busy(os.pread(self._file, 4096, 0))) from None
+                time.sleep(min(ASK_AGAIN_S, max(0.0, end - time.monotonic())))
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, json.dumps({"owner": owner, "since": time.time()}).encode(), 0)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qverify" / "locks"
+
+
+def _busy(held: bytes) -> str:
+    try:
+        said = json.loads(held)
+        who = f"{str(said['owner'])[:120]} since {max(0.0, time.time() - float(said['since'])):.0f} s ago"
+    except (ValueError, KeyError, TypeError):
+        who = "another process"
+    return f"the board is in use by {who}, on this host; --wait SECONDS waits for it"

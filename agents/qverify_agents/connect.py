@@ -177,6 +177,7 @@ class Deployed:
         self._stream, self._at_close, self._open = stream, at_close, True
         self.piece_bytes, self.patience_s = stream.piece_bytes, stream.patience_s
         self.packs, self.ahead = stream.packs, stream.ahead
+        self.said_before = str(getattr(stream, "said_before", ""))
         self.end_of_input = getattr(stream, "end_of_input", None)
         self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
 
@@ -201,10 +202,9 @@ def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[[str], Done
             raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
         shell: Shell = page.open_shell(address, deadline)
         try:
-            yield (
-                (lambda command: shell.run(command, deadline)),
-                deploy(shell, uri, deadline, address.options.get("cache", "")),
-            )
+            deployed = deploy(shell, uri, deadline, address.options.get("cache", ""))
+            deployed = replace(deployed, lock=address.options.get("lock", "auto"))
+            yield (lambda command: shell.run(command, deadline)), deployed
         finally:
             shell.close()
     finally:

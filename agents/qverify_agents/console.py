@@ -39,6 +39,7 @@ WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
 TRIES, ANSWER_S, MOST_WAKES = 5, 5.0, 12
 BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may stand behind it
 LONGEST = 300  # characters of a typed command; small shells cut lines at 1024
+MOST_LOG = 1 << 16
 DRY = 0.3  # seconds without a byte after which the other end has said what it had to say
 
 
@@ -67,6 +68,7 @@ class ConsoleShell:
         self._base64: bool | None = None
         self._checker = ""  # the board's program that tells whether a piece arrived whole
         self._logged_in, self._shown = False, ""
+        self._log = ""  # what the console said before it was ours: a boot log, perhaps
 
     def log_in(self, deadline: Deadline) -> None:
         """To a shell prompt that answers; BoardUnreachable with the last line the console showed."""
@@ -87,7 +89,9 @@ class ConsoleShell:
         asked_password, wakes = False, 0
         self._port.write(b"\x03\r", deadline)
         while wakes < MOST_WAKES:
-            self._shown = (self._shown + self._heard(DRY))[-4000:]
+            heard = self._heard(DRY)
+            self._log = (self._log + heard)[-MOST_LOG:]
+            self._shown = (self._shown + heard)[-4000:]
             tail = self._shown[-200:]
             if self._password.search(tail) or self._login.search(tail):
                 word = bool(self._password.search(tail))
@@ -278,7 +282,7 @@ class ConsoleShell:
                 self._port.write(b"\x03\r", deadline)
         else:
             raise LinkClosed(f"{self._where}: the agent does not start on the console")
-        return ConsoleLink(self._port, self._where)
+        return ConsoleLink(self._port, self._where, self._log)
 
     def close(self) -> None:
         """The terminal as a person would want to find it."""
@@ -300,8 +304,8 @@ class ConsoleLink:
     packs = True
     ahead = 0
 
-    def __init__(self, port: Port, where: str):
-        self._port, self._where, self._tail = port, where, b""
+    def __init__(self, port: Port, where: str, said_before: str = ""):
+        self._port, self._where, self._tail, self.said_before = port, where, b"", said_before
         self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
 
     def _taken(self, seconds: float) -> bytes:

@@ -48,11 +48,16 @@ mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/@STEM@-*; do [ "$old" = @
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """folder: the agent's own on the board. name: of the binary in its bin. pushed_bytes: 0 when it was there."""
+    """folder: the agent's own on the board. name: of the binary in its bin. pushed_bytes: 0 when it was there. lock: as of start."""
 
     folder: str
     name: str
     pushed_bytes: int
+    lock: str = "auto"
+
+    def agent(self, words: str) -> str:
+        """A command line for the board's shell: `lock show`, `lock break`."""
+        return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
 def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty: bool = False) -> Deployed:

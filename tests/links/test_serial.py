@@ -92,6 +92,15 @@ def test_kernel_messages_are_quoted(digits, tmp_path, capsys):
     assert "npu0: DMA error -110" in (tmp_path / "r.json").read_text()
 
 
+def test_the_boot_log_of_a_board_that_comes_up_is_quoted(digits, tmp_path):
+    boot = (
+        "trap '' INT; sleep 0.7; echo '[    0.7] npu0: probe failed with error -22'; sleep 0.5; trap - INT; exec sh -i"
+    )
+    with PtyBoard(shell=("/bin/sh", "-c", boot), home=tmp_path) as board:
+        assert run(digits, board, "", "--json", str(tmp_path / "r.json")) == 0
+    assert "npu0: probe failed with error -22" in (tmp_path / "r.json").read_text()
+
+
 def test_a_board_without_base64(digits, tmp_path, monkeypatch):
     bare = tmp_path / "bin"
     bare.mkdir()

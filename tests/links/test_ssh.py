@@ -246,3 +246,13 @@ def test_something_that_is_no_ssh_server(tmp_path):
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(BoardUnreachable):
             connect(f"127.0.0.1:{web.getsockname()[1]}", 5)
+
+
+def test_clean_removes_what_was_put_there_and_never_under_somebody(server, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(server.folder))  # where an agent of `boards clean` itself would go
+    with connect(server.board, 30):
+        assert main(["boards", "clean", server.board]) == 3
+        assert "is in use" in capsys.readouterr().err
+    assert (server.cache / "bin").is_dir()
+    assert main(["boards", "clean", server.board]) == 0
+    assert not server.cache.exists()

@@ -25,6 +25,7 @@ class FaultyLink:
         self.packs, self.ahead = lossy and inner.packs, 0
         self._inner, self._kind, self._random = inner, kind, random.Random(seed)
         self._probability, self._quiet_bytes, self._stalled = probability, after_bytes, False
+        self.said_before = str(getattr(inner, "said_before", ""))
         self._deaf = False  # the agent has seen the end of its input
         self.faults = 0
 

@@ -44,6 +44,7 @@ class Agent:
         self._link, self._deadline_s, self.kept = link, deadline_s, True
         self._owner, self._reopen, self.generation = owner, reopen, 0
         self._gone: LinkClosed | LinkTimeout | None = None
+        self.shared = reopen is not None  # others may reach the board, too
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0, "requests": 0}
         try:
@@ -338,8 +339,10 @@ class Agent:
                 return bytes(data)
 
     def messages_between(self) -> list[str]:
-        """Lines that came between frames, as a console's kernel messages do; printable text only."""
+        """Lines that came between frames, as a console's kernel messages do, after those it showed before the agent was
+        started; printable text only."""
         text = bytes(self._reader.between).decode(errors="replace")
+        text = f"{getattr(self._link, 'said_before', '')}\n{text}"
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
         return [line[:200] for line in lines if len(line) > 3 and "\ufffd" not in line]
 

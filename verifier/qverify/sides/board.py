@@ -76,6 +76,8 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+        if self._agent.hello.get("lock") == "none" and self._agent.shared:
+            recording.notes.append("the board has no place for a lock file: nothing keeps another host from using it")
         if self._agent.generation:
             recording.notes.append(
                 f"the connection to the board was lost and made again, {self._agent.generation} times"

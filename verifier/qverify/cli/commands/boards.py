@@ -158,13 +158,31 @@ def console(name: str) -> int:
 @command.command("break", help="take a board from a holder nobody has spoken to for a minute; never from one that runs")
 @click.argument("name")
 def break_(name: str) -> int:
-    return _on_board(name, "{agent} lock break")
+    from qverify_agents.connect import shell_of
+
+    with shell_of(name, 30.0) as (run, deployed):
+        done = run(deployed.agent("lock break"))
+    click.echo((done.out or done.err).decode(errors="replace").strip())
+    return 0 if done.status == 0 else 3
 
 
 @command.command(help="remove everything qverify keeps on a board: agents and contents")
 @click.argument("name")
 def clean(name: str) -> int:
-    return _on_board(name, "rm -rf {folder}/bin {folder}/store && rmdir {folder} 2>/dev/null; echo removed {folder}")
+    """Refused while somebody uses the board."""
+    import shlex
+
+    from qverify_agents.connect import shell_of
+    from qverify_agents.errors import BoardBusy
+
+    with shell_of(name, 30.0) as (run, deployed):
+        folder = shlex.quote(deployed.folder)
+        said = run(deployed.agent("lock show")).out.decode(errors="replace").strip()
+        if '"state": "busy"' in said:
+            raise BoardBusy(f"{name} is in use: {said[:300]}")
+        run(f"rm -rf {folder}/bin {folder}/store; rmdir {folder} 2>/dev/null")
+    click.echo(f"removed {deployed.folder}")
+    return 0
 
 
 def _emulated(name: str) -> str:
@@ -180,15 +198,3 @@ def _hello(name: str, deadline_s: float) -> dict[str, Any]:
 
     with connect(name, deadline_s) as agent:
         return agent.hello
-
-
-def _on_board(name: str, command_line: str) -> int:
-    import shlex
-
-    from qverify_agents.connect import shell_of
-
-    with shell_of(name, 30.0) as (run, deployed):
-        agent = shlex.quote(f"{deployed.folder}/bin/{deployed.name}")
-        done = run(command_line.format(agent=agent, folder=shlex.quote(deployed.folder)))
-    click.echo((done.out or done.err).decode(errors="replace").strip())
-    return 0 if done.status == 0 else 3

@@ -192,7 +192,7 @@ class Deployed:
 
 
 @contextlib.contextmanager
-def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[[str], Done], OnBoard]]:
+def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[..., Done], OnBoard]]:
     """A board's shell and the agent deployed there, for commands that are not runs. BadAddress for boards without a shell."""
     deadline = Deadline(deadline_s, uri)
     address, _, down = plainest(resolve(uri)[0], {}, deadline)
@@ -204,7 +204,11 @@ def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[[str], Done
         try:
             deployed = deploy(shell, uri, deadline, address.options.get("cache", ""))
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
-            yield (lambda command: shell.run(command, deadline)), deployed
+
+            def run(command: str, stdin: bytes = b"") -> Done:
+                return shell.run(command, deadline, stdin)
+
+            yield run, deployed
         finally:
             shell.close()
     finally:

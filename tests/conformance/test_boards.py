@@ -13,7 +13,7 @@ from qverify_agents.connect import connect
 from qverify_agents.errors import AgentError, BoardUnreachable
 from tiny_model import graph, model_bytes, prepared
 
-EMULATED = ["aarch64", "armv7", "riscv64"]
+EMULATED = ["aarch64", "armv7", "riscv64", "s390x"]
 
 
 def board(uri: str, deadline_s: float = 30, **options: str) -> Board:

@@ -18,6 +18,7 @@ ARCHITECTURES = [
     pytest.param("aarch64", marks=need_qemu("aarch64")),
     pytest.param("armv7", marks=need_qemu("arm")),
     pytest.param("riscv64", marks=need_qemu("riscv64")),
+    pytest.param("s390x", marks=need_qemu("s390x")),
 ]
 
 

@@ -43,6 +43,46 @@ def test_verified_on_a_board_of_its_own(link, digits, capsys):
     assert processes() == before
 
 
+OTHERS = {"armhf": "qemu-system-arm", "riscv64": "qemu-system-riscv64", "s390x": "qemu-system-s390x"}
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_verified_on_boards_of_other_architectures(architecture, digits, capsys):
+    """s390x is big-endian: every value crosses the border turned round."""
+    if shutil.which(OTHERS[architecture]) is None:
+        pytest.skip(f"no {OTHERS[architecture]} on this machine")
+    assert run(digits, "-b", f"qemu:{architecture}", "-r") == 0
+    assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
+    spoilt = f"faulty:qemu:{architecture}?link=serial&fault=plus_one@relu2_QuantizeLinear_Output"
+    assert run(digits, "-b", spoilt, "-r") == 1
+    assert "blame: board at relu2_QuantizeLinear_Output" in capsys.readouterr().out
+
+
+def test_a_bundle_run_by_hand_on_a_board(board, digits, tmp_path, capsys):
+    """busybox and nothing else; the bundle lies where nothing may be executed."""
+    assert main(["pack", "-m", str(digits / "digits_quant.onnx"), "-o", str(tmp_path / "b"), "--arch", "aarch64"]) == 0
+    with shell_of("qemu:arm64", 60) as (run_there, _):
+        for path in sorted((tmp_path / "b").rglob("*")):
+            name = path.relative_to(tmp_path)
+            if path.is_dir() or "host" in path.parts:
+                continue
+            copied = run_there(f"mkdir -p /noexec/{name.parent}; cat >/noexec/{name}", path.read_bytes())
+            assert copied.status == 0
+        done = run_there("sh /noexec/b/run.sh /tmp/dump")
+        assert (done.status, done.err) == (0, b"")
+        (tmp_path / "b" / "dump").mkdir()
+        for name in run_there("ls /tmp/dump").out.decode().split():
+            (tmp_path / "b" / "dump" / name).write_bytes(run_there(f"cat /tmp/dump/{name}").out)
+        assert run_there("ls -A /tmp/dump").out.count(b".qvrt") == 0
+    assert main(["replay", str(tmp_path / "b"), "-r"]) == 0
+    assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
+
+
+def test_reset_and_back(board):
+    assert main(["boards", "reset", "qemu:arm64"]) == 0
+    connect("qemu:arm64", 30).close()
+
+
 def test_up_used_and_down(digits, capsys):
     try:
         assert main(["boards", "up", "qemu:arm64"]) == 0

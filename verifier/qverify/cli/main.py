@@ -32,7 +32,7 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
 of boards.toml.   qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 130 interrupted."""
 

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     multiple=True,
     help="comma list: quant.onnx, model.bin (told apart by content); may be repeated",
 )
-@click.option("-b", "--board", "boards", multiple=True, help="local, qemu-user:aarch64|armv7|riscv64; may be repeated")
+@click.option(
+    "-b",
+    "--board",
+    "boards",
+    multiple=True,
+    help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name of boards.toml; may be repeated",
+)
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )

@@ -53,9 +53,15 @@ def test_verified_on_boards_of_other_architectures(architecture, digits, capsys)
         pytest.skip(f"no {OTHERS[architecture]} on this machine")
     assert run(digits, "-b", f"qemu:{architecture}", "-r") == 0
     assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
-    spoilt = f"faulty:qemu:{architecture}?link=serial&fault=plus_one@relu2_QuantizeLinear_Output"
+    link = "ssh" if architecture == "s390x" else "serial"
+    spoilt = f"faulty:qemu:{architecture}?link={link}&fault=plus_one@relu2_QuantizeLinear_Output"
     assert run(digits, "-b", spoilt, "-r") == 1
     assert "blame: board at relu2_QuantizeLinear_Output" in capsys.readouterr().out
+
+
+def test_a_console_that_swallows_bytes_is_refused(digits, capsys):
+    assert run(digits, "-b", "qemu:s390x?link=serial") == 2
+    assert "0x0F" in capsys.readouterr().err
 
 
 def test_a_bundle_run_by_hand_on_a_board(board, digits, tmp_path, capsys):

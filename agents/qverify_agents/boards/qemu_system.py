@@ -15,15 +15,17 @@ OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
     """The board's address for a link, and the way down. ?link=serial: by its console."""
-    built = image(address.rest, address.options.get("mirror"))
+    built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
+    if link == "serial" and built.kind.no_console:
+        raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")
     found = running(address.rest)
-    machine = found or start(built, deadline, ends_with_us=True)
+    cold = link == "serial" and not built.kind.restores_console
+    machine = found or start(built, deadline, ends_with_us=True, cold=cold)
 
     def down() -> None:
         if found is None:
             stop(machine)
 
-    link = address.options.get("link", "ssh")
     if link == "serial":
         return Address("serial", machine.console), down
     if link != "ssh":

@@ -130,13 +130,17 @@ exec setsid sh -c 'while :; do setsid cttyhack sh -l; done'
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """suite, kernel: of the distribution. machine: qemu's words. console: the kernel's. apt: the package that brings qemu."""
+    """suite, kernel: of the distribution. machine: qemu's words. console: the kernel's. apt: the package that brings qemu.
+    restores_console: whether qemu's serial device goes on sending after a snapshot was restored. no_console: why no agent
+    can be spoken to over it."""
 
     suite: str
     kernel: str
     machine: tuple[str, ...]
     console: str
     apt: str
+    restores_console: bool = True
+    no_console: str = ""
 
 
 KINDS = {
@@ -160,6 +164,7 @@ KINDS = {
         ("qemu-system-riscv64", "-M", "virt", "-cpu", "rv64"),
         "ttyS0",
         "qemu-system-misc",
+        restores_console=False,
     ),
     "s390x": Kind(
         "bookworm",
@@ -167,6 +172,7 @@ KINDS = {
         ("qemu-system-s390x", "-M", "s390-ccw-virtio", "-cpu", "qemu"),
         "ttysclp0",
         "qemu-system-misc",
+        no_console="the kernel's SCLP console driver swallows the byte 0x0F (SysRq), so no frames pass",
     ),
 }
 

@@ -72,7 +72,7 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
     found = running(kind)
     if found is None:
         built = image(kind, mirror, lambda text: click.echo(text, err=True))
-        found = start(built, Deadline(300.0, name), ends_with_us=False, cold=cold)
+        found = start(built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console)
         keep(found)
         click.echo(f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})")
     else:

@@ -173,31 +173,36 @@ events_logger = "file"
 
 
 @contextlib.contextmanager
-def _container(work: Path) -> Iterator[Place]:
-    """In a store of its own; nothing of the machine's podman is touched."""
-    missing = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), None)
-    if missing or not KEYRING.exists() or os.geteuid() != 0:
-        raise Unavailable(f"no {missing or KEYRING.name} on this machine, or not root")
+def container_store(work: Path) -> Iterator[None]:
+    """podman with a store of its own under work, named by the environment; nothing of the machine's podman is touched."""
     (work / "containers.conf").write_text(CONTAINERS)
     (work / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{work}/st"\nrunroot = "{work}/rr"\n')
     before = dict(os.environ)
     os.environ["CONTAINERS_CONF"] = str(work / "containers.conf")
     os.environ["CONTAINERS_STORAGE_CONF"] = str(work / "storage.conf")
     try:
-        words = [sys.executable, str(ROOT / "scripts" / "build_board"), "podman:qvtest"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise Unavailable(f"podman cannot make images here: {done.stderr.strip()[-200:]}")
-        words = ["podman", "run", "--rm", "--network", "none", "qvtest", "/bin/true"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise Unavailable(f"podman cannot run containers here: {done.stderr.strip()[-200:]}")
-        yield Place("container", "podman:qvtest", _here, "/root/.cache/qverify")
+        yield
     finally:
         for words in (["podman", "rm", "-af", "-t", "0"], ["podman", "rmi", "-af"]):
             subprocess.run(words, capture_output=True, timeout=60, check=False)
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _container(work: Path) -> Iterator[Place]:
+    missing = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), None)
+    if missing or not KEYRING.exists() or os.geteuid() != 0:
+        raise Unavailable(f"no {missing or KEYRING.name} on this machine, or not root")
+    with container_store(work):
+        for words in (
+            [sys.executable, str(ROOT / "scripts" / "build_board"), "podman:qvtest"],
+            ["podman", "run", "--rm", "--network", "none", "qvtest", "/bin/true"],
+        ):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+            if done.returncode:
+                raise Unavailable(f"podman cannot make and run images here: {done.stderr.strip()[-200:]}")
+        yield Place("container", "podman:qvtest", _here, "/root/.cache/qverify")
 
 
 def containers() -> list[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 
+from tests.places import Unavailable, containers, place
+
 ROOT = Path(__file__).parents[2]
 MISSING = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), "")
 pytestmark = [
@@ -21,52 +23,15 @@ pytestmark = [
         not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists(), reason="no debian-archive-keyring"
     ),
 ]
-CONTAINERS = """
-[containers]
-default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """In a store of its own; nothing of the machine's podman is touched."""
-    folder = tmp_path_factory.mktemp("podman")
-    (folder / "containers.conf").write_text(CONTAINERS)
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/st"\nrunroot = "{folder}/rr"\n'
-    )
-    before = dict(os.environ)
-    os.environ["CONTAINERS_CONF"] = str(folder / "containers.conf")
-    os.environ["CONTAINERS_STORAGE_CONF"] = str(folder / "storage.conf")
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "build_board", "podman:qvtest"], capture_output=True, text=True, timeout=300
-    )
-    if done.returncode:
-        pytest.skip(f"podman cannot make images here: {done.stderr.strip()[-200:]}")
-    probe = subprocess.run(
-        ["podman", "run", "--rm", "--network", "none", "qvtest", "/bin/true"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    if probe.returncode:
-        pytest.skip(f"podman cannot run containers here: {probe.stderr.strip()[-200:]}")
     try:
-        yield "podman:qvtest"
-    finally:
-        subprocess.run(["podman", "rm", "-af", "-t", "0"], capture_output=True, timeout=60, check=False)
-        subprocess.run(["podman", "rmi", "-af"], capture_output=True, timeout=60, check=False)
-        os.environ.clear()
-        os.environ.update(before)
-
-
-def containers() -> list[str]:
-    done = subprocess.run(["podman", "ps", "-aq"], capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.split()
+        with place("container", tmp_path_factory.mktemp("podman")) as found:
+            yield found.address
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 def test_verified_in_a_container_that_goes_with_the_run(image, digits, capsys):
@@ -94,3 +59,36 @@ def test_what_cannot_be_started_is_one_line(image, digits, capsys, board, status
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", board]) == status
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
+
+
+FOREIGN = """
+import sys
+from pathlib import Path
+from qverify.cli.main import main
+from tests.places import container_store
+import subprocess
+with container_store(Path(sys.argv[1])):
+    subprocess.run([sys.executable, "scripts/build_board", "podman:qvarm", "--architecture", "aarch64"], check=True)
+    status = main(["-m", sys.argv[2], "-b", "podman:qvarm", "-r", "--json", sys.argv[3]])
+sys.exit(status)
+"""
+
+
+def test_a_container_of_another_architecture(digits, tmp_path):
+    """Under QEMU's user mode, by a binfmt_misc that only this test sees."""
+    import json
+
+    words = [sys.executable, "-c", FOREIGN, str(tmp_path), str(digits / "digits_quant.onnx"), str(tmp_path / "r.json")]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "systems" / "foreign.py"), *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+    )
+    if done.returncode == 77:
+        pytest.skip("no user namespace with a binfmt_misc of its own here, or no qemu-aarch64-static")
+    assert done.returncode == 0, done.stderr[-500:]
+    board = next(s for s in json.loads((tmp_path / "r.json").read_text())["sides"] if s["name"] == "board")
+    assert board["settings"]["arch"] == "aarch64"

@@ -1,0 +1,202 @@
+"""Pixels to the aligned bytes of a runtime format, and back: INPUTS.md steps 3 to 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import UsageError
+from qverify.inputs.colour import ROUNDINGS
+from qverify.inputs.description import REAL, SIGNED, YUV420, Description
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """Part of a buffer. shape: valid elements. aligned_shape: stored ones. offset: bytes from the start."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    aligned_shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.aligned_shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def strides_bytes(self) -> tuple[int, ...]:
+        item = np.dtype(self.dtype).itemsize
+        return tuple(item * prod(self.aligned_shape[i + 1 :]) for i in range(len(self.aligned_shape)))
+
+
+def dtype_of(wanted: Description) -> str:
+    if wanted.format == "raw_s16":
+        return "int16"
+    if wanted.format in REAL:
+        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else "int8"
+    return "int8" if wanted.format in SIGNED else "uint8"
+
+
+def planes(wanted: Description) -> list[Plane]:
+    shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
+    width, height = wanted.size
+    wide, high = _up(width, wanted.width_align), _up(height, wanted.height_align)
+    if wanted.format in YUV420:
+        wide, high = _up(wide, 2), _up(high, 2)
+        half, small = (height // 2, width // 2), (high // 2, wide // 2)
+        shapes = [("y", (height, width), (high, wide))]
+        if wanted.format == "i420":
+            shapes += [("u", half, small), ("v", half, small)]
+        else:
+            shapes += [("uv" if wanted.format == "nv12" else "vu", (*half, 2), (*small, 2))]
+    elif wanted.layout == "NHWC":
+        inner = _up(wanted.channels, wanted.innermost_align)
+        shapes = [("data", (height, width, wanted.channels), (high, wide, inner))]
+    else:
+        shapes = [
+            ("data", (wanted.channels, height, width), (wanted.channels, high, _up(wide, wanted.innermost_align)))
+        ]
+    found, offset = [], 0
+    for name, shape, aligned in shapes:
+        found.append(Plane(name, dtype_of(wanted), shape, aligned, offset))
+        offset += found[-1].size_bytes
+    return found
+
+
+def size_bytes(wanted: Description) -> int:
+    last = planes(wanted)[-1]
+    return _up(last.offset + last.size_bytes, wanted.buffer_align)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def encoded(pixels: Array, wanted: Description) -> bytes:
+    """pixels: fitted, RGB or gray. The buffer, padding zero."""
+    whole = bytearray(size_bytes(wanted))
+    for plane, values in zip(planes(wanted), _values(pixels, wanted), strict=True):
+        stored = np.zeros(plane.aligned_shape, plane.dtype)
+        stored[tuple(slice(0, n) for n in plane.shape)] = values
+        whole[plane.offset : plane.offset + plane.size_bytes] = stored.astype(stored.dtype.newbyteorder("<")).tobytes()
+    return bytes(whole)
+
+
+def _values(pixels: Array, wanted: Description) -> list[Array]:
+    """The valid elements of every plane."""
+    if wanted.format in REAL:
+        return [_laid(_real(pixels, wanted), wanted)]
+    rgb = _bytes(pixels)
+    if wanted.format in YUV420:
+        y, u, v = wanted.colour.yuv420(rgb)
+        if wanted.format == "i420":
+            return [y, u, v]
+        return [y, np.stack([u, v] if wanted.format == "nv12" else [v, u], axis=-1)]
+    base = wanted.format.removesuffix("_128")
+    values = wanted.colour.yuv444(rgb) if base == "yuv444" else _ordered(rgb, base)
+    if wanted.format in SIGNED:
+        values = (values.astype(np.int16) - 128).astype(np.int8)
+    return [_laid(values, wanted)]
+
+
+def _bytes(pixels: Array) -> Array:
+    """A float32 resize has values between the bytes: rounded half to even, as OpenCV's saturate_cast."""
+    return pixels if pixels.dtype == np.uint8 else np.rint(pixels).clip(0, 255).astype(np.uint8)
+
+
+def _ordered(rgb: Array, base: str) -> Array:
+    if base.startswith("bgr"):
+        rgb = rgb[..., ::-1]
+    if base in ("rgba", "bgra"):
+        rgb = np.concatenate([rgb, np.full((*rgb.shape[:2], 1), 255, np.uint8)], axis=-1)
+    return rgb
+
+
+def _laid(values: Array, wanted: Description) -> Array:
+    return values if wanted.layout == "NHWC" else np.moveaxis(values, -1, 0)
+
+
+def _real(pixels: Array, wanted: Description) -> Array:
+    """(x - mean) * scale in float32, in the training order; quantized where asked."""
+    ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
+    mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
+    real = (ordered.astype(np.float32) - mean) * scale
+    dtype = np.dtype(dtype_of(wanted))
+    if dtype.kind == "f":
+        return np.asarray(real)
+    step, zero = wanted.quantize or (1.0, 0)
+    limits = np.iinfo(dtype)
+    low = -limits.max if wanted.format == "raw_s16" else limits.min
+    whole = ROUNDINGS[wanted.rounding](real.astype(np.float64) / step) + zero
+    return np.asarray(whole.clip(low, limits.max).astype(dtype))
+
+
+def stored(data: bytes, wanted: Description) -> list[Array]:
+    """The valid elements of every plane, in the stored order. UsageError where the size is another."""
+    if len(data) != size_bytes(wanted):
+        raise UsageError(f"{len(data)} bytes, wanted {size_bytes(wanted)} for {wanted.format} {_by(wanted)}")
+    found = []
+    for plane in planes(wanted):
+        part = data[plane.offset : plane.offset + plane.size_bytes]
+        whole = np.frombuffer(part, np.dtype(plane.dtype).newbyteorder("<")).reshape(plane.aligned_shape)
+        found.append(whole[tuple(slice(0, n) for n in plane.shape)])
+    return found
+
+
+def padding_is_zero(data: bytes, wanted: Description) -> bool:
+    """Whether every byte outside the valid elements is 0."""
+    rest = bytearray(data)
+    for plane in planes(wanted):
+        whole = np.frombuffer(rest, np.dtype(plane.dtype), prod(plane.aligned_shape), plane.offset).reshape(
+            plane.aligned_shape
+        )
+        whole[tuple(slice(0, n) for n in plane.shape)] = 0
+    return not any(rest)
+
+
+def _by(wanted: Description) -> str:
+    return f"{wanted.size[0]}x{wanted.size[1]}"
+
+
+def shown(data: bytes, wanted: Description) -> Array:
+    """uint8 (H, W, 3) or (H, W, 1): what a person would see; YUV back to RGB by OpenCV's or the same matrix."""
+    values = stored(data, wanted)
+    if wanted.format in YUV420:
+        return _from_420(values, wanted)
+    image = values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], 0, -1)
+    if wanted.format in REAL:
+        return _unreal(image, wanted)
+    base = wanted.format.removesuffix("_128")
+    if wanted.format in SIGNED:
+        image = (image.astype(np.int16) + 128).astype(np.uint8)
+    if base == "yuv444":
+        return wanted.colour.rgb(image)
+    return image[..., :3][..., ::-1] if base.startswith("bgr") else image[..., :3]
+
+
+def _from_420(values: list[Array], wanted: Description) -> Array:
+    if wanted.format == "i420":
+        y, u, v = values
+    else:
+        y, first, second = values[0], values[1][..., 0], values[1][..., 1]
+        u, v = (first, second) if wanted.format == "nv12" else (second, first)
+    u, v = (np.repeat(np.repeat(p, 2, axis=0), 2, axis=1) for p in (u, v))
+    return wanted.colour.rgb(np.stack([y, u, v], axis=-1), coarse=True)
+
+
+def _unreal(values: Array, wanted: Description) -> Array:
+    real = values.astype(np.float64)
+    if values.dtype.kind == "i":
+        step, zero = wanted.quantize or (1.0, 0)
+        real = (real - zero) * step
+    pixels = real / np.array(wanted.scale) + np.array(wanted.mean)
+    if wanted.train == "bgr":
+        pixels = pixels[..., ::-1]
+    return np.rint(pixels).clip(0, 255).astype(np.uint8)

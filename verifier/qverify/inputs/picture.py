@@ -1,0 +1,109 @@
+"""A picture file to full-range 8-bit RGB (or gray) of the wanted size: INPUTS.md steps 1 and 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import UsageError
+from qverify.inputs.description import Description
+
+Array = npt.NDArray[Any]
+MOST_PIXELS = 1 << 27
+NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
+
+
+def read(path: str, gray: bool = False) -> Array:
+    """uint8 (H, W, 3), or (H, W, 1); EXIF rotation applied. UsageError for what is no picture, is cut short or too large."""
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError:
+        raise UsageError(f"{path}: {NEED}") from None
+    try:
+        with Image.open(path) as picture:
+            if picture.width * picture.height > MOST_PIXELS:
+                raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
+            turned = ImageOps.exif_transpose(picture)
+            if turned.mode.startswith("I;16") or turned.mode == "I":
+                return _sixteen(np.asarray(turned), gray)
+            pixels = np.asarray(turned.convert("L" if gray else "RGB"))
+    except (
+        OSError,
+        UnidentifiedImageError,
+        ValueError,
+        SyntaxError,
+        IndexError,
+        Image.DecompressionBombError,
+    ) as error:
+        raise UsageError(f"{path}: not a readable picture: {error}") from error
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _sixteen(values: Array, gray: bool) -> Array:
+    """16-bit gray: 65535 is 255, rounded half up."""
+    small = ((values.astype(np.int64) + 128) // 257).clip(0, 255).astype(np.uint8)[..., None]
+    return small if gray else np.repeat(small, 3, axis=-1)
+
+
+def fitted(pixels: Array, wanted: Description) -> Array:
+    """(height, width, channels) of the description's size; uint8, or float32 where it resizes in float32."""
+    width, height = wanted.size
+    if wanted.fit == "crop":
+        return _resized(_cropped(pixels, width, height), width, height, wanted)
+    if wanted.fit == "stretch":
+        return _resized(pixels, width, height, wanted)
+    ratio = min(width / pixels.shape[1], height / pixels.shape[0])
+    inner = max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio))
+    small = _resized(pixels, *inner, wanted)
+    whole = np.full((height, width, pixels.shape[2]), wanted.fill, small.dtype)
+    top, left = (height - inner[1]) // 2, (width - inner[0]) // 2
+    whole[top : top + inner[1], left : left + inner[0]] = small
+    return whole
+
+
+def _cropped(pixels: Array, width: int, height: int) -> Array:
+    """The largest centred part of the aspect ratio width:height; offsets rounded down."""
+    rows, columns = pixels.shape[:2]
+    if columns * height > rows * width:
+        columns = max(1, rows * width // height)
+    else:
+        rows = max(1, columns * height // width)
+    top, left = (pixels.shape[0] - rows) // 2, (pixels.shape[1] - columns) // 2
+    return pixels[top : top + rows, left : left + columns]
+
+
+def _resized(pixels: Array, width: int, height: int, wanted: Description) -> Array:
+    real = wanted.resize_dtype == "float32"
+    if pixels.shape[:2] == (height, width):
+        return pixels.astype(np.float32) if real else pixels
+    made = _by_cv2 if wanted.library == "cv2" else _by_pillow
+    found = made(pixels, width, height, wanted.interpolation, real)
+    return found if found.ndim == 3 else found[..., None]
+
+
+def _by_cv2(pixels: Array, width: int, height: int, interpolation: str, real: bool) -> Array:
+    try:
+        import cv2
+    except ImportError:
+        raise UsageError(NEED) from None
+    how = {"nearest": cv2.INTER_NEAREST, "linear": cv2.INTER_LINEAR, "cubic": cv2.INTER_CUBIC, "area": cv2.INTER_AREA}
+    source = np.ascontiguousarray(pixels.astype(np.float32) if real else pixels)
+    return np.asarray(cv2.resize(source, (width, height), interpolation=how[interpolation]))
+
+
+def _by_pillow(pixels: Array, width: int, height: int, interpolation: str, real: bool) -> Array:
+    from PIL import Image
+
+    how = {
+        "nearest": Image.Resampling.NEAREST,
+        "linear": Image.Resampling.BILINEAR,
+        "cubic": Image.Resampling.BICUBIC,
+        "area": Image.Resampling.BOX,
+    }[interpolation]
+    if not real:
+        flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+        return np.asarray(Image.fromarray(flat).resize((width, height), how))
+    planes = [Image.fromarray(p.astype(np.float32)).resize((width, height), how) for p in np.moveaxis(pixels, -1, 0)]
+    return np.stack([np.asarray(p) for p in planes], axis=-1)

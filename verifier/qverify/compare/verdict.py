@@ -234,4 +234,5 @@ def combine(reports: list[Report]) -> Report:
         [n for r in reports for n in r.notes],
         first.dump_all,
         first.caveats,
+        [f for r in reports for f in r.frames],
     )

@@ -141,6 +141,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     dump_all: bool = False
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
+    frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
 
     @property
     def exit_status(self) -> int:

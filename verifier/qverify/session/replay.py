@@ -15,7 +15,7 @@ from qverify.model_bin.graph import Graph
 from qverify.report.document import Report
 from qverify.session.models import Models, open_models
 from qverify.session.pack import SCHEMA
-from qverify.session.verify import Outcome, Watch, judged, on_host
+from qverify.session.verify import Host, Outcome, Watch, judged
 from qverify.sides.carried import carried
 from qverify.sides.dump import dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -70,7 +70,7 @@ def replay(request: Replay, watch: Watch | None = None) -> Outcome:
         paths.append(_file(request.bundle, held, "host/quant.onnx"))
     models = open_models(paths)
     prepared = _prepared(request.bundle, held, models.graph)
-    ran = on_host(models, prepared, request.run_sim, watch)
+    ran = Host(models).run(prepared, request.run_sim, watch)
     if not ran.recordings:
         raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
     path = request.dump or os.path.join(request.bundle, "dump")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from qverify.compare.options import Options
@@ -47,31 +47,56 @@ class Outcome:
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
     """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
-    start = time.perf_counter()
-    models = open_models(request.models, request.shapes, request.allow_other_model)
-    sides = {
-        "reference": models.integer_onnx is not None,
-        "simulator": request.run_sim,
-        "board": request.board is not None,
-    }
-    if sum(sides.values()) < 2:
-        only = ", ".join(s for s, on in sides.items() if on) or "none"
-        raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
-    prepared = inputs_of(models, request.inputs, request.seed)
-    ran = on_host(models, prepared, request.run_sim, watch)
-    board = None
+    job = Job(request)
     try:
-        if request.board is not None:
-            from qverify.sides.board import Board
-
-            board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
-            ran.recordings["board"] = board.run(prepared, _step(watch, "board"), request.pull)
-        report = judged(models, prepared, ran, request.options, board.pull if board is not None else None)
+        return job.run(request.inputs, watch=watch)
     finally:
+        job.close()
+
+
+class Job:
+    """One model and its sides, for any number of inputs; the board stays connected between them."""
+
+    def __init__(self, request: Request):
+        self.request = request
+        self.models = open_models(request.models, request.shapes, request.allow_other_model)
+        sides = {
+            "reference": self.models.integer_onnx is not None,
+            "simulator": request.run_sim,
+            "board": request.board is not None,
+        }
+        if sum(sides.values()) < 2:
+            only = ", ".join(s for s, on in sides.items() if on) or "none"
+            raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
+        self._host = Host(self.models)
+        self._board: Any = None
+
+    def run(self, inputs: str | None, frame: int = 0, watch: Watch | None = None) -> Outcome:
+        """inputs: as -i, for one frame."""
+        start = time.perf_counter()
+        prepared = inputs_of(self.models, inputs, self.request.seed)
+        ran, board = self._host.run(prepared, self.request.run_sim, watch), self._connected()
         if board is not None:
-            board.close()
-    report.timings["total"] = time.perf_counter() - start
-    return Outcome(report, list(models.graph.outputs))
+            ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
+        options = replace(self.request.options, frame=frame)
+        report = judged(self.models, prepared, ran, options, board.pull if board is not None else None)
+        if board is not None and ran.recordings["board"].state != "complete":
+            self.close()  # the next frame gets a connection of its own
+        report.timings["total"] = time.perf_counter() - start
+        return Outcome(report, list(self.models.graph.outputs))
+
+    def _connected(self) -> Any:
+        from qverify.sides.board import Board
+
+        asked = self.request
+        if self._board is None and asked.board is not None:
+            self._board = Board(asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach)
+        return self._board
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+            self._board = None
 
 
 def inputs_of(models: Models, inputs: str | None, seed: int) -> PreparedInputs:
@@ -107,26 +132,41 @@ class Ran:
     canary: dict[str, Any] = field(default_factory=dict)
 
 
-def on_host(models: Models, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> Ran:
-    """The reference where -m holds a quantized ONNX, the simulator where it was asked for."""
-    ran = Ran()
-    if models.integer_onnx is not None:
+class Host:
+    """The reference where -m holds a quantized ONNX, and the simulator; each is opened once."""
+
+    def __init__(self, models: Models):
+        self._models, self._canary = models, dict[str, Any]()
+        self._reference: Any = None
+        self._simulator: Any = None
+
+    def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> Ran:
+        ran = Ran()
+        if self._models.integer_onnx is not None:
+            reference = self._opened_reference()
+            ran.canary = self._canary
+            ran.recordings["reference"] = reference.run(prepared)
+            ran.run_unit["reference"] = reference.run_unit
+            ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
+        if run_sim:
+            from qverify.sides.simulator import Simulator
+
+            self._simulator = self._simulator or Simulator(self._models.graph)
+            peer = ran.recordings.get("reference")
+            ran.recordings["simulator"] = self._simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
+            ran.run_unit["simulator"] = self._simulator.run_unit
+        return ran
+
+    def _opened_reference(self) -> Any:
         from qverify.onnx_model.canary import canary, failing_kinds
         from qverify.sides.reference import Reference
 
-        ran.canary = canary()
-        reference = Reference(models.integer_onnx, models.graph, models.original)
-        ran.canary["distrusted"] = reference.computed_by(failing_kinds(ran.canary))
-        ran.recordings["reference"] = reference.run(prepared)
-        ran.run_unit["reference"] = reference.run_unit
-        ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
-    if run_sim:
-        from qverify.sides.simulator import Simulator
-
-        simulator, peer = Simulator(models.graph), ran.recordings.get("reference")
-        ran.recordings["simulator"] = simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
-        ran.run_unit["simulator"] = simulator.run_unit
-    return ran
+        if self._reference is None:
+            assert self._models.integer_onnx is not None
+            self._canary = dict(canary())
+            self._reference = Reference(self._models.integer_onnx, self._models.graph, self._models.original)
+            self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
+        return self._reference
 
 
 def _first(names: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )
 @click.option(
-    "-i", "--input-img", "inputs", help="a.npy,b.bin or name1:a.npy,name2:b.bin or one .npz; random when not given"
+    "-i",
+    "--input-img",
+    "inputs",
+    help="a.npy,b.bin or name1:a.npy,name2:b.bin or one .npz; a folder or a list (.txt) for many frames; random when not given",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
@@ -81,8 +84,9 @@ def command(
 ) -> int:
     from qverify.cli.live_progress import bars
     from qverify.compare.verdict import combine
-    from qverify.renderers import json_file, terminal
+    from qverify.renderers import frames, json_file, terminal
     from qverify.report.document import EXIT
+    from qverify.session.frames import sources, verify_frames
     from qverify.session.models import parse_shapes
     from qverify.session.verify import Request, verify
 
@@ -92,7 +96,12 @@ def command(
     reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
     reach["accept_new_host_key"] = "1" if accept_new_host_key else None
     reached = {k: str(v) for k, v in reach.items() if v is not None}
-    reports = []
+    several, reports = sources(inputs), []
+
+    def tell(row: dict[str, Any]) -> None:
+        if json_path != "-":
+            click.echo(frames.line(row))
+
     for board in boards or (None,):
         request = Request(
             paths,
@@ -108,13 +117,19 @@ def command(
             reached,
         )
         with bars() as watch:
-            outcome = verify(request, watch)
+            if several is None:
+                outcome = verify(request, watch)
+                text = terminal.render(outcome.report, outcome.finals, options.dump_all)
+            else:
+                outcome = verify_frames(request, several, tell, watch)
+                text = frames.render(outcome.report)
         if json_path != "-":
-            click.echo(terminal.render(outcome.report, outcome.finals, options.dump_all))
+            click.echo(text)
         reports.append(outcome.report)
         if json_path and json_path != "-":
             json_file.write(combine(reports), json_path)
     whole = combine(reports)
     if json_path == "-":
         json_file.write(whole, json_path)
-    return EXIT[whole.verdict]
+    unprepared = any(row["verdict"] == "NOT RUN" for row in whole.frames)
+    return 2 if unprepared and whole.verdict != "FAILED" else EXIT[whole.verdict]

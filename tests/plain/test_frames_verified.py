@@ -1,0 +1,86 @@
+"""Many frames in one run: a verdict each, the worst first, the board connected once; what cannot be prepared is listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from qverify.cli.main import main
+from qverify.report.schema import report_schema
+
+NODE = "relu2_QuantizeLinear_Output"
+
+
+@pytest.fixture
+def folder(digits: Path, tmp_path: Path) -> Path:
+    made = tmp_path / "frames"
+    made.mkdir()
+    with np.load(digits / "digits.npz") as images:
+        for name in sorted(images.files)[:4]:
+            np.save(made / f"{name}.npy", images[name])
+    return made
+
+
+def run(digits: Path, *words: str) -> int:
+    return main(["-m", str(digits / "digits_quant.onnx"), *words])
+
+
+def test_a_folder_is_verified_frame_by_frame(folder, digits, tmp_path, capsys):
+    report = tmp_path / "r.json"
+    assert run(digits, "-b", "local", "-i", str(folder), "-r", "--json", str(report)) == 0
+    said = capsys.readouterr().out
+    assert "frames: 4 of 4 ran, 4 PASSED" in said and said.count("Strict check PASSED (4 frames)") == 3
+    held = json.loads(report.read_text())
+    Draft202012Validator(report_schema()).validate(held)
+    assert [f["verdict"] for f in held["frames"]] == ["PASSED"] * 4
+    assert sorted({p["frame"] for p in held["pairs"]}) == [0, 1, 2, 3] and len(held["pairs"]) == 12
+    assert held["link"]["cached_bytes"] == 3 * 9225  # the model is pushed once
+
+
+def test_a_faulty_board_fails_and_the_worst_frame_comes_first(folder, digits, capsys):
+    assert run(digits, "-b", f"faulty:local?fault=plus_one@{NODE}", "-i", str(folder), "-r") == 1
+    said = capsys.readouterr().out
+    assert "worst frames:" in said and f"blame: board at {NODE}" in said
+    assert "Sim and Arm result Strict check FAILED (4 of 4 frames, the first is 0)" in said
+
+
+def test_what_cannot_be_prepared_is_listed_and_the_others_run(folder, digits, tmp_path, capsys):
+    (folder / "digit_1b.txt").write_text("no picture")
+    np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))
+    report = tmp_path / "r.json"
+    assert run(digits, "-b", "local", "-i", str(folder), "--json", str(report)) == 2
+    said = capsys.readouterr().out
+    assert "frames: 4 of 6 ran, 4 PASSED" in said and "2 frames could not be prepared" in said
+    assert [f["verdict"] for f in json.loads(report.read_text())["frames"]].count("NOT RUN") == 2
+
+
+def test_a_list_with_paths_relative_to_it(folder, digits, capsys):
+    names = sorted(p.name for p in folder.iterdir())
+    (folder / "list.txt").write_text("# two of them\n" + "\n".join(names[:2]) + "\n")
+    assert run(digits, "-b", "local", "-i", str(folder / "list.txt")) == 0
+    assert "frames: 2 of 2 ran, 2 PASSED" in capsys.readouterr().out
+
+
+def test_a_board_that_dies_in_a_frame_is_connected_again_for_the_next(folder, digits, capsys):
+    assert run(digits, "-b", f"faulty:local?fault=die@{NODE}", "-i", str(folder)) == 3
+    said = capsys.readouterr().out
+    assert said.count("the agent was killed by SIGKILL") == 8  # each frame had an agent of its own to kill; told twice
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [("empty", "holds no files"), ("none", "none of 1 frames"), ("list", "is empty")]
+)
+def test_nothing_to_verify_is_a_mistake(make, said, digits, tmp_path, capsys):
+    path = tmp_path / "x"
+    path.mkdir()
+    if make == "none":
+        (path / "a.bin").write_bytes(b"123")
+    if make == "list":
+        path = path / "l.txt"
+        path.write_text("\n")
+    assert run(digits, "-b", "local", "-i", str(path)) == 2
+    error = capsys.readouterr().err
+    assert said in error and len(error.strip().splitlines()) == 1

@@ -1,0 +1,46 @@
+"""Many frames for people: the worst first, and one verdict line a pair over all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.renderers.verdict_lines import NAMES
+from qverify.report.document import Report, worst
+
+SHOWN = 10
+ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "NOT RUN": 2, "PASSED": 3}
+
+
+def line(row: dict[str, Any]) -> str:
+    """One frame, as it comes."""
+    return f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
+
+
+def render(report: Report) -> str:
+    ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
+    bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=_rank)
+    parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]
+    if bad:
+        parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
+    if report.blame is not None:
+        parts.append(f"blame: {report.blame.side} at {report.blame.node}\n  {report.blame.why}")
+    pairs: dict[tuple[str, str], list[Any]] = {}
+    for pair in report.pairs:
+        pairs.setdefault((pair.a, pair.b), []).append(pair)
+    lines = [_over(a, b, found, report) for (a, b), found in pairs.items()]
+    return "\n".join(parts) + "\n\n" + "\n".join(lines)
+
+
+def _over(a: str, b: str, pairs: list[Any], report: Report) -> str:
+    verdict = worst([p.verdict for p in pairs])
+    same = [p.frame for p in pairs if p.verdict == verdict]
+    facts = [
+        f"{len(pairs)} frames" if verdict == "PASSED" else f"{len(same)} of {len(pairs)} frames, the first is {same[0]}"
+    ]
+    missing = len(report.frames) - len({p.frame for p in pairs})
+    facts += [f"{missing} frames could not be prepared"] if missing else []
+    return f"{NAMES.get(a, a)} and {NAMES.get(b, b)} result Strict check {verdict} ({'; '.join([*facts, *report.caveats])})"
+
+
+def _rank(row: dict[str, Any]) -> tuple[int, int, float, int]:
+    return ORDER.get(row["verdict"], 1), -(row["failing"] or 0), -(row["max_abs"] or 0.0), row["frame"]

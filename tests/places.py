@@ -31,7 +31,7 @@ NAMES = (
     "qemu-serial",
     "container",
 )
-KILL = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in *qvrt*' agent '*) kill -9 ${p#/proc/};; esac; done"
+KILL = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in *CACHE*qvrt*' agent '*) kill -9 ${p#/proc/};; esac; done"
 
 
 class Unavailable(Exception):
@@ -60,7 +60,7 @@ class Place:
 
     def kill_agents(self) -> None:
         if self.there is not None:
-            self.there(KILL)
+            self.there(KILL.replace("CACHE", self.cache))
 
     def agents(self) -> list[str]:
         """Command lines of living agents of this place."""

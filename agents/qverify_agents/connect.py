@@ -17,7 +17,7 @@ from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import Deployed as OnBoard
 from qverify_agents.deploy import deploy, start
-from qverify_agents.errors import BadAddress, BoardBusy
+from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
 from qverify_agents.protocol.client import Agent
@@ -31,17 +31,32 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
     """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
     options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
     that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
-    fitting = resolve(uri)
+    fitting, failed = resolve(uri), dict[str, LinkError]()
     end = time.monotonic() + (_seconds((options or {}).get("wait", "0")) if len(fitting) > 1 else 0.0)
     while True:
         for at, one in enumerate(fitting):
             try:
                 alone = {**(options or {}), **({"wait": "0"} if len(fitting) > 1 else {})}
                 return _connected(one, deadline_s, alone)
-            except BoardBusy:
-                if at == len(fitting) - 1 and time.monotonic() >= end:
+            except BadAddress:
+                raise
+            except LinkError as error:
+                if len(fitting) == 1:
                     raise
+                failed[one] = error
+                if at == len(fitting) - 1 and (time.monotonic() >= end or not _any_busy(failed)):
+                    raise _none(uri, failed) from error
         time.sleep(0.5)
+
+
+def _any_busy(failed: Mapping[str, LinkError]) -> bool:
+    return any(isinstance(error, BoardBusy) for error in failed.values())
+
+
+def _none(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
+    """Why none of several boards could be had."""
+    kind = BoardBusy if _any_busy(failed) else BoardUnreachable
+    return kind(f"-b {uri}: none of {len(failed)} boards: " + "; ".join(str(error) for error in failed.values()))
 
 
 def _connected(uri: str, deadline_s: float, options: Mapping[str, str]) -> Agent:

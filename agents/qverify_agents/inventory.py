@@ -88,7 +88,7 @@ def resolve(text: str) -> list[str]:
     head = text.partition("?")[0]
     if "=" not in head:
         board = boards().get(head)
-        return [text if board is None else board.address]
+        return [text if board is None else _with(board.address, text)]
     if "://" in head or head.partition(":")[2].startswith("/"):
         return [text]
     wanted = dict(part.partition("=")[::2] for part in head.split(","))
@@ -98,4 +98,10 @@ def resolve(text: str) -> list[str]:
         raise BadAddress(
             f"-b {text}: no board with these tags; known tags: {', '.join(known) or 'none (no boards.toml found)'}"
         )
-    return [b.address for b in fitting]
+    return [_with(b.address, text) for b in fitting]
+
+
+def _with(address: str, text: str) -> str:
+    """The address and the options -b gave behind the name; the later of two wins."""
+    query = text.partition("?")[2]
+    return address if not query else f"{address}{'&' if '?' in address else '?'}{query}"

@@ -10,14 +10,16 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.inventory import boards
+from qverify_agents.protocol.client import Agent
 
 ASK_S = 10.0  # an attempt to reach it
 
 
-def reset_board(name: str, deadline_s: float) -> float:
+def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
     """Seconds until its agent answered again. BadAddress where nothing says how to reset it, BoardUnreachable where the
     command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
+    before = _uptime(name, deadline, force)
     if name.startswith("qemu:"):
         found = machine.running(name.removeprefix("qemu:"))
         if found is None:
@@ -25,8 +27,28 @@ def reset_board(name: str, deadline_s: float) -> float:
         machine.reset(found, deadline)
     else:
         _commanded(name, deadline)
-    _wait_until_it_answers(name, deadline)
+    _wait_until_it_is_another(name, deadline, before, start)
     return time.monotonic() - start
+
+
+def _uptime(name: str, deadline: Deadline, force: bool) -> float | None:
+    """Seconds; None of a board that does not answer, which a reset is for. BoardBusy where somebody uses it."""
+    try:
+        with connect(name, min(ASK_S, deadline.left())) as agent:
+            return _said(agent)
+    except BadAddress:
+        raise
+    except BoardBusy:
+        if force:
+            return None
+        raise
+    except LinkError:
+        return None
+
+
+def _said(agent: Agent) -> float | None:
+    up = agent.hello.get("uptime_s")
+    return float(up) if isinstance(up, int) else None
 
 
 def _commanded(name: str, deadline: Deadline) -> None:
@@ -53,17 +75,21 @@ def _commanded(name: str, deadline: Deadline) -> None:
         )
 
 
-def _wait_until_it_answers(name: str, deadline: Deadline) -> None:
+def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | None, start: float) -> None:
+    """Until it answers and has not been up for longer than since the reset."""
+    why = "it did not answer"
     while True:
         try:
-            connect(name, min(ASK_S, deadline.left())).close()
-            return
+            with connect(name, min(ASK_S, deadline.left())) as agent:
+                up = _said(agent)
+            if before is None or up is None or up <= time.monotonic() - start + 1:
+                return
+            why = f"it answers, but was not restarted (up for {up:.0f} s)"
         except BadAddress:
             raise
-        except BoardBusy:
-            return  # it answers
         except LinkError as error:
-            try:
-                time.sleep(min(1.0, deadline.left()))
-            except LinkError:
-                raise BoardUnreachable(f"{name} does not come back: {error}") from error
+            why = str(error)
+        try:
+            time.sleep(min(1.0, deadline.left()))
+        except LinkError:
+            raise BoardUnreachable(f"{name} does not come back: {why}") from None

@@ -85,10 +85,12 @@ def test_an_interrupted_content_is_resumed(tmp_path: Path) -> None:
         assert agent.counters["cached_bytes"] == len(DATA)
 
 
-def test_a_content_under_a_wrong_hash_is_refused(tmp_path: Path) -> None:
-    with connect("local", 10, {"store": str(tmp_path)}) as agent:
-        with pytest.raises(AgentError, match="do not have the hash"):
-            agent.put("ab" * 32, DATA)
+@pytest.mark.parametrize("options", [{}, {"store": "folder"}])
+def test_a_content_under_a_wrong_hash_is_refused_when_it_is_to_be_used(tmp_path: Path, options: dict[str, str]) -> None:
+    with connect("local", 10, {k: str(tmp_path / v) for k, v in options.items()}) as agent:
+        agent.put("ab" * 32, DATA)
+        with pytest.raises(AgentError, match="damaged"):
+            agent.run("ab" * 32, [])
         assert agent.have(["ab" * 32]) == {"ab" * 32: 0}
         agent.put(hashlib.sha256(b"").hexdigest(), b"")
         agent.ping()
@@ -179,7 +181,7 @@ def test_an_interrupted_host_leaves_no_process_behind() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as host:
         assert host.stdout is not None
         agent = int(host.stdout.readline())
-        time.sleep(0.3)
+        time.sleep(1.0)
         assert not gone(agent)
         host.send_signal(signal.SIGINT)
         host.wait(10)

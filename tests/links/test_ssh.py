@@ -248,11 +248,47 @@ def test_something_that_is_no_ssh_server(tmp_path):
             connect(f"127.0.0.1:{web.getsockname()[1]}", 5)
 
 
+HANGS = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from tiny_model import graph, model_bytes, prepared
+from qverify.sides.board import Board
+board = Board(sys.argv[1], model_bytes(), graph(), 60)
+print("up", flush=True)
+board.run(prepared())
+"""
+
+
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGINT"])
+def test_a_run_that_hangs_goes_with_its_host(server, signal_name):
+    """The node never comes back; the agent must not keep the board for ever."""
+    import signal
+    import subprocess
+    import sys
+
+    board = f"faulty:{server.board}&fault=hang@u"
+    words = [sys.executable, "-c", HANGS, board, str(Path(__file__).parents[1] / "conformance")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"up\n"
+        time.sleep(1.0)
+        assert agents_of(server.cache)
+        host.send_signal(getattr(signal, signal_name))
+        host.wait(20)
+    end = time.monotonic() + 10
+    while agents_of(server.cache) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert agents_of(server.cache) == []
+    connect(server.board, 30).close()
+
+
 def test_clean_removes_what_was_put_there_and_never_under_somebody(server, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(server.folder))  # where an agent of `boards clean` itself would go
     with connect(server.board, 30):
         assert main(["boards", "clean", server.board]) == 3
         assert "is in use" in capsys.readouterr().err
     assert (server.cache / "bin").is_dir()
+    mine = server.cache / "store" / "precious"
+    mine.write_text("of somebody else")
     assert main(["boards", "clean", server.board]) == 0
-    assert not server.cache.exists()
+    assert [p for p in server.cache.rglob("*") if p.is_file()] == [mine]

@@ -95,9 +95,22 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
         (lambda d: shorten(d / "node_3_relu2_QuantizeLinear_Output.bin"), "255 bytes, wanted 256"),
         (lambda d: flip(d / "node_3_relu2_QuantizeLinear_Output.bin"), "do not have the digest"),
         (lambda d: flip(d / "model_infer_output_0_prob.bin"), "do not have the digest"),
-        (lambda d: (d / "model_infer_output_0_prob.bin").unlink(), "no file of it in the dump"),
+        (lambda d: (d / "model_infer_output_0_prob.bin").unlink(), "its file did not come"),
+        (lambda d: (d / "node_3_relu2_QuantizeLinear_Output.bin").unlink(), "its file did not come"),
     ],
-    ids=["no-about", "no-digests", "schema", "model", "inputs", "empty", "short", "flipped", "final", "no-final"],
+    ids=[
+        "no-about",
+        "no-digests",
+        "schema",
+        "model",
+        "inputs",
+        "empty",
+        "short",
+        "flipped",
+        "final",
+        "no-final",
+        "no-node",
+    ],
 )
 def test_a_dump_that_is_not_whole_never_passes(bundle, capsys, spoil, said):
     assert run_sh(bundle).returncode == 0
@@ -134,6 +147,29 @@ def test_a_bundle_that_was_changed_is_refused_on_both_sides(bundle, capsys, name
     if name != "bin":
         assert main(["replay", str(bundle)]) == 2
         assert "is not what was packed" in capsys.readouterr().err
+
+
+def test_a_tar_with_two_dumps_and_a_pipe_are_refused(bundle, tmp_path, capsys):
+    assert run_sh(bundle).returncode == 0
+    with tarfile.open(tmp_path / "two.tar", "w") as tar:
+        tar.add(bundle / "dump", "one")
+        tar.add(bundle / "dump", "two")
+    assert main(["replay", str(bundle), "--dump", str(tmp_path / "two.tar")]) == 2
+    assert "twice" in capsys.readouterr().err
+    (bundle / "manifest.json").unlink()
+    os.mkfifo(bundle / "manifest.json")
+    assert main(["replay", str(bundle)]) == 2
+    assert "not a regular file" in capsys.readouterr().err
+
+
+def test_no_line_of_a_manifest_becomes_a_verdict(bundle, capsys):
+    assert run_sh(bundle).returncode == 0
+    held = json.loads((bundle / "manifest.json").read_text())
+    held["inputs"][0]["source"] = "x\nSim and Arm result Strict check FORGED\n\x1b[2J"
+    (bundle / "manifest.json").write_text(json.dumps(held))
+    assert main(["replay", str(bundle)]) == 0
+    said = capsys.readouterr().out
+    assert "\nSim and Arm result Strict check FORGED" not in said and "\x1b" not in said
 
 
 def test_what_stands_in_the_way_is_said(bundle, digits, tmp_path, capsys):

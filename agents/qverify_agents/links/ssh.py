@@ -48,7 +48,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     import paramiko
 
-    accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    accept = depth == 0 and address.options.get("accept_new_host_key", "") in ("1", "true", "True")
     keys = HostKeys(
         target,
         settings.known_as,
@@ -58,7 +58,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     try:
         transport = _negotiate(sock, keys, deadline)
-        _authenticate(transport, settings, address, deadline)
+        _authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except paramiko.SSHException as error:
         _shut(sock)
         raise BoardUnreachable(_refused(target, error)) from error
@@ -70,6 +70,11 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
         raise
     transport.set_keepalive(KEEPALIVE_S)
     return transport
+
+
+def _hop(address: Address) -> Address:
+    """For a jump host: the board's password is not for it; keys, or a prompt of its own."""
+    return replace(address, options={**address.options, "hop": "1"})
 
 
 def _shut(sock: Any) -> None:
@@ -236,7 +241,7 @@ def _load(path: str, password: str | None) -> Any:
 
 def _secret(variable: str, prompt: str, address: Address) -> str | None:
     """From the environment, or asked at a terminal; never from a command line or a file."""
-    if variable in os.environ:
+    if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
         return os.environ[variable]
     if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):
         return None

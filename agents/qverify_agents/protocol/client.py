@@ -19,6 +19,8 @@ from qverify_agents.protocol.messages import NodeEvent
 __all__ = ["Agent", "NodeEvent"]
 
 OnNode = Callable[[NodeEvent], Any]
+OnFrame = Callable[[frames.Frame], tuple[bool, bool]]
+MOST_EVENTS = 1 << 20
 LONGEST_PATIENCE_S = 8.0
 RECONNECTS = 3
 
@@ -94,10 +96,8 @@ class Agent:
             self.counters["bytes_received"] += len(data)
             self._reader.feed(data)
 
-    def _ask(
-        self, kind: int, payload: bytes, wanted: int, on_node: Callable[[frames.Frame], bool] | None = None
-    ) -> bytes:
-        """The answer's payload. NODE frames on the way go to on_node, which returns True to cancel. Once the other end
+    def _ask(self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None = None) -> bytes:
+        """The answer's payload. NODE frames on the way go to on_node: (whether it brought something new, whether to cancel). Once the other end
         went away or fell silent, every further call says so at once."""
         if self._gone is not None:
             raise type(self._gone)(str(self._gone))
@@ -171,9 +171,7 @@ class Agent:
             waiting.append((None, *waiting.popleft()[1:]))
         return self._ask(kind, payload, wanted)
 
-    def _exchange(
-        self, kind: int, payload: bytes, wanted: int, on_node: Callable[[frames.Frame], bool] | None
-    ) -> bytes:
+    def _exchange(self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None) -> bytes:
         self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
         request, deadline, patience_s = (
             frames.frame_bytes(kind, sequence, payload),
@@ -195,8 +193,9 @@ class Agent:
             elif frame.type == frames.PACKED and wanted == frames.DATA:
                 return messages.read_packed(frame.payload)
             elif frame.type in (frames.NODE, frames.NODES) and on_node is not None:
-                deadline = self._deadline("the board's next node")
-                if on_node(frame):
+                new, cancel = on_node(frame)
+                deadline = self._deadline("the board's next node") if new else deadline
+                if cancel:
                     self._write(frames.frame_bytes(frames.CANCEL, (sequence - 1) & 0xFFFFFFFF, b""), deadline)
             else:
                 raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
@@ -224,9 +223,9 @@ class Agent:
             self._put_from(0, sha256, data, progress)
 
     def _put_from(self, held: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
-        idle = 0
+        idle, rounds = 0, self._rounds(len(data))
         while held < len(data) or not data:
-            before = held
+            before, rounds = held, rounds - 1
             for answer in self._ask_ahead(self._pieces(held, sha256, data), frames.PUT):
                 now, wanted = _held(answer), min(held + self._link.piece_bytes, len(data))
                 if not 0 <= now <= len(data):
@@ -239,7 +238,7 @@ class Agent:
             idle = 0 if held > before else idle + 1
             if not data:
                 return
-            if idle > 3:
+            if idle > 3 or rounds < 0:
                 raise ProtocolError(f"PUT: the board holds {held} of {len(data)} bytes and takes no more")
 
     def _pieces(self, held: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -275,25 +274,36 @@ class Agent:
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
         payload = messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat)
-        return self._events(frames.RUN, payload, on_node, names)
+        most = min(MOST_EVENTS, repeat * len(names)) if names else MOST_EVENTS
+        return self._events(frames.RUN, payload, on_node, names, most)
 
     def run_unit(self, model: str, nodes: list[str], inputs: Mapping[str, str]) -> list[NodeEvent]:
         """Runs only these nodes, on injected tensors (content hashes of dense bytes)."""
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
 
-    def _events(self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str] = ()) -> list[NodeEvent]:
-        """All events of a run, each once, in order; those lost on the way are asked for."""
+    def _events(
+        self,
+        kind: int,
+        payload: bytes,
+        on_node: OnNode | None,
+        names: Sequence[str] = (),
+        most: int = MOST_EVENTS,
+    ) -> list[NodeEvent]:
+        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for."""
         seen: dict[int, NodeEvent] = {}
 
-        def add(index: int, event: NodeEvent) -> bool:
+        def add(index: int, event: NodeEvent) -> tuple[bool, bool]:
+            if index >= most:
+                raise ProtocolError(f"the board sent event {index}; this run has at most {most}")
             if index in seen:
-                return False
+                return False, False
             seen[index] = event
-            return on_node is not None and on_node(event) is True
+            return True, on_node is not None and on_node(event) is True
 
-        def add_frame(frame: frames.Frame) -> bool:
+        def add_frame(frame: frames.Frame) -> tuple[bool, bool]:
             if frame.type == frames.NODES:
-                return any([add(i, event) for i, event in messages.read_events(frame.payload, names)])
+                found = [add(i, event) for i, event in messages.read_events(frame.payload, names)]
+                return any(new for new, _ in found), any(cancel for _, cancel in found)
             return add(*messages.read_event(frame.payload)[:2])
 
         done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
@@ -318,7 +328,7 @@ class Agent:
         """`length` bytes of a tensor of size_bytes, from offset."""
         data, name = bytearray(), messages.text(tensor)
         packed = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
-        while True:
+        for _ in range(self._rounds(length)):
             start = offset + len(data)
             places = range(start, max(offset + length, start + 1), self._link.piece_bytes)
             asked = [min(self._link.piece_bytes, offset + length - at) for at in places]
@@ -337,6 +347,11 @@ class Agent:
                     break
             if len(data) >= length:
                 return bytes(data)
+        raise ProtocolError(f"{tensor}: the board sends it in ever smaller pieces ({len(data)} of {length} bytes)")
+
+    def _rounds(self, size_bytes: int) -> int:
+        """How often a transfer may begin anew before the other end is not believed any more."""
+        return 8 + 2 * (size_bytes // self._link.piece_bytes)
 
     def messages_between(self) -> list[str]:
         """Lines that came between frames, as a console's kernel messages do, after those it showed before the agent was

@@ -58,7 +58,12 @@ def read_hello(payload: bytes) -> dict[str, Any]:
         raise ProtocolError(
             f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
         )
-    return hello
+    return {_line(k): _line(v) if isinstance(v, str) else v for k, v in hello.items()}
+
+
+def _line(text: str) -> str:
+    """What an agent says as it may be shown: one line, no control characters."""
+    return "".join(c if c.isprintable() else "?" for c in text[:500])
 
 
 def busy(hello: Mapping[str, Any]) -> str:
@@ -68,7 +73,7 @@ def busy(hello: Mapping[str, Any]) -> str:
         return "the board is in use by somebody who left no name; --wait SECONDS waits for it"
     ago = {k: f"{now - v} s ago" for k in ("since", "heard") if isinstance(v := holder.get(f"{k}_uptime_s"), int)}
     return (
-        f"the board is in use by {str(holder.get('owner', '?'))[:120]} since {ago.get('since', '?')}, last heard "
+        f"the board is in use by {_line(str(holder.get('owner', '?')))[:120]} since {ago.get('since', '?')}, last heard "
         f"{ago.get('heard', '?')}; --wait SECONDS waits for it"
     )
 

@@ -6,6 +6,7 @@
 #include "../posix.h"
 #include "agent.h"
 #include "lz4.h"
+#include "wire.h"
 
 static void clear(qv_held_list *l) {
   for (uint32_t i = 0; i < l->count; i++) free(l->items[i].data);
@@ -276,6 +277,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   a->run_error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
+  qv_wire_watch(1);
   qv_status status = hash ? want_model(a, hash) : failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
   if (status == QV_OK) status = a->running == 2 ? run_unit(a, &c) : run_whole(a, &c);
   if (status != QV_OK && !a->run_error[0]) {
@@ -284,6 +286,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   }
   a->run_status = status;
   a->running = 0;
+  qv_wire_watch(0);
   a->ran = 1;
   clear(&a->injected);
   qv_agent_done(a);

@@ -1,15 +1,18 @@
 /* stdin and stdout as the agent's wire. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "wire.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/time.h>
 #include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>
 
 static struct termios before;
+static int is_terminal;
 
 /* A console gets its settings back however the agent ends; only kill -9 leaves that to who started it. */
 static void restore(void) { tcsetattr(STDIN_FILENO, TCSANOW, &before); }
@@ -25,6 +28,7 @@ void qv_wire_open(void) {
   struct termios t;
   if (tcgetattr(STDIN_FILENO, &t) != 0) return;
   before = t;
+  is_terminal = 1;
   atexit(restore);
   for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) signal(ENDS[i], restore_and_die);
   t.c_iflag &= (tcflag_t)~(unsigned)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
@@ -34,6 +38,28 @@ void qv_wire_open(void) {
   t.c_cc[VMIN] = 1;
   t.c_cc[VTIME] = 0;
   tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
+/* A node may never come back; who asked for it may have gone. */
+static void look_for_the_other_end(int number) {
+  struct pollfd p = {STDIN_FILENO, POLLIN | POLLRDHUP, 0};
+  int before_errno = errno;
+  (void)number;
+  if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL))) {
+    if (is_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    _exit(0);
+  }
+  errno = before_errno;
+}
+
+void qv_wire_watch(int on) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on ? look_for_the_other_end : SIG_IGN;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, NULL);
+  struct itimerval every = {{on, 0}, {on, 0}};
+  setitimer(ITIMER_REAL, &every, NULL);
 }
 
 int64_t qv_wire_read(uint8_t *to, size_t room, int wait_ms) {

@@ -20,6 +20,11 @@ def write(report: Report, path: str) -> None:
     write_text(text, path)
 
 
+def printable(text: str) -> str:
+    """Text from elsewhere as it may stand in a line: no line ends, no control characters."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def write_text(text: str, path: str) -> None:
     """Temp file beside the target, then rename."""
     write_bytes(text.encode(), path)

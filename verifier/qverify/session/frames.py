@@ -8,6 +8,7 @@ from typing import Any
 
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
+from qverify.renderers.json_file import printable
 from qverify.report.document import Report
 from qverify.session.inputs import manifest
 from qverify.session.verify import Job, Outcome, Request, Watch
@@ -46,23 +47,29 @@ def _listed(path: str) -> list[tuple[str, str]]:
 def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, watch: Watch | None = None) -> Outcome:
     """Every frame in order, told as it comes; those that cannot be prepared are listed and the others run all the same.
     UsageError when none ran. The report holds every pair of every frame; memory does not grow with tensors."""
-    job, reports, rows = Job(request), list[Report](), list[dict[str, Any]]()
+    job, reports, rows, unreached = Job(request), list[Report](), list[dict[str, Any]](), ""
     try:
         for number, (inputs, source) in enumerate(frames):
             try:
-                report = job.run(inputs, number, watch).report
+                outcome = job.run(inputs, number, watch)
+                report = outcome.report
                 reports.append(report)
+                if outcome.unreached:
+                    unreached = outcome.unreached
                 rows.append(_row(number, source, report))
             except QVerifyError as error:
                 rows.append(_unprepared(number, source, error))
             tell(rows[-1])
+            if unreached:
+                rows += [_unprepared(n, s, UsageError(unreached)) for n, (_, s) in enumerate(frames) if n > number]
+                break  # the others would only wait for the same
     finally:
         job.close()
     if not reports:
         raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
     whole = combine(reports)
     whole.frames, whole.link = rows, reports[-1].link  # counted from the first frame on
-    return Outcome(whole, list(job.models.graph.outputs))
+    return Outcome(whole, list(job.models.graph.outputs), unreached)
 
 
 def _row(number: int, source: str, report: Report) -> dict[str, Any]:
@@ -71,7 +78,7 @@ def _row(number: int, source: str, report: Report) -> dict[str, Any]:
     why = next((p.why for p in report.pairs if p.verdict == report.verdict and p.why), "")
     return {
         "frame": number,
-        "source": source,
+        "source": printable(source),
         "verdict": report.verdict,
         "why": why if report.verdict != "PASSED" else "",
         "failing": sum(row.failing or 0 for row in tensors),
@@ -81,4 +88,11 @@ def _row(number: int, source: str, report: Report) -> dict[str, Any]:
 
 def _unprepared(number: int, source: str, error: Exception) -> dict[str, Any]:
     why = " ".join(str(error).split())
-    return {"frame": number, "source": source, "verdict": "NOT RUN", "why": why, "failing": None, "max_abs": None}
+    return {
+        "frame": number,
+        "source": printable(source),
+        "verdict": "NOT RUN",
+        "why": why,
+        "failing": None,
+        "max_abs": None,
+    }

@@ -39,6 +39,7 @@ class Packed:
     bytes: int
     dump_bytes: int
     runtimes: list[str]
+    tar: bool = False
 
 
 def pack(
@@ -67,7 +68,8 @@ def pack(
         _write_tar(files, output)
     else:
         _write_folder(files, output)
-    return Packed(output, len(files), sum(map(len, files.values())), manifest["dump_bytes"], list(runtimes))
+    size, tar = sum(map(len, files.values())), output.endswith(TARS)
+    return Packed(output, len(files), size, manifest["dump_bytes"], list(runtimes), tar)
 
 
 def _runtimes(machines: tuple[str, ...]) -> dict[str, Path]:

@@ -11,7 +11,9 @@ from typing import Any
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
+from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
+from qverify.renderers.json_file import printable
 from qverify.report.document import Report
 from qverify.session.models import Models, open_models
 from qverify.session.pack import SCHEMA
@@ -21,13 +23,15 @@ from qverify.sides.dump import dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
 
-MOST_MANIFEST = 1 << 22
+MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
 
 
 def compare_dumps(a: str, b: str, options: Options, model: str | None = None) -> Report:
     """A tensor that only one of them has is missing: never PASSED. model: model.bin, for dumps of raw .bin files."""
     opened = open_models([model]) if model is not None else None
     first, second = _side(a, "reference", opened), _side(b, "dump", opened)
+    if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
+        raise UsageError(f"{a} and {b} were computed from other inputs; nothing can be compared")
     for one, other in ((first, second), (second, first)):
         for name in other.specs.keys() - one.specs.keys():
             one.specs[name] = other.specs[name]
@@ -42,6 +46,10 @@ def _side(path: str, role: str, opened: Models | None) -> Recording:
     found = carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     found.side = role
     return found
+
+
+def _inputs(recording: Recording) -> list[str]:
+    return list(recording.settings.get("inputs", []))
 
 
 def _raw(path: str) -> str:
@@ -81,20 +89,22 @@ def replay(request: Replay, watch: Watch | None = None) -> Outcome:
 def _manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "manifest.json")
     try:
-        with open(path, encoding="utf-8") as file:
-            held = json.loads(file.read(MOST_MANIFEST))
+        held = json.loads(read_regular(path, MOST_MANIFEST))
         if held.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: schema {held.get('schema')!r}, wanted {SCHEMA!r}")
         files = {str(n): str(v["sha256"]) for n, v in held["files"].items()}
         inputs = [
-            {"name": str(i["name"]), "file": str(i["file"]), "source": str(i["source"]), "seed": i.get("seed")}
+            {
+                "name": str(i["name"]),
+                "file": str(i["file"]),
+                "source": printable(str(i["source"])),
+                "seed": i.get("seed"),
+            }
             for i in held["inputs"]
         ]
-    except OSError as error:
-        raise BadFileError(
-            f"{path}: {error.strerror}; wanted the folder that qverify pack made (unpack a tarball first)"
-        ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except BadFileError as error:
+        raise BadFileError(f"{error}; wanted the folder that qverify pack made (unpack a tarball first)") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not the manifest of a bundle: {error}") from error
     return {"files": files, "inputs": inputs}
 
@@ -102,11 +112,7 @@ def _manifest(folder: str) -> dict[str, Any]:
 def _file(folder: str, held: dict[str, Any], name: str) -> str:
     """The path of a file of the bundle, after its hash was checked."""
     path = os.path.join(folder, name)
-    try:
-        with open(path, "rb") as file:
-            got = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise BadFileError(f"{path}: {error.strerror}") from error
+    got = hashlib.sha256(read_regular(path, MOST_FILE)).hexdigest()
     if got != held["files"].get(name):
         raise BadFileError(f"{path}: is not what was packed (its SHA-256 differs from the manifest's)")
     return path
@@ -120,8 +126,7 @@ def _prepared(folder: str, held: dict[str, Any], graph: Graph) -> PreparedInputs
         item = listed.get(name)
         if item is None or item["file"] != f"inputs/{at:04d}.bin":
             raise BadFileError(f"{folder}: its manifest names no input {name!r} of the model")
-        with open(_file(folder, held, item["file"]), "rb") as file:
-            data = file.read()
+        data = read_regular(_file(folder, held, item["file"]), MOST_FILE)
         spec = graph.spec(name)
         if len(data) != spec.size_bytes:
             raise BadFileError(f"{folder}/{item['file']}: {len(data)} bytes, wanted {spec.size_bytes}")

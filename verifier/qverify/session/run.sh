@@ -2,6 +2,7 @@
 # Runs this bundle's model on this board and writes what every node computed to a folder, for qverify @VERSION@ on the host.
 # sh run.sh [--digests-only] [FOLDER]      FOLDER: default `dump` beside this script. Exit status: 0 done, 2 usage, 3 it failed.
 set -u
+unset CDPATH
 LC_ALL=C
 export LC_ALL
 umask 077
@@ -15,12 +16,17 @@ if [ "${1:-}" = --digests-only ]; then
   shift
 fi
 case "${1:-}" in
-  -*) echo "usage: sh run.sh [--digests-only] [FOLDER]" >&2; exit 2 ;;
+  -*) usage=1 ;;
+  *) usage= ;;
 esac
+if [ -n "$usage" ] || [ $# -gt 1 ]; then
+  echo "usage: sh run.sh [--digests-only] [FOLDER]" >&2
+  exit 2
+fi
 case "$0" in */*) here=${0%/*} ;; *) here=. ;; esac
 out=${1:-dump}
 case "$out" in /*) ;; *) [ $# -eq 0 ] || out=$PWD/$out ;; esac
-cd "$here" || fail "cannot enter $here"
+cd -- "$here" || fail "cannot enter $here"
 case "$out" in /*) ;; *) out=$PWD/$out ;; esac
 machine=${QVERIFY_MACHINE:-$(uname -m 2>/dev/null)}
 case "$machine" in
@@ -29,7 +35,7 @@ case "$machine" in
 esac
 mkdir -p "$out" || fail "cannot make the folder $out. Next: sh run.sh FOLDER with one that can be written"
 rm -f "$out/about.txt" "$out/digests.txt"
-: >"$out/.probe" || fail "cannot write into $out. Next: sh run.sh FOLDER with another one"
+(: >"$out/.probe") 2>/dev/null || fail "cannot write into $out. Next: sh run.sh FOLDER with another one"
 rm -f "$out/.probe"
 program=bin/qvrt-$arch
 copy=
@@ -38,7 +44,7 @@ trap 'exit 3' HUP INT TERM
 if ! "$program" --version >/dev/null 2>&1; then # not executable here: a noexec or FAT medium
   for dir in "$out" /tmp /dev/shm /var/tmp "${HOME:-/}"; do
     copy=$dir/.qvrt-$$
-    cat "$program" >"$copy" 2>/dev/null && chmod 700 "$copy" 2>/dev/null && "$copy" --version >/dev/null 2>&1 && break
+    (set -C && cat "$program" >"$copy") 2>/dev/null && chmod 700 "$copy" 2>/dev/null && "$copy" --version >/dev/null 2>&1 && break
     rm -f "$copy" 2>/dev/null
     copy=
   done

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from qverify_agents.errors import LinkError
+
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.inputs import sources
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
-from qverify.report.document import Report
+from qverify.renderers.json_file import printable
+from qverify.report.document import EXIT, Report
 from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
@@ -41,8 +44,11 @@ class Request:
 
 @dataclass(slots=True)
 class Outcome:
+    """unreached: why there was no board to speak to; the report says so, too."""
+
     report: Report
     finals: list[str]
+    unreached: str = ""
 
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
@@ -75,7 +81,14 @@ class Job:
         """inputs: as -i, for one frame."""
         start = time.perf_counter()
         prepared = inputs_of(self.models, inputs, self.request.seed)
-        ran, board = self._host.run(prepared, self.request.run_sim, watch), self._connected()
+        ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
+        try:
+            board = self._connected()
+        except LinkError as error:
+            if error.exit_status != EXIT["INCONCLUSIVE"]:
+                raise
+            unreached = " ".join(str(error).split())
+            ran.recordings["board"] = self._absent(unreached)
         if board is not None:
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
         options = replace(self.request.options, frame=frame)
@@ -83,7 +96,16 @@ class Job:
         if board is not None and ran.recordings["board"].state != "complete":
             self.close()  # the next frame gets a connection of its own
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs))
+        return Outcome(report, list(self.models.graph.outputs), unreached)
+
+    def _absent(self, why: str) -> Recording:
+        """The side of a board that could not be reached."""
+        graph, uri = self.models.graph, str(self.request.board)
+        specs = {n: graph.spec(n) for n in graph.observable()}
+        missing = dict.fromkeys(specs, why)
+        return Recording(
+            "board", "", host=uri, specs=specs, finals=graph.outputs, missing=missing, state="did not run", why=why
+        )
 
     def _connected(self) -> Any:
         from qverify.sides.board import Board
@@ -179,7 +201,8 @@ def _step(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
 
 def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran) -> None:
     report.inputs = [
-        {"name": i.spec.name, "source": i.source, "sha256": i.sha256, "seed": i.seed} for i in prepared.inputs
+        {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
+        for i in prepared.inputs
     ]
     report.models = list(models.rows)
     report.sides = [

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import IO, Protocol
 
 from qverify.errors import BadFileError
+from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -45,10 +46,7 @@ class Folder:
 
     def read(self, name: str, limit: int) -> bytes:
         path = os.path.join(self._path, name)
-        if os.path.islink(path) or not os.path.isfile(path):
-            raise BadFileError(f"{path}: not a regular file")
-        with open(path, "rb") as file:
-            return file.read(limit)
+        return read_regular(path, limit)
 
     def close(self) -> None:
         pass
@@ -62,8 +60,13 @@ class Tar:
         try:
             self._file = _plain(path, most_bytes)
             self._tar = tarfile.open(fileobj=self._file, mode="r:")  # noqa: SIM115 (closed by close)
-            self._members = {os.path.basename(m.name): m for m in self._listed() if m.isreg()}
-        except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+            self._members: dict[str, tarfile.TarInfo] = {}
+            for member in self._listed():
+                name = os.path.basename(member.name)
+                if member.isreg() and name in self._members:
+                    raise ValueError(f"it holds {name!r} twice; one dump is wanted")
+                self._members |= {name: member} if member.isreg() else {}
+        except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, RecursionError, MemoryError) as error:
             self.close()
             raise BadFileError(f"{path}: neither a folder nor a tar that can be read: {error}") from error
 
@@ -111,7 +114,10 @@ def opened(path: str, graph: Graph) -> Files:
     """A folder, or a tar plain or gzipped. BadFileError for anything else."""
     if os.path.isdir(path):
         inner = os.path.join(path, "dump")
-        return Folder(inner if os.path.isfile(os.path.join(inner, "about.txt")) else path)
+        both = [os.path.isfile(os.path.join(p, "about.txt")) for p in (path, inner)]
+        if all(both):
+            raise BadFileError(f"{path}: holds a dump, and another one in dump/; name the one that is meant")
+        return Folder(inner if both[1] else path)
     if not os.path.isfile(path):
         raise BadFileError(f"{path}: no such folder or tar")
     tensors = sum(graph.spec(n).size_bytes + 2048 for n in graph.tensors if n not in graph.constants)
@@ -139,7 +145,7 @@ def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs
 
 def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> None:
     """The digests, and every tensor that has a file and holds its digest; the others are missing."""
-    printed, by_label = _digests(files), _by_label(names)
+    printed, by_label, whole = _digests(files), _by_label(names), recording.settings.get("digests_only") == "0"
     recording.digests = {n: d for n, d in printed.items() if n in recording.specs}
     tensors: dict[str, Array] = {}
     with closing(Spool()) as spool:
@@ -148,6 +154,8 @@ def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> 
                 continue
             why = "not printed by the board" if name in recording.specs and name not in printed else ""
             found = by_label.get(label)
+            if found is None and whole and not why:
+                why = "its file did not come, though the board wrote one"
             if not why and found is not None:
                 try:
                     tensors[name] = spool.keep(_tensor(files, found, graph.spec(name), printed.get(name)))
@@ -174,10 +182,11 @@ def _about(
         return f"about.txt is not of a {DUMP}"
     said = dict(line.partition("=")[::2] for line in lines[1:])
     recording.version = said.get("runtime", "").removeprefix("qvrt ")[:40]
-    recording.settings |= {k: said[k][:120] for k in ("machine", "kernel") if k in said}
+    recording.settings |= {k: said[k][:120] for k in ("machine", "kernel", "digests_only") if k in said}
     if said.get("model") != model_sha256:
         return "the dump is of another model"
     inputs = [line.partition("=")[2] for line in lines if line.startswith("input=")]
+    recording.settings["inputs"] = inputs
     if prepared is not None and inputs != [item.sha256 for item in prepared.inputs]:
         return "the board ran on other inputs"
     return ""

@@ -6,6 +6,12 @@ from typing import Any
 
 import click
 
+HEX = "[0-9a-f]" * 16
+CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
+    f"s=0; for f in @DIR@/bin/qvrt-*-{HEX} @DIR@/bin/.qvrt-*.part @DIR@/bin/.probe.* @DIR@/store/{HEX * 4} @DIR@/store/{HEX * 4}.part;"
+    ' do [ ! -e "$f" ] || rm -f "$f" || s=3; done; rmdir @DIR@/bin @DIR@/store @DIR@ 2>/dev/null; exit $s'
+)
+
 
 @click.group(help=__doc__)
 def command() -> None:
@@ -100,10 +106,11 @@ def down(name: str) -> int:
 )
 @click.argument("name")
 @click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=180.0, show_default=True)
-def reset(name: str, deadline_s: float) -> int:
+@click.option("--force", is_flag=True, help="though somebody uses it")
+def reset(name: str, deadline_s: float, force: bool) -> int:
     from qverify_agents.power import reset_board
 
-    click.echo(f"{name} is back after {reset_board(name, deadline_s):.1f} s")
+    click.echo(f"{name} is back after {reset_board(name, deadline_s, force):.1f} s")
     return 0
 
 
@@ -173,15 +180,20 @@ def clean(name: str) -> int:
     import shlex
 
     from qverify_agents.connect import shell_of
-    from qverify_agents.errors import BoardBusy
+    from qverify_agents.errors import BoardBusy, BoardUnreachable
 
     with shell_of(name, 30.0) as (run, deployed):
         folder = shlex.quote(deployed.folder)
         said = run(deployed.agent("lock show")).out.decode(errors="replace").strip()
         if '"state": "busy"' in said:
             raise BoardBusy(f"{name} is in use: {said[:300]}")
-        run(f"rm -rf {folder}/bin {folder}/store; rmdir {folder} 2>/dev/null")
-    click.echo(f"removed {deployed.folder}")
+        done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
+    if done.status != 0:
+        why = (done.err or done.out).decode(errors="replace").strip().splitlines()
+        raise BoardUnreachable(
+            f"{name}: {deployed.folder} could not be cleaned: {why[-1][:200] if why else done.status}"
+        )
+    click.echo(f"removed agents and contents of {deployed.folder}")
     return 0
 
 

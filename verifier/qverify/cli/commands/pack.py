@@ -18,7 +18,7 @@ def command(models: str, output: str, inputs: str | None, seed: int, machines: t
     wanted = tuple(m for given in machines for m in given.split(",") if m)
     made = pack([p for p in models.split(",") if p], output, inputs, seed, wanted, not no_onnx)
     click.echo(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
-    click.echo(
-        f"on the board: sh run.sh (writes up to {made.dump_bytes} bytes to dump); then here: qverify replay {made.path}"
-    )
+    there = "unpack it there; " if made.tar else ""
+    here = "here: unpack it, and qverify replay FOLDER" if made.tar else f"here: qverify replay {made.path}"
+    click.echo(f"on the board: {there}sh run.sh (writes up to {made.dump_bytes} bytes to dump); then {here}")
     return 0

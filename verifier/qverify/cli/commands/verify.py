@@ -125,6 +125,8 @@ def command(
                 text = frames.render(outcome.report)
         if json_path != "-":
             click.echo(text)
+        if outcome.unreached:
+            click.echo(f"qverify: {outcome.unreached}", err=True)
         reports.append(outcome.report)
         if json_path and json_path != "-":
             json_file.write(combine(reports), json_path)

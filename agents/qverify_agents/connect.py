@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import socket
 import time
@@ -22,6 +21,7 @@ from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
+from qverify_agents.this_user import user_name
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
 ON_A_BOARD = frozenset({"cache", "memory", "wait", "lock"})  # what deploy.py takes
@@ -107,7 +107,7 @@ def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManage
 
 def _owner() -> str:
     """Who is told to others that wait for the board."""
-    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
 
 
 def _seconds(text: str) -> float:

@@ -39,7 +39,7 @@ WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
 TRIES, ANSWER_S, MOST_WAKES = 5, 5.0, 12
 BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may stand behind it
 LONGEST = 300  # characters of a typed command; small shells cut lines at 1024
-MOST_LOG = 1 << 16
+MOST_LOG, MOST_ANSWER = 1 << 16, 1 << 20
 DRY = 0.3  # seconds without a byte after which the other end has said what it had to say
 
 
@@ -118,7 +118,7 @@ class ConsoleShell:
         try:
             return (
                 self._typed(
-                    "set -o ignoreeof 2>/dev/null; stty -echo 2>/dev/null; qp1=$PS1; PS1=; PS2=",
+                    ': "${qp1=$PS1}" "${qp2=$PS2}" "${qs=$(stty -g)}"; set -o ignoreeof 2>/dev/null; stty -echo 2>/dev/null; PS1=; PS2=',
                     deadline.part(5.0),
                     4.0,
                 )[0]
@@ -165,6 +165,8 @@ class ConsoleShell:
         out = out[out.index(begin.encode()) + len(begin) :]
         while not (found := re.search(re.escape(end).encode() + rb"(\d+)>", out)):
             out += self._port.read(min(0.5, deadline.left()))
+            if len(out) > MOST_ANSWER:
+                raise LinkClosed(f"{self._where}: the console does not stop talking")
         return int(found[1]), out[: found.start()].replace(b"\r\n", b"\n").strip(b"\r\n")
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
@@ -289,7 +291,10 @@ class ConsoleShell:
         deadline = Deadline(3.0, self._where)
         try:
             self._port.write(
-                b"PS1=$qp1; stty sane 2>/dev/null" + (b"; exit" if self._logged_in else b"") + b"\r", deadline
+                b'set +o ignoreeof 2>/dev/null; stty "$qs" 2>/dev/null || stty sane; PS1=$qp1; PS2=$qp2; unset qp1 qp2 qs'
+                + (b"; exit" if self._logged_in else b"")
+                + b"\r",
+                deadline,
             )
             self._heard(DRY)
         except LinkError:

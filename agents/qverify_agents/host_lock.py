@@ -8,10 +8,10 @@ import hashlib
 import json
 import os
 import time
-from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.errors import BoardBusy
+from qverify_agents.this_user import cache_folder
 
 ASK_AGAIN_S = 0.2
 
@@ -21,7 +21,7 @@ class HostLock:
 
     def __init__(self, address: Address, owner: str, wait_s: float):
         named = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"
-        folder = _folder()
+        folder = cache_folder() / "locks"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.lock"
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -47,10 +47,6 @@ class HostLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qverify" / "locks"
 
 
 def _busy(held: bytes) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qverify_agents.errors import BadAddress
+from qverify_agents.this_user import home
 
 KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache"}
 
@@ -34,9 +35,11 @@ class Board:
 def files() -> list[Path]:
     """Nearest first: QVERIFY_BOARDS alone, or the project's, the user's, the system's."""
     if given := os.environ.get("QVERIFY_BOARDS"):
+        if not Path(given).is_file():
+            raise BadAddress(f"QVERIFY_BOARDS={given}: no such file")
         return [Path(given)]
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [Path("boards.toml"), home / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config")
+    return [Path("boards.toml"), config / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
 
 
 def boards() -> dict[str, Board]:

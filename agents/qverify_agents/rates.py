@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from qverify_agents import console
 from qverify_agents.address import Address, parse
 from qverify_agents.binaries import runtime_path
+from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve
 from qverify_agents.links.ssh import SshStream
 from qverify_agents.process_stream import ProcessStream
+from qverify_agents.schemes import BOARDS, LINKS
 
 WRAPPERS = ("faulty", "finals")
 CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 1.2, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
@@ -67,9 +69,13 @@ def rate_of(uri: str) -> Rate:
     address: Address = parse(resolve(uri)[0])
     while address.scheme in WRAPPERS:
         address = parse(address.rest or "local")
+    if address.scheme not in BOARDS and address.scheme not in LINKS:
+        raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
     if address.scheme == "serial":
         baud = address.options.get("baud", "115200")
-        return serial(int(baud) if baud.isdecimal() and int(baud) else 115200)
+        if not baud.isdecimal() or not int(baud):
+            raise BadAddress(f"baud={baud}: wanted a number")
+        return serial(int(baud))
     if address.scheme == "qemu":
         emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
         return (

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from qverify_agents import this_user
 from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, Entry, deb_files, newc
 from qverify_agents.emulation.packages import Packages
 from qverify_agents.errors import BadAddress, BoardUnreachable
@@ -193,7 +194,7 @@ class Image:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qverify" / "boards"
+    return this_user.cache_folder() / "boards"
 
 
 def image(architecture: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None) -> Image:

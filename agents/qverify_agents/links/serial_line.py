@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Any
 
 from qverify_agents.address import Address
@@ -17,8 +18,13 @@ OPTIONS = frozenset({"baud", "mode", "user", "prompt", "login_prompt", "password
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
     """Logged in; for connect.py, which then puts the agent there. Not with mode=direct."""
-    port = SerialPort(address)
     options = address.options
+    for name in ("prompt", "login_prompt", "password_prompt"):
+        try:
+            re.compile(options.get(name, ""))
+        except re.error as error:
+            raise BadAddress(f"{name}={options[name]}: not a regular expression: {error}") from error
+    port = SerialPort(address)
     shell = SerialShell(
         port,
         address.rest,

@@ -105,7 +105,14 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
     if settings.proxy_jump:
         via, hops = None, settings.proxy_jump.split(",")
         for number, hop in enumerate(hops):
-            via = _transport(hop.removeprefix("ssh://"), address, deadline, depth + 1 + number, via)
+            before = via
+            try:
+                via = _transport(hop.removeprefix("ssh://"), address, deadline, depth + 1 + number, before)
+            except BaseException:
+                if before is not None:
+                    before.close()
+                    _shut(before.sock)
+                raise
         return _through(via, settings, hops[-1], deadline)
     if settings.proxy_command:
         command = (
@@ -117,6 +124,8 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
     limit = min(settings.connect_timeout_s, deadline.left())
     try:
         sock = socket.create_connection((settings.host, settings.port), timeout=limit)
+    except UnicodeError as error:
+        raise BoardUnreachable(f"{settings.alias}: {settings.host!r} is no host name: {error}") from error
     except socket.gaierror as error:
         raise BoardUnreachable(f"{settings.alias}: no such host ({settings.host}): {error.strerror}") from error
     except TimeoutError:
@@ -138,8 +147,9 @@ def _through(via: Any, settings: Resolved, hop: str, deadline: Deadline) -> Any:
     where = (settings.host, settings.port)
     try:
         channel = via.open_channel("direct-tcpip", where, ("127.0.0.1", 0), timeout=deadline.left())
-    except paramiko.SSHException as error:
+    except (paramiko.SSHException, EOFError, OSError) as error:
         via.close()
+        _shut(via.sock)
         raise BoardUnreachable(
             f"{settings.alias}: jump host {hop} reaches no {settings.host}:{settings.port}: {error}"
         ) from error

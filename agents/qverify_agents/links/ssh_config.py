@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.this_user import user_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def resolve(target: str, config: str | None = None) -> Resolved:
         host,
         name,
         port or int(one.get("port", 22)),
-        user or one.get("user") or getpass.getuser(),
+        user or one.get("user") or user_name(),
         tuple(p for p in map(_path, found.get("identityfile", _default_identities())) if os.path.isfile(p)),
         tuple(map(_path, known or ["~/.ssh/known_hosts"])),
         one.get("hostkeyalias", name),

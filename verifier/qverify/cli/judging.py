@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from qverify.cli.numbers import Finite
+
 RULES = ("half", "round", "truncate", "numpy", "exact")
 NAMES = (
     "digits",
@@ -45,12 +47,12 @@ OPTIONS = (
         show_default=True,
         help="what matching to N decimals means",
     ),
-    click.option("--atol", type=click.FloatRange(0)),
-    click.option("--rtol", type=click.FloatRange(0)),
-    click.option("--min-cosine", type=click.FloatRange(-1, 1)),
+    click.option("--atol", type=Finite(0)),
+    click.option("--rtol", type=Finite(0)),
+    click.option("--min-cosine", type=Finite(-1, 1)),
     click.option("--min-sqnr", "min_sqnr_db", type=float, help="dB"),
-    click.option("--max-rmse", type=click.FloatRange(0)),
-    click.option("--max-lsb", type=click.FloatRange(0)),
+    click.option("--max-rmse", type=Finite(0)),
+    click.option("--max-lsb", type=Finite(0)),
     click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal"),
 )
 

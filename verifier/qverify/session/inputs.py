@@ -158,7 +158,7 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
         return described(held["description"], path), files, held
     except OSError as error:
         raise BadFileError(f"{path}: {error.strerror}; wanted a folder of qverify inputs prepare") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {error}") from error
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 
+from qverify_agents.binaries import MACHINES
 from qverify_agents.rates import COMMON, Rate, rate_of
 
+from qverify.errors import UsageError
 from qverify.session.models import Models, open_models
 from qverify.session.verify import inputs_of
 from qverify.sides.board import Board
@@ -38,6 +40,8 @@ def plan(
     bytes_per_s: float | None = None,
 ) -> list[Row]:
     """boards: addresses, or none for the common links. machine: whose agent is counted. bytes_per_s: instead of what is assumed."""
+    if machine.lower() not in MACHINES:
+        raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)
     prepared = inputs_of(models, inputs, seed)
     rates = [rate_of(b) for b in boards] or list(COMMON)

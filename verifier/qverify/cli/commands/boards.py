@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from qverify.cli.numbers import Finite
+
 HEX = "[0-9a-f]" * 16
 CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
     f"s=0; for f in @DIR@/bin/qvrt-*-{HEX} @DIR@/bin/.qvrt-*.part @DIR@/bin/.probe.* @DIR@/store/{HEX * 4} @DIR@/store/{HEX * 4}.part;"
@@ -35,7 +37,7 @@ def list() -> int:
 
 @command.command(help="reach each board, and say what it is or why not")
 @click.argument("names", nargs=-1)
-@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=30.0, show_default=True)
+@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=30.0, show_default=True)
 def check(names: tuple[str, ...], deadline_s: float) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import boards
@@ -57,7 +59,7 @@ def check(names: tuple[str, ...], deadline_s: float) -> int:
 
 @command.command(help="what a board says of itself, as JSON")
 @click.argument("name")
-@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=30.0, show_default=True)
+@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=30.0, show_default=True)
 def info(name: str, deadline_s: float) -> int:
     import json
 
@@ -105,7 +107,7 @@ def down(name: str) -> int:
     help="reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; waits until it answers"
 )
 @click.argument("name")
-@click.option("--timeout", "deadline_s", type=click.FloatRange(0.1), default=180.0, show_default=True)
+@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=180.0, show_default=True)
 @click.option("--force", is_flag=True, help="though somebody uses it")
 def reset(name: str, deadline_s: float, force: bool) -> int:
     from qverify_agents.power import reset_board

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from qverify.cli.numbers import Finite
+
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
@@ -14,7 +16,7 @@ import click
 @click.option(
     "--rate",
     "bytes_per_s",
-    type=click.FloatRange(1),
+    type=Finite(1, 1e12),
     metavar="BYTES_PER_S",
     help="of the link, instead of what is assumed",
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from qverify.cli.judging import judging
+from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     "deadline_s",
-    type=click.FloatRange(0.1),
+    type=Finite(0.1, 1e6),
     default=120.0,
     show_default=True,
     help="seconds for each answer of the board",
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     "--ssh-backend", type=click.Choice(("paramiko", "openssh")), help="ssh: openssh for certificates, FIDO keys"
 )
 @click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before")
-@click.option("--wait", type=click.FloatRange(0), metavar="SECONDS", help="for a board that somebody else uses")
+@click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @judging

@@ -80,7 +80,11 @@ def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | Non
     why = "it did not answer"
     while True:
         try:
-            with connect(name, min(ASK_S, deadline.left())) as agent:
+            patience_s = min(ASK_S, deadline.left())
+        except LinkError:
+            raise BoardUnreachable(f"{name} does not come back: {why}") from None
+        try:
+            with connect(name, patience_s) as agent:
                 up = _said(agent)
             if before is None or up is None or up <= time.monotonic() - start + 1:
                 return
@@ -89,7 +93,4 @@ def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | Non
             raise
         except LinkError as error:
             why = str(error)
-        try:
-            time.sleep(min(1.0, deadline.left()))
-        except LinkError:
-            raise BoardUnreachable(f"{name} does not come back: {why}") from None
+        time.sleep(0.5)

@@ -88,3 +88,56 @@ def test_a_hostile_agent(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert time.monotonic() - start < 15
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bin"] and list(folder.iterdir()) == [fake]
+
+
+ENDLESS = """#!{python}
+import itertools, os, struct, sys, time
+sys.path[:0] = {path!r}
+from qverify_agents.protocol import frames
+MODE = {mode!r}
+HELLO = b'{{"version": "1\\\\nFORGED", "protocol": 1, "features": ["finals", "per_node", "inject", "digests"], "lock": "none"}}'
+reader = frames.FrameReader()
+
+def send(kind, sequence, payload):
+    data = frames.frame_bytes(kind, sequence, payload)
+    while data:
+        data = data[os.write(1, data):]
+
+def node(index, name):
+    return struct.pack("<IIQQH", index, 0, 1, 1, len(name)) + name
+
+while data := os.read(0, 65536):
+    reader.feed(data)
+    while (f := reader.next()) is not None:
+        if f.type == frames.HELLO:
+            send(f.type, f.sequence, struct.pack("<H", len(HELLO)) + HELLO)
+        elif f.type == frames.HAVE:
+            send(f.type, f.sequence, struct.pack("<Q", 0) * (len(f.payload) // 32))
+        elif f.type == frames.PUT:
+            total, offset = struct.unpack_from("<QQ", f.payload, 32)
+            time.sleep(0.05 if MODE == "drip" else 0)
+            send(f.type, f.sequence, struct.pack("<Q", offset + 1 if MODE == "drip" else total))
+        elif f.type == frames.RUN:
+            for i in itertools.count():
+                time.sleep(0.02 if MODE == "again" else 0)
+                send(frames.NODE, f.sequence, node(0, b"q") if MODE == "again" else node(i, b"n" * 1000))
+"""
+
+
+@pytest.mark.parametrize("mode", ["again", "more", "drip"])
+def test_endless_frames_that_are_well_formed(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same event for ever, ever more events, a byte of progress a time."""
+    fake = tmp_path / f"qvrt-{host_architecture()}"
+    fake.write_text(ENDLESS.format(python=sys.executable, path=[p for p in sys.path if p], mode=mode))
+    fake.chmod(0o755)
+    monkeypatch.setenv("QVERIFY_BIN_DIR", str(tmp_path))
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    board = Board("local", model_bytes(), graph(), 1.5)
+    try:
+        recording = board.run(prepared())
+    finally:
+        board.close()
+    assert recording.state != "complete" and recording.why
+    assert "\n" not in recording.version
+    assert time.monotonic() - start < 15
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes

@@ -69,3 +69,44 @@ def test_the_nearer_file_wins(tmp_path, monkeypatch):
     (tmp_path / "config" / "qverify" / "boards.toml").write_text('[boards.a]\nuri = "far"\n[boards.b]\nuri = "only"\n')
     (tmp_path / "boards.toml").write_text('[boards.a]\nuri = "near"\n')
     assert {n: b.uri for n, b in boards().items()} == {"a": "near", "b": "only"}
+
+
+def test_options_behind_a_name_are_the_boards(inventory, digits, capsys):
+    assert resolve("one?memory=1") == ["local?memory=1"]
+    assert resolve("two?user=you")[0].endswith("&user=me&user=you")  # the later wins
+    assert resolve("firmware=1.2?memory=1") == ["local?memory=1"]
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "one?nosuch=1"]) == 2
+    assert "unknown option 'nosuch'" in capsys.readouterr().err
+
+
+def test_of_several_boards_the_first_that_can_be_had(inventory, digits, capsys):
+    inventory.write_text(
+        '[boards.off]\nuri = "ssh://127.0.0.1:1"\ntags = { soc = "j5" }\n[boards.on]\nuri = "local"\ntags = { soc = "j5" }\n'
+    )
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"]) == 0
+    inventory.write_text(inventory.read_text().replace('"local"', '"ssh://127.0.0.1:2"'))
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"]) == 3
+    assert "none of 2 boards" in capsys.readouterr().err
+
+
+def test_reset_runs_the_command_and_looks_whether_it_helped(inventory, tmp_path, capsys):
+    """A board of this machine was never restarted, whatever the command says."""
+    inventory.write_text(
+        f'[boards.a]\nuri = "local"\nreset = "touch {tmp_path}/done"\n[boards.b]\nuri = "local"\npower = "echo no such port >&2; false"\n'
+        '[boards.c]\nuri = "local"\n'
+    )
+    assert main(["boards", "reset", "a", "--timeout", "3"]) == 3
+    assert (tmp_path / "done").exists() and "was not restarted" in capsys.readouterr().err
+    assert main(["boards", "reset", "b"]) == 3 and "no such port" in capsys.readouterr().err
+    assert main(["boards", "reset", "c"]) == 2 and "no reset or power command" in capsys.readouterr().err
+
+
+def test_several_boards_make_one_report_also_where_one_is_not_there(digits, tmp_path, capsys):
+    import json
+
+    report = tmp_path / "r.json"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "ssh://127.0.0.1:1", "-b", "local", "--json", str(report)]
+    assert main(words) == 3
+    held = json.loads(report.read_text())
+    assert held["verdict"] == "INCONCLUSIVE" and len(held["pairs"]) == 6
+    assert "Connection refused" in capsys.readouterr().err

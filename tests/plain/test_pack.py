@@ -212,6 +212,11 @@ def test_two_dumps_compared(bundle, tmp_path, capsys):
         assert run_sh(bundle, str(tmp_path / name)).returncode == 0
     words = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "-m", str(bundle / "model.bin")]
     assert main(words) == 0
+    source = ["-m", str(bundle / "host" / "quant.onnx")]
+    assert main(["infer", "--side", "simulator", *source, "-o", str(tmp_path / "npy")]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "npy"), str(tmp_path / "two"), "-m", str(bundle / "model.bin")]) == 0
+    assert "8 of 8 tensors" in capsys.readouterr().out
     path = next((tmp_path / "two").glob("node_1_*"))
     data = np.frombuffer(path.read_bytes(), np.uint8).copy()
     data[0] ^= 64

@@ -41,11 +41,23 @@ def compare_dumps(a: str, b: str, options: Options, model: str | None = None) ->
 
 
 def _side(path: str, role: str, opened: Models | None) -> Recording:
-    if opened is None or not (raw := _raw(path)):
+    if opened is None:
         return dump(path, role)
+    if not (raw := _raw(path)):
+        return _named(dump(path, role), opened.graph)
     found = carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     found.side = role
     return found
+
+
+def _named(recording: Recording, graph: Graph) -> Recording:
+    """Stored values told apart from real ones: what has a tensor's dtype and shape has its scale, too."""
+    for name, spec in recording.specs.items():
+        known = graph.tensors.get(name)
+        if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
+            recording.specs[name] = known
+    recording.capabilities |= {"per_node"}
+    return recording
 
 
 def _inputs(recording: Recording) -> list[str]:

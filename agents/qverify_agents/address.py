@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from qverify_agents.errors import BadAddress
 from qverify_agents.schemes import BOARDS
@@ -24,7 +25,8 @@ def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
     whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
     head, _, query = uri.partition("?")
-    options = dict(part.partition("=")[::2] for part in query.split("&")) if query else {}
+    pairs = (part.partition("=")[::2] for part in query.split("&")) if query else ()
+    options = {key: unquote(value) for key, value in pairs}  # %26 is an & within a value
     scheme, colon, rest = head.partition(":")
     if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
         return Address(scheme, rest.removeprefix("//") if colon else "", options)

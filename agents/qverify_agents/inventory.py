@@ -28,7 +28,7 @@ class Board:
     @property
     def address(self) -> str:
         """The URI with the options of the inventory."""
-        more = "&".join(f"{k}={v}" for k, v in self.options.items())
+        more = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in self.options.items())
         return self.uri + (("&" if "?" in self.uri else "?") + more if more else "")
 
 

@@ -79,6 +79,16 @@ def test_options_behind_a_name_are_the_boards(inventory, digits, capsys):
     assert "unknown option 'nosuch'" in capsys.readouterr().err
 
 
+def test_an_ampersand_in_a_folder(inventory, tmp_path, monkeypatch, digits):
+    inventory.write_text('[boards.a]\nuri = "10.0.0.5"\ncache = "/data/c&d"\n')
+    from qverify_agents.address import parse
+
+    assert parse(resolve("a")[0]).options == {"cache": "/data/c&d"}
+    (tmp_path / "t&p").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t&p"))
+    assert main(["plan", "-m", str(digits / "digits_quant.onnx"), "-b", "10.0.0.5"]) == 0
+
+
 def test_of_several_boards_the_first_that_can_be_had(inventory, digits, capsys):
     inventory.write_text(
         '[boards.off]\nuri = "ssh://127.0.0.1:1"\ntags = { soc = "j5" }\n[boards.on]\nuri = "local"\ntags = { soc = "j5" }\n'

@@ -60,12 +60,11 @@ class Counted:
 
 def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> Counted:
     with tempfile.TemporaryDirectory(prefix="qverify-plan-") as store:
-        address = f"local?store={store}&{shape}"
-        return Counted(*(_run(models, prepared, address, every) for every in (False, False, True)))
+        return Counted(*(_run(models, prepared, f"local?{shape}", store, every) for every in (False, False, True)))
 
 
-def _run(models: Models, prepared: PreparedInputs, address: str, every: bool) -> tuple[int, int]:
-    board = Board(address, models.binary, models.graph)
+def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
+    board = Board(address, models.binary, models.graph, options={"store": store})
     try:
         link = board.run(prepared, pull="all" if every else "differ").link
     finally:

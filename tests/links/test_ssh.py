@@ -129,6 +129,21 @@ def test_several_jump_hosts(openssh, digits):
     assert threading.active_count() <= before  # every hop's connection is closed
 
 
+@OPENSSH
+def test_a_proxy_command_is_run_by_a_shell(openssh, digits):
+    """With exec before it, as many configurations have."""
+    relay = openssh.folder / "relay.py"
+    relay.write_text(
+        "import os, socket, sys, threading\n"
+        "c = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+        "out = lambda: [os.write(1, d) for d in iter(lambda: c.recv(65536), b'')]\n"
+        "threading.Thread(target=out, daemon=True).start()\n"
+        "[c.sendall(d) for d in iter(lambda: os.read(0, 65536), b'')]\n"
+    )
+    openssh.write_config(f"  ProxyCommand exec python3 {relay} %h %p\n")
+    assert run(digits, openssh.board) == 0
+
+
 @pytest.mark.parametrize("method", ["password", "keyboard-interactive"])
 def test_a_password_from_the_environment_and_in_no_output(method, digits, tmp_path, monkeypatch, capsys):
     server = PasswordServer(method)

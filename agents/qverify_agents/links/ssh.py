@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import logging
 import os
+import shlex
 import socket
 import sys
 import time
@@ -120,7 +121,7 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
             .replace("%p", str(settings.port))
             .replace("%r", settings.user)
         )
-        return paramiko.ProxyCommand(command)
+        return paramiko.ProxyCommand(shlex.join(["/bin/sh", "-c", command]))  # by a shell, as OpenSSH does
     limit = min(settings.connect_timeout_s, deadline.left())
     try:
         sock = socket.create_connection((settings.host, settings.port), timeout=limit)

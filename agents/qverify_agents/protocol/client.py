@@ -340,7 +340,9 @@ class Agent:
                     raise ProtocolError(
                         f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted"
                     )
-                if struct.unpack_from("<Q", answer, 8)[0] != at or not (n == 0 or 0 < len(answer) - 16 <= n):
+                if struct.unpack_from("<Q", answer, 8)[0] != at or not (
+                    len(answer) == 16 if n == 0 else 0 < len(answer) - 16 <= n
+                ):
                     raise ProtocolError(f"{tensor}: the board sent another range than the one asked for")
                 data += memoryview(answer)[16:]
                 if len(answer) - 16 < n:

@@ -200,11 +200,15 @@ def clean(name: str) -> int:
 
 
 def _emulated(name: str) -> str:
+    from qverify_agents.emulation.image import KINDS
     from qverify_agents.errors import BadAddress
 
     if not name.startswith("qemu:"):
         raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
-    return name.removeprefix("qemu:")
+    kind = name.removeprefix("qemu:")
+    if kind not in KINDS:
+        raise BadAddress(f"{name}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
+    return kind
 
 
 def _hello(name: str, deadline_s: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import socket
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -79,8 +80,17 @@ def _hop(address: Address) -> Address:
 
 
 def _shut(sock: Any) -> None:
-    """The socket, and the jump hosts it goes through."""
-    sock.close()
+    """The socket, and the jump hosts or the proxy command it goes through."""
+    with contextlib.suppress(OSError):
+        sock.close()
+    process = getattr(sock, "process", None)
+    if isinstance(process, subprocess.Popen):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
     via = getattr(sock, "over", None)
     if via is not None:
         via.close()

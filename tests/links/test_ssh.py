@@ -144,6 +144,14 @@ def test_a_proxy_command_is_run_by_a_shell(openssh, digits):
     assert run(digits, openssh.board) == 0
 
 
+@OPENSSH
+def test_a_proxy_command_that_ends_at_once(openssh, digits, capsys):
+    openssh.write_config("  ProxyCommand exit 7\n")
+    began = time.monotonic()
+    assert run(digits, openssh.board) == 3
+    assert time.monotonic() - began < 20 and "handshake broke off" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["password", "keyboard-interactive"])
 def test_a_password_from_the_environment_and_in_no_output(method, digits, tmp_path, monkeypatch, capsys):
     server = PasswordServer(method)

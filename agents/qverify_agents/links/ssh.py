@@ -6,9 +6,7 @@ import contextlib
 import getpass
 import logging
 import os
-import shlex
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -19,6 +17,7 @@ from qverify_agents.capabilities import Done, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
+from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_config import Resolved, resolve
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
@@ -83,14 +82,6 @@ def _shut(sock: Any) -> None:
     """The socket, and the jump hosts or the proxy command it goes through."""
     with contextlib.suppress(OSError):
         sock.close()
-    process = getattr(sock, "process", None)
-    if isinstance(process, subprocess.Popen):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(2)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
     via = getattr(sock, "over", None)
     if via is not None:
         via.close()
@@ -111,8 +102,6 @@ def _refused(target: str, error: Exception) -> str:
 
 def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int) -> Any:
     """A TCP connection without Nagle's delay, through jump hosts or a proxy command where the configuration says so."""
-    import paramiko
-
     if settings.proxy_jump:
         via, hops = None, settings.proxy_jump.split(",")
         for number, hop in enumerate(hops):
@@ -131,7 +120,7 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
             .replace("%p", str(settings.port))
             .replace("%r", settings.user)
         )
-        return paramiko.ProxyCommand(shlex.join(["/bin/sh", "-c", command]))  # by a shell, as OpenSSH does
+        return ProxyCommand.started(command)
     limit = min(settings.connect_timeout_s, deadline.left())
     try:
         sock = socket.create_connection((settings.host, settings.port), timeout=limit)

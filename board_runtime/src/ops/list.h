@@ -23,6 +23,7 @@
   X(matmul) \
   X(max_pool) \
   X(mul) \
+  X(normalize) \
   X(pad) \
   X(quantize) \
   X(reduce_mean) \
@@ -34,7 +35,9 @@
   X(softmax_float) \
   X(split) \
   X(transpose) \
-  X(where)
+  X(unpack) \
+  X(where) \
+  X(yuv_to_rgb)
 
 #define QV_DECLARE_OP(stem) extern const qv_op qv_op_##stem;
 QV_OPS(QV_DECLARE_OP)

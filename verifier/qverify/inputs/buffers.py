@@ -40,7 +40,7 @@ def dtype_of(wanted: Description) -> str:
     if wanted.format == "raw_s16":
         return "int16"
     if wanted.format in REAL:
-        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else "int8"
+        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else wanted.quantize_dtype
     return "int8" if wanted.format in SIGNED else "uint8"
 
 
@@ -81,8 +81,13 @@ def _up(value: int, multiple: int) -> int:
 
 def encoded(pixels: Array, wanted: Description) -> bytes:
     """pixels: fitted, RGB or gray. The buffer, padding zero."""
+    return aligned(_values(pixels, wanted), wanted)
+
+
+def aligned(parts: list[Array], wanted: Description) -> bytes:
+    """The buffer of every plane's valid elements, padding zero."""
     whole = bytearray(size_bytes(wanted))
-    for plane, values in zip(planes(wanted), _values(pixels, wanted), strict=True):
+    for plane, values in zip(planes(wanted), parts, strict=True):
         stored = np.zeros(plane.aligned_shape, plane.dtype)
         stored[tuple(slice(0, n) for n in plane.shape)] = values
         whole[plane.offset : plane.offset + plane.size_bytes] = stored.astype(stored.dtype.newbyteorder("<")).tobytes()
@@ -148,6 +153,19 @@ def stored(data: bytes, wanted: Description) -> list[Array]:
         whole = np.frombuffer(part, np.dtype(plane.dtype).newbyteorder("<")).reshape(plane.aligned_shape)
         found.append(whole[tuple(slice(0, n) for n in plane.shape)])
     return found
+
+
+def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
+    """Every value of the stored type equally likely, float32 from -1 to 1; padding zero."""
+    values: list[Array] = []
+    for plane in planes(wanted):
+        dtype = np.dtype(plane.dtype)
+        if dtype.kind == "f":
+            values.append(generator.uniform(-1, 1, plane.shape).astype(dtype))
+        else:
+            limits = np.iinfo(dtype)
+            values.append(generator.integers(limits.min, limits.max, plane.shape, dtype, endpoint=True))
+    return aligned(values, wanted)
 
 
 def padding_is_zero(data: bytes, wanted: Description) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import inf, isfinite
 from typing import Any
 
 from qverify.errors import UsageError
@@ -34,6 +36,8 @@ LARGEST = 1 << 15  # pixels a side
 class Description:
     """format: of the bytes. train: what the network was trained on; "" where it does not matter. size: (width, height) in
     pixels. fill: of a letterbox, 0..255. mean, scale: a channel, or one for all. quantize: (scale, zero point) or None.
+    quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the picture, cut out before the fit.
+    profile: the vendor whose pairs of formats count; its defaults are filled in by described().
     width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in bytes."""
 
     format: str
@@ -49,6 +53,9 @@ class Description:
     scale: tuple[float, ...] = (1.0,)
     rounding: str = "half-even"
     quantize: tuple[float, int] | None = None
+    quantize_dtype: str = "int8"
+    roi: tuple[int, int, int, int] | None = None
+    profile: str = ""
     layout: str = "NHWC"
     width_align: int = 1
     height_align: int = 1
@@ -69,13 +76,21 @@ class Description:
             ("resize dtype", self.resize_dtype, ("uint8", "float32")),
             ("fit", self.fit, FITS),
             ("layout", self.layout, LAYOUTS),
+            ("quantize dtype", self.quantize_dtype, ("int8", "uint8", "int16")),
         ):
             if value not in known:
                 raise UsageError(f"input {name} {value!r}: wanted one of {', '.join(k for k in known if k)}")
         self._check_numbers()
-        if self.train and self.format not in LEGAL[self.train]:
-            table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in LEGAL.items())
-            raise UsageError(f"no chip turns {self.format} into {self.train}; what can be (train: formats): {table}")
+        self._check_pair()
+
+    def _check_pair(self) -> None:
+        from qverify.inputs.profiles import legal
+
+        pairs = legal(self.profile)
+        if self.train and self.format not in pairs.get(self.train, ()):
+            table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in pairs.items())
+            whose = f"no {self.profile} chip" if self.profile else "no chip"
+            raise UsageError(f"{whose} turns {self.format} into {self.train}; what can be (train: formats): {table}")
 
     def _check_numbers(self) -> None:
         width, height = self.size
@@ -93,8 +108,12 @@ class Description:
         for name in ("mean", "scale"):
             if len(getattr(self, name)) not in (1, self.channels):
                 raise UsageError(f"{name} {getattr(self, name)}: wanted one number, or {self.channels}")
-        if self.quantize is not None and not self.quantize[0] > 0:
-            raise UsageError(f"quantize {self.quantize[0]}: wanted a scale above 0")
+        if self.quantize is not None and not 0 < self.quantize[0] < inf:
+            raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
+        if not all(isfinite(v) for v in (*self.mean, *self.scale)):
+            raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted finite numbers")
+        if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
+            raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 
     @property
     def gray(self) -> bool:
@@ -103,6 +122,40 @@ class Description:
     @property
     def channels(self) -> int:
         return 1 if self.gray else 4 if self.format in ("rgba", "bgra") else 3
+
+
+def tables(path: str | None) -> dict[str, dict[str, Any]]:
+    """[inputs.NAME] tables of a TOML file. UsageError for what is none; {} without a file."""
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            held = tomllib.load(file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    found = held.get("inputs")
+    if not isinstance(found, dict) or not found or not all(isinstance(t, dict) for t in found.values()):
+        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
+    return found
+
+
+def parsed(text: str) -> tuple[str, dict[str, Any]]:
+    """`data=nv12,train=rgb,mean=1,2,3` to its name and table; a part without `=` goes on with the key before it."""
+    name, _, rest = text.partition("=")
+    parts = rest.split(",")
+    if not name or not parts[0]:
+        raise UsageError(f"--input {text}: wanted NAME=FORMAT,KEY=VALUE,...")
+    table, key = {"format": parts[0]}, ""
+    for part in parts[1:]:
+        if "=" in part:
+            key, _, value = part.partition("=")
+            key = key.strip().replace("-", "_")
+            table[key] = value
+        elif key:
+            table[key] += f",{part}"
+        else:
+            raise UsageError(f"--input {text}: wanted KEY=VALUE, got {part!r}")
+    return name, table
 
 
 KEYS = {f.name for f in fields(Description)} - {"colour"} | {"mode", "range", "siting", "colour_rounding"}
@@ -116,9 +169,21 @@ def described(table: Mapping[str, Any], where: str) -> Description:
     if missing := {"format", "size"} - given.keys():
         raise UsageError(f"{where}: {min(missing)} is missing")
     try:
-        return _described(given)
+        return _described(_with_defaults(given))
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{where}: {error}") from error
+
+
+def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """Under what is given, the profile's own. A mode or a range of the user's takes the profile's place."""
+    from qverify.inputs.profiles import PROFILES, defaults
+
+    profile = str(given.get("profile", ""))
+    if not profile:
+        return given
+    if profile not in PROFILES:
+        raise UsageError(f"input profile {profile!r}: wanted one of {', '.join(PROFILES)}")
+    return defaults(profile, str(given["format"])) | given
 
 
 def _described(given: dict[str, Any]) -> Description:
@@ -132,10 +197,15 @@ def _described(given: dict[str, Any]) -> Description:
     numbers = {k: int(given.pop(k)) for k in list(given) if k.endswith("_align") or k == "fill"}
     made = {k: tuple(float(x) for x in _several(given.pop(k))) for k in ("mean", "scale") if k in given}
     quantize = given.pop("quantize", None)
-    pair = None if quantize is None else (float(quantize[0]), int(quantize[1]))
+    scaled = None if quantize is None else _several(quantize)
+    pair = None if scaled is None else (float(scaled[0]), int(scaled[1]))
+    roi = given.pop("roi", None)
+    area = None if roi is None else tuple(int(v) for v in _several(roi))
+    if area is not None and len(area) != 4:
+        raise ValueError(f"roi {roi!r}: wanted x,y,width,height")
     size = _size(given.pop("size"))
     text = {k: str(v) for k, v in words.items()}
-    one = Description(str(given.pop("format")), size, colour=replace(colour, **chosen), quantize=pair)
+    one = Description(str(given.pop("format")), size, colour=replace(colour, **chosen), quantize=pair, roi=area)
     return replace(one, **text, **numbers, **made)  # type: ignore[arg-type]
 
 

@@ -50,6 +50,8 @@ def _sixteen(values: Array, gray: bool) -> Array:
 def fitted(pixels: Array, wanted: Description) -> Array:
     """(height, width, channels) of the description's size; uint8, or float32 where it resizes in float32."""
     width, height = wanted.size
+    if wanted.roi is not None:
+        pixels = _cut(pixels, wanted.roi)
     if wanted.fit == "crop":
         return _resized(_cropped(pixels, width, height), width, height, wanted)
     if wanted.fit == "stretch":
@@ -61,6 +63,15 @@ def fitted(pixels: Array, wanted: Description) -> Array:
     top, left = (height - inner[1]) // 2, (width - inner[0]) // 2
     whole[top : top + inner[1], left : left + inner[0]] = small
     return whole
+
+
+def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
+    left, top, width, height = roi
+    if left + width > pixels.shape[1] or top + height > pixels.shape[0]:
+        raise UsageError(
+            f"roi {left},{top},{width},{height} does not lie in the picture of {pixels.shape[1]}x{pixels.shape[0]}"
+        )
+    return pixels[top : top + height, left : left + width]
 
 
 def _cropped(pixels: Array, width: int, height: int) -> Array:

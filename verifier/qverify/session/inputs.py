@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from qverify import __version__
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs import buffers, picture
 from qverify.inputs.colour import UNVERIFIED
-from qverify.inputs.description import Description, described
+from qverify.inputs.description import Description, described, tables
 from qverify.renderers.json_file import write_bytes, write_text
 
 SCHEMA = "qverify.inputs/1"
@@ -44,18 +43,12 @@ def sources(path: str) -> list[str]:
 
 def from_toml(path: str, name: str | None) -> dict[str, Any]:
     """The table [inputs.NAME]; the only one when no name is given."""
-    try:
-        held = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    tables = held.get("inputs")
-    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
-    if name is None and len(tables) == 1:
-        return dict(next(iter(tables.values())))
-    if name not in tables:
-        raise UsageError(f"{path}: no input {name!r}; it describes {', '.join(tables)}")
-    return dict(tables[name])
+    found = tables(path)
+    if name is None and len(found) == 1:
+        return dict(next(iter(found.values())))
+    if name not in found:
+        raise UsageError(f"{path}: no input {name!r}; it describes {', '.join(found)}")
+    return dict(found[name])
 
 
 def prepare(

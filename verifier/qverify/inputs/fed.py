@@ -1,0 +1,74 @@
+"""Inputs of a model.bin that are fed as described bytes: its meta section back to descriptions (INPUTS.md section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qverify.errors import BadFileError, UsageError
+from qverify.inputs.description import Description, described
+from qverify.model_bin.graph import Graph
+from qverify.tensors.spec import TensorSpec
+
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """One network input made on the board. tensor: the graph input that is fed. description: of its bytes; None for a featuremap that
+    is no picture."""
+
+    name: str
+    tensor: str
+    description: Description | None
+
+
+def fed_inputs(graph: Graph) -> dict[str, Fed]:
+    """By graph input, from the meta section. BadFileError when it does not fit the graph."""
+    found = {}
+    rows = graph.meta.get("inputs", {})
+    for name, row in rows.items() if isinstance(rows, dict) else ():
+        table = row.get("description") if isinstance(row, dict) else None
+        if not isinstance(table, dict) or row["tensor"] not in graph.inputs:
+            raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
+        try:
+            found[row["tensor"]] = Fed(str(name), row["tensor"], completed(table, graph.spec(row["tensor"])))
+        except UsageError as error:
+            raise BadFileError(f"model.bin: its description of input {name!r}: {error}") from error
+    return found
+
+
+def completed(table: Table, spec: TensorSpec) -> Description | None:
+    """The description with what the tensor says: size, layout and quantization of a featuremap; None for a featuremap
+    that is no picture."""
+    where = f"input {spec.name}"
+    if table.get("format") != "featuremap":
+        return described(table if "size" in table else {**table, "size": _size_of(spec)}, where)
+    layout = layout_of(spec)
+    if not layout:
+        return None
+    more: dict[str, Any] = {"size": _size_of(spec), "layout": layout}
+    if spec.quantized:
+        more |= {"quantize": [spec.scale[0], spec.zero_point[0]], "quantize_dtype": spec.dtype}
+    if spec.shape[1 if layout == "NCHW" else 3] == 1:
+        more["train"] = "gray"
+    return described({**table, **more}, where)
+
+
+def layout_of(spec: TensorSpec) -> str:
+    """NCHW or NHWC, by which dim is 1 or 3 channels; "" where it is neither."""
+    if len(spec.shape) != 4 or spec.shape[0] != 1:
+        return ""
+    return "NCHW" if spec.shape[1] in (1, 3) else "NHWC" if spec.shape[3] in (1, 3) else ""
+
+
+def _size_of(spec: TensorSpec) -> list[int]:
+    """Width and height of a picture's tensor."""
+    layout = layout_of(spec)
+    if not layout:
+        raise UsageError(
+            f"input {spec.name!r} {list(spec.shape)} is no picture of 1 or 3 channels, which this format would need"
+        )
+    height, width = spec.shape[2:] if layout == "NCHW" else spec.shape[1:3]
+    return [width, height]

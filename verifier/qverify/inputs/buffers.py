@@ -75,6 +75,21 @@ def size_bytes(wanted: Description) -> int:
     return _up(last.offset + last.size_bytes, wanted.buffer_align)
 
 
+def valid_bytes(wanted: Description) -> int:
+    """Of the valid elements alone, plane after plane."""
+    return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in planes(wanted))
+
+
+def dense_values(data: bytes, wanted: Description) -> list[Array]:
+    """Every plane's valid elements, of bytes that hold nothing else."""
+    found, at = [], 0
+    for plane in planes(wanted):
+        dtype = np.dtype(plane.dtype).newbyteorder("<")
+        found.append(np.frombuffer(data, dtype, prod(plane.shape), at).reshape(plane.shape))
+        at += found[-1].nbytes
+    return found
+
+
 def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
@@ -132,11 +147,14 @@ def _real(pixels: Array, wanted: Description) -> Array:
     """(x - mean) * scale in float32, in the training order; quantized where asked."""
     ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
     mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
-    real = (ordered.astype(np.float32) - mean) * scale
-    dtype = np.dtype(dtype_of(wanted))
-    if dtype.kind == "f":
-        return np.asarray(real)
+    real: Array = (ordered.astype(np.float32) - mean) * scale
+    return real if np.dtype(dtype_of(wanted)).kind == "f" else quantized(real, wanted)
+
+
+def quantized(real: Array, wanted: Description) -> Array:
+    """clip(round(x / scale) + zero point) as the stored integers; raw_s16 stays within -32767..32767."""
     step, zero = wanted.quantize or (1.0, 0)
+    dtype = np.dtype(dtype_of(wanted))
     limits = np.iinfo(dtype)
     low = -limits.max if wanted.format == "raw_s16" else limits.min
     whole = ROUNDINGS[wanted.rounding](real.astype(np.float64) / step) + zero

@@ -25,7 +25,7 @@ LEGAL = {
     "gray": ("gray", "gray_128", *REAL),
     "featuremap": REAL,
 }
-FITS = ("stretch", "crop", "letterbox")
+FITS = ("stretch", "crop", "letterbox", "letterbox-top-left")
 LIBRARIES = ("cv2", "pillow")
 INTERPOLATIONS = ("nearest", "linear", "cubic", "area")
 LAYOUTS = ("NHWC", "NCHW")
@@ -106,8 +106,9 @@ class Description:
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted 1 to 65536")
         for name in ("mean", "scale"):
-            if len(getattr(self, name)) not in (1, self.channels):
-                raise UsageError(f"{name} {getattr(self, name)}: wanted one number, or {self.channels}")
+            wanted = 1 if self.gray else 3
+            if len(getattr(self, name)) not in (1, wanted):
+                raise UsageError(f"{name} {getattr(self, name)}: wanted one number{f', or {wanted}' * (wanted > 1)}")
         if self.quantize is not None and not 0 < self.quantize[0] < inf:
             raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
         if not all(isfinite(v) for v in (*self.mean, *self.scale)):

@@ -1,4 +1,4 @@
-"""Inputs of a model.bin that are fed as described bytes: its meta section back to descriptions (INPUTS.md section 6)."""
+"""Inputs of a model.bin that are fed as described bytes: its meta section back to descriptions (INPUTS.md section 7)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
+from qverify.inputs.buffers import size_bytes
 from qverify.inputs.description import Description, described
 from qverify.model_bin.graph import Graph
 from qverify.tensors.spec import TensorSpec
@@ -16,12 +17,13 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """One network input made on the board. tensor: the graph input that is fed. description: of its bytes; None for a featuremap that
-    is no picture."""
+    """One network input whose bytes are described. tensor: the graph input that is fed. description: None for a featuremap
+    that is no picture."""
 
     name: str
     tensor: str
     description: Description | None
+    table: Table
 
 
 def fed_inputs(graph: Graph) -> dict[str, Fed]:
@@ -33,10 +35,17 @@ def fed_inputs(graph: Graph) -> dict[str, Fed]:
         if not isinstance(table, dict) or row["tensor"] not in graph.inputs:
             raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
         try:
-            found[row["tensor"]] = Fed(str(name), row["tensor"], completed(table, graph.spec(row["tensor"])))
+            found[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]))
         except UsageError as error:
             raise BadFileError(f"model.bin: its description of input {name!r}: {error}") from error
     return found
+
+
+def _fed(name: str, table: Table, spec: TensorSpec) -> Fed:
+    wanted = completed(table, spec)
+    if wanted is not None and not spec.quantized and (spec.dtype, spec.shape) != ("uint8", (size_bytes(wanted),)):
+        raise UsageError(f"{size_bytes(wanted)} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
+    return Fed(name, spec.name, wanted, table)
 
 
 def completed(table: Table, spec: TensorSpec) -> Description | None:
@@ -54,6 +63,12 @@ def completed(table: Table, spec: TensorSpec) -> Description | None:
     if spec.shape[1 if layout == "NCHW" else 3] == 1:
         more["train"] = "gray"
     return described({**table, **more}, where)
+
+
+def for_tensor(table: Table, spec: TensorSpec) -> Description | None:
+    """As completed(), in the tensor's own layout where the table names none."""
+    layout = layout_of(spec)
+    return completed({**({"layout": layout} if layout else {}), **table}, spec)
 
 
 def layout_of(spec: TensorSpec) -> str:

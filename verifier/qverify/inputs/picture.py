@@ -60,7 +60,8 @@ def fitted(pixels: Array, wanted: Description) -> Array:
     inner = max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio))
     small = _resized(pixels, *inner, wanted)
     whole = np.full((height, width, pixels.shape[2]), wanted.fill, small.dtype)
-    top, left = (height - inner[1]) // 2, (width - inner[0]) // 2
+    centred = wanted.fit == "letterbox"
+    top, left = ((height - inner[1]) // 2, (width - inner[0]) // 2) if centred else (0, 0)
     whole[top : top + inner[1], left : left + inner[0]] = small
     return whole
 

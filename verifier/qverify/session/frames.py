@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from qverify.compare.verdict import combine
@@ -51,7 +52,7 @@ def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, w
     try:
         for number, (inputs, source) in enumerate(frames):
             try:
-                outcome = job.run(inputs, number, watch)
+                outcome = job.run(replace(request.inputs, files=inputs), number, watch)
                 report = outcome.report
                 reports.append(report)
                 if outcome.unreached:

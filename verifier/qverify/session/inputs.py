@@ -14,13 +14,12 @@ import numpy as np
 
 from qverify import __version__
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.inputs import buffers, picture
+from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import UNVERIFIED
 from qverify.inputs.description import Description, described, tables
 from qverify.renderers.json_file import write_bytes, write_text
 
 SCHEMA = "qverify.inputs/1"
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_MANIFEST = 1 << 26
 
 
@@ -65,7 +64,7 @@ def prepare(
     failed: dict[str, str] = {}
     for at, path in enumerate(paths):
         try:
-            data = _bytes(path, wanted)
+            data = reading.bytes_of(path, wanted, name)
         except QVerifyError as error:
             failed[path] = str(error)
             continue
@@ -80,35 +79,6 @@ def prepare(
         raise UsageError(f"nothing could be prepared: {next(iter(failed.values()), 'no pictures there')}")
     _write_manifest(folder, name, wanted, files, failed)
     return failed
-
-
-def _bytes(path: str, wanted: Description) -> bytes:
-    ending = os.path.splitext(path)[1].lower()
-    if ending == ".npy":
-        return _array(path, wanted)
-    if ending == ".bin":
-        with open(path, "rb") as file:
-            data = file.read(buffers.size_bytes(wanted) + 1)
-        try:
-            buffers.stored(data, wanted)
-        except UsageError as error:
-            raise UsageError(f"{path}: {os.path.getsize(path)} bytes: {error}") from error
-        return data
-    return buffers.encoded(picture.fitted(picture.read(path, wanted.gray), wanted), wanted)
-
-
-def _array(path: str, wanted: Description) -> bytes:
-    """uint8 (H, W, 3) or (H, W): pixels, as a picture's."""
-    try:
-        pixels = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path}: not a readable .npy: {error}") from error
-    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    channels = 1 if wanted.gray else 3
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != channels or not pixels.size:
-        got = f"{pixels.dtype}{list(pixels.shape)}"
-        raise UsageError(f"{path}: {got}, wanted uint8 pixels of (height, width, {channels})")
-    return buffers.encoded(picture.fitted(pixels, wanted), wanted)
 
 
 def _write_manifest(

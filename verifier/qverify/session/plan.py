@@ -9,8 +9,8 @@ from qverify_agents.binaries import MACHINES
 from qverify_agents.rates import COMMON, Rate, rate_of
 
 from qverify.errors import UsageError
+from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import Models, open_models
-from qverify.session.verify import inputs_of
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 
@@ -34,8 +34,7 @@ class Row:
 def plan(
     paths: list[str],
     boards: list[str],
-    inputs: str | None = None,
-    seed: int = 0,
+    inputs: Asked | None = None,
     machine: str = "aarch64",
     bytes_per_s: float | None = None,
 ) -> list[Row]:
@@ -43,7 +42,7 @@ def plan(
     if machine.lower() not in MACHINES:
         raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)
-    prepared = inputs_of(models, inputs, seed)
+    prepared = prepared_inputs(models.graph, inputs or Asked())
     rates = [rate_of(b) for b in boards] or list(COMMON)
     shapes = {r.shape: _rehearsed(models, prepared, r.shape) for r in rates}
     return [_row(r, shapes[r.shape], machine, bytes_per_s) for r in rates]

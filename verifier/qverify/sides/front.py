@@ -1,4 +1,4 @@
-"""The nodes in front of the network: what makes its inputs of the bytes that the board is fed (INPUTS.md section 6)."""
+"""The nodes in front of the network: what makes its inputs of the bytes that the board is fed (INPUTS.md section 7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.recording import Array
 
-OPS = ("unpack", "roi_resize", "yuv_to_rgb", "normalize", "transpose")
+OPS = ("unpack", "yuv_to_rgb", "normalize", "transpose")
 
 
 def front(graph: Graph, names: Iterable[str]) -> list[Node]:

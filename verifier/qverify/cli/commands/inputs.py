@@ -13,7 +13,8 @@ CHOICES = {
     "library": "of the resize: cv2 or pillow",
     "interpolation": "nearest, linear, cubic, area",
     "resize-dtype": "uint8 or float32",
-    "fit": "stretch, crop, letterbox",
+    "fit": "stretch, crop, letterbox, letterbox-top-left",
+    "roi": "X,Y,W,H: the part of the picture that is used",
     "fill": "of a letterbox, 0 to 255",
     "mean": "one number, or one a channel: 123.7,116.3,103.5",
     "scale": "as mean; (x - mean) * scale",
@@ -21,6 +22,8 @@ CHOICES = {
     "layout": "NHWC or NCHW",
     "width-align": "multiple, in elements",
     "height-align": "multiple, in rows",
+    "quantize-dtype": "of a quantized featuremap: int8, uint8, int16",
+    "profile": "a vendor's defaults and legal formats: horizon-x5, horizon-j6, sigmastar, axera",
     "innermost-align": "multiple of the last dimension, in elements",
     "buffer-align": "multiple of the whole, in bytes",
 }

@@ -79,7 +79,7 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
     assert one.read_bytes() == two.read_bytes()
     with tarfile.open(one) as tar:
         assert all(m.name.startswith("b/") and m.mtime == 0 for m in tar.getmembers())
-        tar.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "xzf", str(one), "-C", str(tmp_path)], check=True, timeout=60)
     assert os.access(tmp_path / "b" / "run.sh", os.X_OK) and (tmp_path / "b" / "bin" / "qvrt-aarch64").is_file()
 
 

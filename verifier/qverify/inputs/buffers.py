@@ -101,12 +101,11 @@ def encoded(pixels: Array, wanted: Description) -> bytes:
 
 def aligned(parts: list[Array], wanted: Description) -> bytes:
     """The buffer of every plane's valid elements, padding zero."""
-    whole = bytearray(size_bytes(wanted))
+    whole = np.zeros(size_bytes(wanted), np.uint8)
     for plane, values in zip(planes(wanted), parts, strict=True):
-        stored = np.zeros(plane.aligned_shape, plane.dtype)
-        stored[tuple(slice(0, n) for n in plane.shape)] = values
-        whole[plane.offset : plane.offset + plane.size_bytes] = stored.astype(stored.dtype.newbyteorder("<")).tobytes()
-    return bytes(whole)
+        stored = whole[plane.offset : plane.offset + plane.size_bytes].view(np.dtype(plane.dtype).newbyteorder("<"))
+        stored.reshape(plane.aligned_shape)[tuple(slice(0, n) for n in plane.shape)] = values
+    return whole.tobytes()
 
 
 def _values(pixels: Array, wanted: Description) -> list[Array]:

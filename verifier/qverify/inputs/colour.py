@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.errors import UsageError
 from qverify.ops.yuv_to_rgb import converted
 
 Array = npt.NDArray[Any]
@@ -60,13 +61,13 @@ class Colour:
     def yuv444(self, rgb: Array) -> Array:
         """uint8 (H, W, 3) to uint8 (H, W, 3), one chroma a pixel."""
         if self.mode == "opencv":
-            return _opencv_full(rgb)
+            return _opencv(rgb, "COLOR_RGB2YUV")
         return np.stack([self._stored(p) for p in self._planes(rgb.astype(np.float64))], axis=-1)
 
     def yuv420(self, rgb: Array) -> Planes:
         """uint8 (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
         if self.mode == "opencv":
-            return _opencv_fixed(rgb)
+            return _opencv_420(rgb)
         real = rgb.astype(np.float64)
         height, width = rgb.shape[:2]
         blocks = real.reshape(height // 2, 2, width // 2, 2, 3)
@@ -106,18 +107,17 @@ class Colour:
         return y * 219 / 255 + 16, u * 224 / 255 + 128, v * 224 / 255 + 128
 
 
-def _opencv_fixed(rgb: Array) -> Planes:
-    """OpenCV's COLOR_RGB2YUV_I420, in its 20-bit fixed point."""
-    r, g, b = (rgb[..., k].astype(np.int32) for k in range(3))
-    half, offset = 1 << 19, 128 << 20
-    y = (269484 * r + 528482 * g + 102760 * b + half + (16 << 20)) >> 20
-    r, g, b = r[::2, ::2], g[::2, ::2], b[::2, ::2]
-    u = (-155188 * r - 305135 * g + 460324 * b + half + offset) >> 20
-    v = (460324 * r - 385875 * g - 74448 * b + half + offset) >> 20
-    return y.astype(np.uint8), u.astype(np.uint8), v.astype(np.uint8)
+def _opencv(rgb: Array, name: str) -> Array:
+    try:
+        import cv2
+    except ImportError:
+        raise UsageError("colour mode opencv needs OpenCV; pip install 'qverify[images]', or give mode bt601") from None
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(rgb), getattr(cv2, name)))
 
 
-def _opencv_full(rgb: Array) -> Array:
-    import cv2
-
-    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV))
+def _opencv_420(rgb: Array) -> Planes:
+    height, width = rgb.shape[:2]
+    flat, pixels = _opencv(rgb, "COLOR_RGB2YUV_I420").reshape(-1), height * width
+    y, u, v = np.split(flat, [pixels, pixels * 5 // 4])
+    half = (height // 2, width // 2)
+    return y.reshape(height, width), u.reshape(half), v.reshape(half)

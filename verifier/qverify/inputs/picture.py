@@ -11,6 +11,7 @@ from qverify.errors import UsageError
 from qverify.inputs.description import Description
 
 Array = npt.NDArray[Any]
+ORIENTATION = 0x0112  # of EXIF; 1 is upright
 MOST_PIXELS = 1 << 27
 NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
 
@@ -25,10 +26,11 @@ def read(path: str, gray: bool = False) -> Array:
         with Image.open(path) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
-            turned = ImageOps.exif_transpose(picture)
+            turned = ImageOps.exif_transpose(picture) if picture.getexif().get(ORIENTATION, 1) != 1 else picture
             if turned.mode.startswith("I;16") or turned.mode == "I":
                 return _sixteen(np.asarray(turned), gray)
-            pixels = np.asarray(turned.convert("L" if gray else "RGB"))
+            mode = "L" if gray else "RGB"
+            pixels = np.asarray(turned if turned.mode == mode else turned.convert(mode))
     except (
         OSError,
         UnidentifiedImageError,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from qverify import __version__
+from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import UNVERIFIED
@@ -72,9 +73,9 @@ def prepare(
             if tell is not None:
                 tell(at + 1, len(paths))
         file = f"{len(files):04d}.bin"
+        mark = submit(lambda data=data: hashlib.sha256(data).hexdigest())  # type: ignore[misc]
         write_bytes(data, os.path.join(folder, file))
-        row = {"file": file, "source": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest()}
-        files.append(row)
+        files.append({"file": file, "source": os.path.basename(path), "sha256": mark.result()})
     if not files:
         raise UsageError(f"nothing could be prepared: {next(iter(failed.values()), 'no pictures there')}")
     _write_manifest(folder, name, wanted, files, failed)

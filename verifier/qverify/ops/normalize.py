@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("mean_f32[rank]", "scale_f32[rank]")
+WORDS = ("mean_f32[C]", "scale_f32[C]")
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-WORDS = ("format", "offset[rank]", "row[rank]", "column[rank]", "shift[rank]")
+WORDS = ("format", "offset[C]", "row[C]", "column[C]", "shift[C]")
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qverify import __version__
 from qverify.errors import BadFileError, QVerifyError, UsageError
@@ -20,6 +21,7 @@ from qverify.inputs.colour import UNVERIFIED
 from qverify.inputs.description import Description, described
 from qverify.renderers.json_file import write_bytes, write_text
 
+Array = npt.NDArray[Any]
 SCHEMA = "qverify.inputs/1"
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_MANIFEST = 1 << 26
@@ -105,7 +107,11 @@ def _bytes(path: str, wanted: Description) -> bytes:
 
 
 def _array(path: str, wanted: Description) -> bytes:
-    """uint8 (H, W, 3) or (H, W): pixels, as a picture's."""
+    return buffers.encoded(picture.fitted(array_pixels(path, wanted), wanted), wanted)
+
+
+def array_pixels(path: str, wanted: Description) -> Array:
+    """uint8 (H, W, 3) or (H, W) of a .npy: pixels, as a picture's."""
     try:
         pixels = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -115,7 +121,7 @@ def _array(path: str, wanted: Description) -> bytes:
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != channels or not pixels.size:
         got = f"{pixels.dtype}{list(pixels.shape)}"
         raise UsageError(f"{path}: {got}, wanted uint8 pixels of (height, width, {channels})")
-    return buffers.encoded(picture.fitted(pixels, wanted), wanted)
+    return np.asarray(pixels)
 
 
 def _write_manifest(

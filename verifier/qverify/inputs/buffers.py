@@ -96,10 +96,10 @@ def _up(value: int, multiple: int) -> int:
 
 def encoded(pixels: Array, wanted: Description) -> bytes:
     """pixels: fitted, RGB or gray. The buffer, padding zero."""
-    return aligned(_values(pixels, wanted), wanted)
+    return packed(arranged(elements(pixels, wanted), wanted), wanted)
 
 
-def aligned(parts: list[Array], wanted: Description) -> bytes:
+def packed(parts: list[Array], wanted: Description) -> bytes:
     """The buffer of every plane's valid elements, padding zero."""
     whole = np.zeros(size_bytes(wanted), np.uint8)
     for plane, values in zip(planes(wanted), parts, strict=True):
@@ -108,21 +108,36 @@ def aligned(parts: list[Array], wanted: Description) -> bytes:
     return whole.tobytes()
 
 
-def _values(pixels: Array, wanted: Description) -> list[Array]:
-    """The valid elements of every plane."""
+def elements(pixels: Array, wanted: Description) -> list[Array]:
+    """What will be stored, not yet in planes: y, u and v of a 4:2:0 format, one (H, W, C) of the others."""
     if wanted.format in REAL:
-        return [_laid(_real(pixels, wanted), wanted)]
+        return [quantized(normalized(pixels, wanted), wanted)]
     rgb = _bytes(pixels)
     if wanted.format in YUV420:
-        y, u, v = wanted.colour.yuv420(rgb)
-        if wanted.format == "i420":
-            return [y, u, v]
-        return [y, np.stack([u, v] if wanted.format == "nv12" else [v, u], axis=-1)]
+        return list(wanted.colour.yuv420(rgb))
     base = wanted.format.removesuffix("_128")
     values = wanted.colour.yuv444(rgb) if base == "yuv444" else _ordered(rgb, base)
-    if wanted.format in SIGNED:
-        values = (values.astype(np.int16) - 128).astype(np.int8)
-    return [_laid(values, wanted)]
+    return [(values.astype(np.int16) - 128).astype(np.int8) if wanted.format in SIGNED else values]
+
+
+def arranged(values: list[Array], wanted: Description) -> list[Array]:
+    """elements() in the format's planes and layout."""
+    if wanted.format not in YUV420:
+        return [values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], -1, 0)]
+    y, u, v = values
+    if wanted.format == "i420":
+        return [y, u, v]
+    return [y, np.stack([u, v] if wanted.format == "nv12" else [v, u], axis=-1)]
+
+
+def gathered(values: list[Array], wanted: Description) -> list[Array]:
+    """elements() again from arranged()."""
+    if wanted.format not in YUV420:
+        return [values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], 0, -1)]
+    if wanted.format == "i420":
+        return values
+    y, first, second = values[0], values[1][..., 0], values[1][..., 1]
+    return [y, first, second] if wanted.format == "nv12" else [y, second, first]
 
 
 def _bytes(pixels: Array) -> Array:
@@ -138,22 +153,19 @@ def _ordered(rgb: Array, base: str) -> Array:
     return rgb
 
 
-def _laid(values: Array, wanted: Description) -> Array:
-    return values if wanted.layout == "NHWC" else np.moveaxis(values, -1, 0)
-
-
-def _real(pixels: Array, wanted: Description) -> Array:
-    """(x - mean) * scale in float32, in the training order; quantized where asked."""
+def normalized(pixels: Array, wanted: Description) -> Array:
+    """(x - mean) * scale in float32, in the training order."""
     ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
     mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
-    real: Array = (ordered.astype(np.float32) - mean) * scale
-    return real if np.dtype(dtype_of(wanted)).kind == "f" else quantized(real, wanted)
+    return np.asarray((ordered.astype(np.float32) - mean) * scale)
 
 
 def quantized(real: Array, wanted: Description) -> Array:
-    """clip(round(x / scale) + zero point) as the stored integers; raw_s16 stays within -32767..32767."""
-    step, zero = wanted.quantize or (1.0, 0)
+    """clip(round(x / scale) + zero point) as the stored integers, raw_s16 within -32767..32767; as it is where floats are stored."""
     dtype = np.dtype(dtype_of(wanted))
+    if dtype.kind == "f":
+        return real
+    step, zero = wanted.quantize or (1.0, 0)
     limits = np.iinfo(dtype)
     low = -limits.max if wanted.format == "raw_s16" else limits.min
     whole = ROUNDINGS[wanted.rounding](real.astype(np.float64) / step) + zero
@@ -182,7 +194,7 @@ def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
         else:
             limits = np.iinfo(dtype)
             values.append(generator.integers(limits.min, limits.max, plane.shape, dtype, endpoint=True))
-    return aligned(values, wanted)
+    return packed(values, wanted)
 
 
 def padding_is_zero(data: bytes, wanted: Description) -> bool:
@@ -202,10 +214,10 @@ def _by(wanted: Description) -> str:
 
 def shown(data: bytes, wanted: Description) -> Array:
     """uint8 (H, W, 3) or (H, W, 1): what a person would see; YUV back to RGB by OpenCV's or the same matrix."""
-    values = stored(data, wanted)
+    values = gathered(stored(data, wanted), wanted)
     if wanted.format in YUV420:
         return _from_420(values, wanted)
-    image = values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], 0, -1)
+    image = values[0]
     if wanted.format in REAL:
         return _unreal(image, wanted)
     base = wanted.format.removesuffix("_128")
@@ -217,11 +229,7 @@ def shown(data: bytes, wanted: Description) -> Array:
 
 
 def _from_420(values: list[Array], wanted: Description) -> Array:
-    if wanted.format == "i420":
-        y, u, v = values
-    else:
-        y, first, second = values[0], values[1][..., 0], values[1][..., 1]
-        u, v = (first, second) if wanted.format == "nv12" else (second, first)
+    y, u, v = values
     u, v = (np.repeat(np.repeat(p, 2, axis=0), 2, axis=1) for p in (u, v))
     return wanted.colour.rgb(np.stack([y, u, v], axis=-1), coarse=True)
 

@@ -70,7 +70,7 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
         raise UsageError(f"{where}: {array.dtype}{list(array.shape)}, wanted {pixel}{stored}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise UsageError(f"{where}: holds NaN or infinite values")
-    return buffers.aligned([values], wanted)
+    return buffers.packed([values], wanted)
 
 
 def _raw(path: str, wanted: Description) -> bytes:
@@ -81,7 +81,7 @@ def _raw(path: str, wanted: Description) -> bytes:
     if len(data) == whole:
         return data
     if len(data) == dense:
-        return buffers.aligned(buffers.dense_values(data, wanted), wanted)
+        return buffers.packed(buffers.dense_values(data, wanted), wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.size
     raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -20,6 +21,7 @@ from qverify.model_bin.records import decode, encode
 from qverify.session.verify import Request, verify
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
+from qverify.tensors.prepared import PreparedInputs
 
 from tests.conftest import need_qemu
 
@@ -161,6 +163,7 @@ def test_a_featuremap_is_quantized_on_the_host(tmp_path: Path) -> None:
         {"format": "bgra", "train": "rgb", "mean": MEAN.tolist()},
         {"format": "raw_f32", "layout": "NCHW", "width_align": 3},
         {"format": "raw_s16", "quantize": [0.001, 3]},
+        {"format": "yuv444_128", "train": "bgr", "source": "50x31"},
     ],
     ids=lambda t: t["format"],
 )
@@ -182,6 +185,58 @@ def test_other_architectures(table: dict[str, object], arch: str) -> None:
     finally:
         board.close()
     assert ran.digests == Simulator(graph).run(prepared).digests and ran.digests
+
+
+def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Half-pixel centres in float64; the op rounds its weights to 1/2048."""
+    rows, columns = pixels.shape[:2]
+    y = ((np.arange(height) + 0.5) * rows / height - 0.5).clip(0)
+    x = ((np.arange(width) + 0.5) * columns / width - 0.5).clip(0)
+    i, j = y.astype(int), x.astype(int)
+    down, right = np.minimum(i + 1, rows - 1), np.minimum(j + 1, columns - 1)
+    fy, fx = (y - i)[:, None, None], (x - j)[None, :, None]
+    real = pixels.astype(np.float64)
+    above = real[i][:, j] * (1 - fx) + real[i][:, right] * fx
+    return above * (1 - fy) + (real[down][:, j] * (1 - fx) + real[down][:, right] * fx) * fy
+
+
+@pytest.mark.parametrize("roi", [None, "10,6,40,30", "0,0,1,1", "63,47,1,1", "3,3,22,14"])
+def test_a_resizer_input(roi: str | None, tmp_path: Path) -> None:
+    """The frame is fed whole, the roi beside it; both sides cut and resize the same, near to float64."""
+    source = network()
+    graph = compiled({"format": "rgb", "train": "rgb", "source": "64x48", "width_align": 16}, source)
+    assert graph.inputs == ("x.raw", "x.roi")
+    frame = np.random.Generator(np.random.PCG64(8)).integers(0, 256, (48, 64, 3), np.uint8)
+    np.save(tmp_path / "a.npy", frame)
+    asked = Asked(str(tmp_path / "a.npy"), tables={"x": {"roi": roi}} if roi else {})
+    got = Simulator(graph).run(prepared_inputs(graph, asked)).tensors["x"][0].transpose(1, 2, 0)
+    left, top, width, height = map(int, (roi or "0,0,64,48").split(","))
+    part = frame[top : top + height, left : left + width]
+    assert np.abs(got - bilinear(part, WIDTH, HEIGHT)).max() <= 0.5 + 4 * 255 / 2048
+    if roi == "3,3,22,14":
+        assert np.array_equal(got, part)
+    (tmp_path / "net.onnx").write_bytes(source)
+    (tmp_path / "m.bin").write_bytes(encode(graph))
+    paths = [str(tmp_path / "net.onnx"), str(tmp_path / "m.bin")]
+    report = verify(Request(paths, "local", inputs=asked, options=Options(dump_all=True))).report
+    assert report.verdict == "PASSED" and [row["name"] for row in report.inputs] == ["x.raw", "x.roi"]
+    for seed in range(5):
+        assert verify(Request(paths, "local", inputs=Asked(seed=seed))).report.verdict == "PASSED"
+
+
+def test_a_roi_outside_is_refused_by_host_and_board(tmp_path: Path) -> None:
+    graph = compiled({"format": "rgb", "source": "64x48"})
+    np.save(tmp_path / "a.npy", np.zeros((48, 64, 3), np.uint8))
+    with pytest.raises(UsageError, match="does not lie in the frame of 64x48"):
+        prepared_inputs(graph, Asked(str(tmp_path / "a.npy"), tables={"": {"roi": [60, 0, 5, 5]}}))
+    prepared = prepared_inputs(graph, Asked(seed=0))
+    bad = replace(prepared.inputs[1], data=np.array([60, 0, 5, 5], "<i4").tobytes())
+    board = Board("local", encode(graph), graph, 60)
+    try:
+        ran = board.run(PreparedInputs((prepared.inputs[0], bad)))
+    finally:
+        board.close()
+    assert ran.state != "complete" and "input" in ran.why
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@
   X(reshape) \
   X(resize_linear) \
   X(resize_nearest) \
+  X(resizer) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \

@@ -26,13 +26,15 @@ def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed:
         tensor = renamed.get(name, name)
         if tensor not in graph.inputs:
             raise UsageError(f"--input {name}: no such input; the model's inputs are {', '.join(graph.inputs)}")
-        wanted = completed(table, graph.spec(tensor))
+        wanted, roi = completed(table, graph.spec(tensor)), None
         if table.get("format") == "featuremap":
             made = _aligned(made, tensor, wanted)
         elif wanted is not None:
-            made, tensor = _Front(made, tensor, wanted).graph()
+            front = _Front(made, tensor, wanted)
+            made, tensor = front.graph()
             table = {**table, "size": list(wanted.size)}
-        fed[name] = {"tensor": tensor, "description": dict(table)}
+            roi = front.roi
+        fed[name] = {"tensor": tensor, "description": dict(table), **({"roi": roi} if roi else {})}
     return replace(made, meta={**made.meta, "inputs": fed}) if fed else made
 
 
@@ -55,7 +57,8 @@ class _Front:
         self._layout = layout_of(self._spec)
         width, height = wanted.size
         planar = (1, self._channels(), height, width)
-        self._planar = planar
+        self._planar, self._frame = planar, (*planar[:2], *wanted.frame[::-1])
+        self.roi: str | None = None
         if not self._layout or self._spec.shape != (
             planar if self._layout == "NCHW" else tuple(planar[k] for k in (0, 2, 3, 1))
         ):
@@ -71,20 +74,23 @@ class _Front:
         raw = self._named("raw", TensorSpec("", "uint8", (buffers.size_bytes(wanted),)))
         stored = buffers.dtype_of(wanted)
         at = raw
-        steps = [("unpack", stored, self._unpack()), *self._converted(), *self._normalized()]
+        steps = [("unpack", stored, self._unpack()), *self._cut(stored), *self._converted(), *self._normalized()]
         if steps[-1][1] != self._spec.dtype:
             raise UnsupportedError(
                 f"input {name!r} is {self._spec.dtype}; {wanted.format} makes {steps[-1][1]} of it. Give another format, or mean and scale"
             )
         for number, (op, dtype, words) in enumerate(steps):
             last = number == len(steps) - 1
-            target = self._target() if last else self._named(op, TensorSpec("", dtype, self._planar, layout="NCHW"))
-            self._nodes.append(Node(target, op, (at,), (target,), tuple(words)))
+            shape = self._frame if op == "unpack" else self._planar
+            target = self._target() if last else self._named(op, TensorSpec("", dtype, shape, layout="NCHW"))
+            reads = (at, self.roi) if op == "resizer" else (at,)
+            self._nodes.append(Node(target, op, reads, (target,), tuple(words)))
             at = target
         if at != name:
             self._nodes.append(Node(name, "transpose", (at,), (name,), (0, 2, 3, 1)))
         old = self._old
-        inputs = tuple(raw if n == name else n for n in old.inputs)
+        fed = (raw,) if self.roi is None else (raw, self.roi)
+        inputs = tuple(n for before in old.inputs for n in (fed if before == name else (before,)))
         return replace(old, nodes=self._nodes + old.nodes, tensors={**old.tensors, **self._tensors}, inputs=inputs), raw
 
     def _target(self) -> str:
@@ -126,6 +132,13 @@ class _Front:
         if self._channels() == 1 or stored not in ("rgb", "bgr") or wanted.train in ("", stored):
             return list(range(self._channels()))
         return [2, 1, 0]
+
+    def _cut(self, dtype: str) -> list[tuple[str, str, list[int]]]:
+        """A resizer's: its roi is a graph input beside the bytes."""
+        if self._wanted.source is None:
+            return []
+        self.roi = self._named("roi", TensorSpec("", "int32", (4,)))
+        return [("resizer", dtype, [])]
 
     def _converted(self) -> list[tuple[str, str, list[int]]]:
         wanted = self._wanted

@@ -46,7 +46,7 @@ def dtype_of(wanted: Description) -> str:
 
 def planes(wanted: Description) -> list[Plane]:
     shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
-    width, height = wanted.size
+    width, height = wanted.frame
     wide, high = _up(width, wanted.width_align), _up(height, wanted.height_align)
     if wanted.format in YUV420:
         wide, high = _up(wide, 2), _up(high, 2)
@@ -209,7 +209,7 @@ def padding_is_zero(data: bytes, wanted: Description) -> bool:
 
 
 def _by(wanted: Description) -> str:
-    return f"{wanted.size[0]}x{wanted.size[1]}"
+    return f"{wanted.frame[0]}x{wanted.frame[1]}"
 
 
 def shown(data: bytes, wanted: Description) -> Array:

@@ -37,6 +37,7 @@ class Description:
     """format: of the bytes. train: what the network was trained on; "" where it does not matter. size: (width, height) in
     pixels. fill: of a letterbox, 0..255. mean, scale: a channel, or one for all. quantize: (scale, zero point) or None.
     quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the picture, cut out before the fit.
+    source: (width, height) of the frames of a resizer input: the board cuts the roi out of them and makes `size` of it.
     profile: the vendor whose pairs of formats count; its defaults are filled in by described().
     width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in bytes."""
 
@@ -55,6 +56,7 @@ class Description:
     quantize: tuple[float, int] | None = None
     quantize_dtype: str = "int8"
     roi: tuple[int, int, int, int] | None = None
+    source: tuple[int, int] | None = None
     profile: str = ""
     layout: str = "NHWC"
     width_align: int = 1
@@ -93,15 +95,23 @@ class Description:
             raise UsageError(f"{whose} turns {self.format} into {self.train}; what can be (train: formats): {table}")
 
     def _check_numbers(self) -> None:
-        width, height = self.size
+        for width, height in {self.size, self.frame}:
+            self._check_size(width, height)
+        if self.source is not None and self.format in REAL:
+            raise UsageError(f"source: a resizer takes 8-bit pictures, not {self.format}")
+        if not 0 <= self.fill <= 255:
+            raise UsageError(f"fill {self.fill}: wanted 0 to 255")
+        self._check_rest()
+
+    def _check_size(self, width: int, height: int) -> None:
         if not (0 < width <= LARGEST and 0 < height <= LARGEST):
             raise UsageError(f"input size {width}x{height}: wanted 1x1 to {LARGEST}x{LARGEST}")
-        if self.format in YUV420 and (width % 2 or height % 2):
+        if (width, height) == self.frame and self.format in YUV420 and (width % 2 or height % 2):
             raise UsageError(
                 f"{self.format} of {width}x{height}: its chroma covers 2x2 pixels; both sides must be even"
             )
-        if not 0 <= self.fill <= 255:
-            raise UsageError(f"fill {self.fill}: wanted 0 to 255")
+
+    def _check_rest(self) -> None:
         for name in ("width_align", "height_align", "innermost_align", "buffer_align"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted 1 to 65536")
@@ -115,6 +125,11 @@ class Description:
             raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted finite numbers")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
+
+    @property
+    def frame(self) -> tuple[int, int]:
+        """(width, height) of the bytes."""
+        return self.source or self.size
 
     @property
     def gray(self) -> bool:
@@ -204,9 +219,13 @@ def _described(given: dict[str, Any]) -> Description:
     area = None if roi is None else tuple(int(v) for v in _several(roi))
     if area is not None and len(area) != 4:
         raise ValueError(f"roi {roi!r}: wanted x,y,width,height")
+    source = _size(given.pop("source")) if given.get("source") is not None else None
+    given.pop("source", None)
     size = _size(given.pop("size"))
     text = {k: str(v) for k, v in words.items()}
-    one = Description(str(given.pop("format")), size, colour=replace(colour, **chosen), quantize=pair, roi=area)
+    one = Description(
+        str(given.pop("format")), size, colour=replace(colour, **chosen), quantize=pair, roi=area, source=source
+    )
     return replace(one, **text, **numbers, **made)  # type: ignore[arg-type]
 
 

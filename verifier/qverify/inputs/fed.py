@@ -18,12 +18,13 @@ Table = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Fed:
     """One network input whose bytes are described. tensor: the graph input that is fed. description: None for a featuremap
-    that is no picture."""
+    that is no picture. roi: the graph input that a resizer's part comes by."""
 
     name: str
     tensor: str
     description: Description | None
     table: Table
+    roi: str | None = None
 
 
 def fed_inputs(graph: Graph) -> dict[str, Fed]:
@@ -35,17 +36,20 @@ def fed_inputs(graph: Graph) -> dict[str, Fed]:
         if not isinstance(table, dict) or row["tensor"] not in graph.inputs:
             raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
         try:
-            found[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]))
+            found[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]), graph, row.get("roi"))
         except UsageError as error:
             raise BadFileError(f"model.bin: its description of input {name!r}: {error}") from error
     return found
 
 
-def _fed(name: str, table: Table, spec: TensorSpec) -> Fed:
+def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> Fed:
     wanted = completed(table, spec)
+    resized = wanted is not None and wanted.source is not None
+    if resized != (roi is not None) or (resized and (roi not in graph.inputs or graph.spec(roi).shape != (4,))):
+        raise UsageError("its roi does not fit its graph")
     if wanted is not None and not spec.quantized and (spec.dtype, spec.shape) != ("uint8", (size_bytes(wanted),)):
         raise UsageError(f"{size_bytes(wanted)} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
-    return Fed(name, spec.name, wanted, table)
+    return Fed(name, spec.name, wanted, table, roi)
 
 
 def completed(table: Table, spec: TensorSpec) -> Description | None:

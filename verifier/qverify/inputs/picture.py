@@ -50,9 +50,9 @@ def _sixteen(values: Array, gray: bool) -> Array:
 
 
 def fitted(pixels: Array, wanted: Description) -> Array:
-    """(height, width, channels) of the description's size; uint8, or float32 where it resizes in float32."""
-    width, height = wanted.size
-    if wanted.roi is not None:
+    """(height, width, channels) of the description's frame; uint8, or float32 where it resizes in float32."""
+    width, height = wanted.frame
+    if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)
     if wanted.fit == "crop":
         return _resized(_cropped(pixels, width, height), width, height, wanted)

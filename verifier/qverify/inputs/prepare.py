@@ -47,12 +47,22 @@ def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
     """PCG64 inputs, one stream over the inputs in order."""
     generator = np.random.Generator(np.random.PCG64(seed))
     made, fed = [], fed_inputs(graph)
+    frames = {f.roi: f.description.frame for f in fed.values() if f.roi is not None and f.description is not None}
     for name in graph.inputs:
         spec = graph.spec(name)
         wanted = fed[name].description if name in fed else None
-        if wanted is not None and not spec.quantized:
+        if name in frames:
+            data = _random_part(frames[name], generator)
+        elif wanted is not None and not spec.quantized:
             data = random_bytes(wanted, generator)
         else:
             data = spec.aligned_bytes(random_values(graph, spec, generator))
         made.append(PreparedInput(spec, data, "random", seed))
     return PreparedInputs(tuple(made))
+
+
+def _random_part(frame: tuple[int, int], generator: np.random.Generator) -> bytes:
+    """A roi within the frame: left, top, width, height as int32."""
+    size = [int(generator.integers(1, side, endpoint=True)) for side in frame]
+    start = [int(generator.integers(0, side - n, endpoint=True)) for side, n in zip(frame, size, strict=True)]
+    return np.array([*start, *size], "<i4").tobytes()

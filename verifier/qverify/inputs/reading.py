@@ -83,7 +83,7 @@ def _raw(path: str, wanted: Description) -> bytes:
     if len(data) == dense:
         return buffers.packed(buffers.dense_values(data, wanted), wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
-    width, height = wanted.size
+    width, height = wanted.frame
     raise UsageError(
         f"{path}: {os.path.getsize(path)} bytes, wanted {sizes} for {wanted.format} {width}x{height} in {wanted.layout}"
     )

@@ -42,13 +42,14 @@ def prepare(graph: Graph, text: str, tables: Tables | None = None) -> PreparedIn
     """`a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all; what model.bin
     itself describes needs none. UsageError names what does not fit and what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], wishes(graph, tables or {})
-    called = {alias: n for n in graph.inputs for alias in (n, wanted[n].called)}
+    asked = [s for s in specs if wanted[s.name].fixed is None]
+    called = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
     parts = [p for p in text.split(",") if p]
     if len(parts) == 1 and parts[0].endswith(".npz"):
-        files = {n: parts[0] for n in graph.inputs}
+        files = {s.name: parts[0] for s in asked}
     else:
-        files = _assigned(parts, specs, called)
-    return PreparedInputs(tuple(PreparedInput(s, wanted[s.name].bytes_of(files[s.name]), files[s.name]) for s in specs))
+        files = _assigned(parts, asked, called)
+    return PreparedInputs(tuple(wanted[s.name].prepared(files.get(s.name, "")) for s in specs))
 
 
 def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
@@ -80,12 +81,20 @@ def _named(part: str, names: list[str]) -> tuple[str, str] | None:
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What one graph input wants. called: the network's own name of it. description: None where its tensor says it all.
-    fed: the graph input is the description's very buffer."""
+    fed: the graph input is the description's very buffer. fixed: a roi, which no file brings."""
 
     spec: TensorSpec
     called: str
     description: Description | None = None
     fed: bool = False
+    fixed: tuple[int, ...] | None = None
+
+    def prepared(self, path: str) -> PreparedInput:
+        if self.fixed is not None:
+            return PreparedInput(
+                self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
+            )
+        return PreparedInput(self.spec, self.bytes_of(path), path)
 
     def bytes_of(self, path: str) -> bytes:
         if self.description is None:
@@ -105,7 +114,8 @@ def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
     known = {*graph.inputs, *(f.name for f in held.values()), ""}
     if strange := [n for n in tables if n not in known]:
         raise UsageError(f"description of input {strange[0]!r}: no such input; there are {sorted(known - {''})}")
-    for name in graph.inputs:
+    rois = {f.roi for f in held.values()}
+    for name in (n for n in graph.inputs if n not in rois):
         spec, one = graph.spec(name), held.get(name)
         more = {**tables.get("", {}), **tables.get(name, {}), **tables.get(one.name if one else name, {})}
         raw = one is not None and one.description is not None and not spec.quantized
@@ -119,7 +129,20 @@ def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
             wanted = for_tensor({**one.table, **more}, spec) if more else one.description
             _same_buffer(one, wanted)
         found[name] = Wish(spec, one.name if one else name, wanted, raw)
+    for one in held.values():
+        if one.roi is not None:
+            found[one.roi] = Wish(graph.spec(one.roi), f"{one.name}.roi", fixed=_part(found[one.tensor].description))
     return found
+
+
+def _part(wanted: Description | None) -> tuple[int, ...]:
+    """The roi of a resizer's frames; all of them where none is given."""
+    assert wanted is not None
+    width, height = wanted.frame
+    left, top, wide, high = wanted.roi or (0, 0, width, height)
+    if left + wide > width or top + high > height:
+        raise UsageError(f"roi {left},{top},{wide},{high} does not lie in the frame of {width}x{height}")
+    return left, top, wide, high
 
 
 def _same_buffer(one: Fed, wanted: Description | None) -> None:

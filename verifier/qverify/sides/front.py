@@ -9,7 +9,7 @@ from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.recording import Array
 
-OPS = ("unpack", "yuv_to_rgb", "normalize", "transpose")
+OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize", "transpose")
 
 
 def front(graph: Graph, names: Iterable[str]) -> list[Node]:

@@ -202,4 +202,10 @@ def _image(spec: TensorSpec, path: str) -> Array:
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"
         )
     pixels = picture.read(path, gray=spec.shape[1] == 1)
+    if pixels.shape[:2] != spec.shape[2:]:
+        size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
+        raise UsageError(
+            f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; nothing says how to resize and normalize it: "
+            "give --description FILE, or compile with --input"
+        )
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]).astype(spec.dtype)

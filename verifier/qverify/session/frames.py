@@ -42,7 +42,14 @@ def _listed(path: str) -> list[tuple[str, str]]:
     if not lines:
         raise UsageError(f"-i {path}: the list is empty")
     here = os.path.dirname(path)
-    return [(",".join(os.path.join(here, part) for part in line.split(",")), line) for line in lines]
+    return [(",".join(_beside(here, part) for part in line.split(",")), line) for line in lines]
+
+
+def _beside(here: str, part: str) -> str:
+    """A file of the list's folder, also as `name:file`."""
+    whole = os.path.join(here, part)
+    name, colon, file = part.rpartition(":")
+    return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
 def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, watch: Watch | None = None) -> Outcome:

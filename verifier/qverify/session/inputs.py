@@ -17,7 +17,7 @@ from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import UNVERIFIED
-from qverify.inputs.description import Description, described, tables
+from qverify.inputs.description import Description, described
 from qverify.renderers.json_file import write_bytes, write_text
 
 SCHEMA = "qverify.inputs/1"
@@ -41,16 +41,6 @@ def sources(path: str) -> list[str]:
     return [path]
 
 
-def from_toml(path: str, name: str | None) -> dict[str, Any]:
-    """The table [inputs.NAME]; the only one when no name is given."""
-    found = tables(path)
-    if name is None and len(found) == 1:
-        return dict(next(iter(found.values())))
-    if name not in found:
-        raise UsageError(f"{path}: no input {name!r}; it describes {', '.join(found)}")
-    return dict(found[name])
-
-
 def prepare(
     paths: list[str],
     wanted: Description,
@@ -60,26 +50,44 @@ def prepare(
 ) -> dict[str, str]:
     """NNNN.bin for every picture, then manifest.json, which comes last. Pictures that fail are left out and given back
     with the reason; the others are made all the same. UsageError when none could be made."""
-    os.makedirs(folder, exist_ok=True)
-    files: list[dict[str, str]] = []
-    failed: dict[str, str] = {}
+    made, failed = _Folder(folder), dict[str, str]()
     for at, path in enumerate(paths):
         try:
-            data = reading.bytes_of(path, wanted, name)
+            made.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
         except QVerifyError as error:
             failed[path] = str(error)
-            continue
-        finally:
-            if tell is not None:
-                tell(at + 1, len(paths))
-        file = f"{len(files):04d}.bin"
-        mark = submit(lambda data=data: hashlib.sha256(data).hexdigest())  # type: ignore[misc]
-        write_bytes(data, os.path.join(folder, file))
-        files.append({"file": file, "source": os.path.basename(path), "sha256": mark.result()})
-    if not files:
+        if tell is not None:
+            tell(at + 1, len(paths))
+    if not made.files:
         raise UsageError(f"nothing could be prepared: {next(iter(failed.values()), 'no pictures there')}")
-    _write_manifest(folder, name, wanted, files, failed)
+    _write_manifest(folder, name, wanted, made.files, failed)
     return failed
+
+
+def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
+    """count files of one PCG64 stream, and their manifest."""
+    generator, made = np.random.Generator(np.random.PCG64(seed)), _Folder(folder)
+    for at in range(count):
+        made.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
+    _write_manifest(folder, name, wanted, made.files, {})
+
+
+class _Folder:
+    """NNNN.bin files, each hashed while it is written. An older manifest goes first: without it nothing is complete."""
+
+    def __init__(self, folder: str):
+        self.folder, self.files = folder, list[dict[str, str]]()
+        try:
+            os.makedirs(folder, exist_ok=True)
+            Path(folder, "manifest.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+
+    def add(self, data: bytes, source: str) -> None:
+        file = f"{len(self.files):04d}.bin"
+        mark = submit(lambda: hashlib.sha256(data).hexdigest())
+        write_bytes(data, os.path.join(self.folder, file))
+        self.files.append({"file": file, "source": source, "sha256": mark.result()})
 
 
 def _write_manifest(
@@ -141,11 +149,51 @@ def contents(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
 
 
 def _wrong(data: bytes, row: dict[str, str], wanted: Description) -> str:
+    if len(data) == buffers.size_bytes(wanted) and hashlib.sha256(data).hexdigest() != row["sha256"]:
+        return "its SHA-256 is not the manifest's"
+    return wrong_bytes(data, wanted)
+
+
+def wrong_bytes(data: bytes, wanted: Description) -> str:
+    """Why these cannot be the buffer of this description; "" where they can."""
     if len(data) != buffers.size_bytes(wanted):
         return f"{len(data)} bytes, wanted {buffers.size_bytes(wanted)}"
-    if hashlib.sha256(data).hexdigest() != row["sha256"]:
-        return "its SHA-256 is not the manifest's"
-    return "" if buffers.padding_is_zero(data, wanted) else "its padding is not zero"
+    if not buffers.padding_is_zero(data, wanted):
+        return "its padding is not zero"
+    values = buffers.stored(data, wanted)
+    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
+        return "it holds NaN or infinite values"
+    if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
+        return "it holds -32768, which raw_s16 does not"
+    return ""
+
+
+def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
+    """File, and what is wrong with it. A folder also against its manifest, and that against `wanted`."""
+    if os.path.isdir(path):
+        said = manifest(path)[0]
+        other = "" if wanted is None else _another(said, wanted)
+        for row, _, wrong in contents(path):
+            yield os.path.join(path, row["file"]), other or wrong
+        return
+    if wanted is None:
+        raise UsageError(f"{path}: nothing says what its bytes are; give -m MODEL, --description FILE or --format")
+    with open(path, "rb") as file:
+        yield path, wrong_bytes(file.read(buffers.size_bytes(wanted) + 1), wanted)
+
+
+def _another(said: Description, wanted: Description) -> str:
+    """How a manifest's buffer is not the wanted one."""
+    if said.format != wanted.format:
+        return f"its manifest says {said.format}, wanted {wanted.format}"
+    if buffers.planes(said) != buffers.planes(wanted) or buffers.size_bytes(said) != buffers.size_bytes(wanted):
+        return f"its manifest lays out {_laid(said)}, wanted {_laid(wanted)}"
+    return ""
+
+
+def _laid(wanted: Description) -> str:
+    parts = ", ".join(f"{p.name} {list(p.shape)} as {list(p.aligned_shape)}" for p in buffers.planes(wanted))
+    return f"{parts} in {buffers.size_bytes(wanted)} bytes"
 
 
 def show(folder: str, output: str) -> list[dict[str, Any]]:

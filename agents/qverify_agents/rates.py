@@ -72,10 +72,7 @@ def rate_of(uri: str) -> Rate:
     if address.scheme not in BOARDS and address.scheme not in LINKS:
         raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
     if address.scheme == "serial":
-        baud = address.options.get("baud", "115200")
-        if not baud.isdecimal() or not int(baud):
-            raise BadAddress(f"baud={baud}: wanted a number")
-        return serial(int(baud))
+        return serial(int(address.options.get("baud", "115200")))
     if address.scheme == "qemu":
         emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
         return (

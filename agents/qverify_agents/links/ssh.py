@@ -19,6 +19,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
@@ -49,7 +50,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     import paramiko
 
-    accept = depth == 0 and address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    accept = depth == 0 and is_on(address.options, "accept_new_host_key")
     keys = HostKeys(
         target,
         settings.known_as,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.this_user import home
 
@@ -65,24 +67,36 @@ def _read(path: Path) -> dict[str, Board]:
 
 def _board(path: Path, name: str, table: object) -> Board:
     where = f"{path}: [boards.{name}]"
-    if not isinstance(table, dict) or not isinstance(table.get("uri"), str):
-        raise BadAddress(f'{where}: wanted uri = "..."')
+    if not isinstance(table, dict):
+        raise BadAddress(f"{path}: boards.{name} = {_shown(table)}: wanted a table [boards.{name}]")
     if unknown := table.keys() - KEYS:
         raise BadAddress(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
+    if "uri" not in table:
+        raise BadAddress(f'{where}: no uri; wanted uri = "...", an address as -b takes it')
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
-        raise BadAddress(f'{where}: wanted tags = {{ soc = "..." }}')
-    text = {k: str(v) for k, v in table.items() if k not in ("tags", "uri")}
+        raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
+    text = {k: _text(where, k, v) for k, v in table.items() if k != "tags"}
+    tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
     options = {k: text[k] for k in ("host_key", "user", "cache") if k in text}
-    return Board(
-        name,
-        table["uri"],
-        str(path),
-        {str(k): str(v) for k, v in tags.items()},
-        text.get("power", ""),
-        text.get("reset", ""),
-        options,
-    )
+    board = Board(name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options)
+    try:
+        parse(board.address)
+    except BadAddress as error:
+        raise BadAddress(f"{where}: {error}") from error
+    return board
+
+
+def _text(where: str, key: str, value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    hint = f', as "{value}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    raise BadAddress(f"{where} {key} = {_shown(value)}: wanted a text in quotes{hint or ', and not an empty one'}")
+
+
+def _shown(value: object) -> str:
+    """As TOML has it, or nearly."""
+    return json.dumps(value, default=str)[:80]
 
 
 def resolve(text: str) -> list[str]:

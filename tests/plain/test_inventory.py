@@ -80,6 +80,20 @@ def test_what_is_no_text_is_never_made_one(inventory, key, value, capsys):
     )
 
 
+@pytest.mark.parametrize("line", ["profile = 'horizon'", "runtime = 'onnxruntime'"])
+def test_a_board_of_another_runtime_is_listed_and_refused_by_name(inventory, line, digits, capsys):
+    inventory.write_text(f"[boards.chip]\nuri = 'local'\ntags = {{ soc = 'j5' }}\n{line}\n")
+    key = line.replace("'", '"')
+    assert main(["boards", "list"]) == 0 and f"{key} (not driven)" in capsys.readouterr().out
+    for words in (["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"], ["boards", "info", "chip"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert f"{inventory}: [boards.chip] {key}: " in said and "leave the key out" in said and said.count("\n") == 1
+    with inventory.open("a") as file:
+        file.write("[boards.ours]\nuri = 'local'\ntags = { soc = 'j5' }\nruntime = 'qvrt'\n")
+    assert resolve("soc=j5") == ["local"] and resolve("ours") == ["local"]
+
+
 def test_the_nearer_file_wins(tmp_path, monkeypatch):
     monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

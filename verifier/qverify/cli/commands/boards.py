@@ -24,13 +24,18 @@ def command() -> None:
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
-    from qverify_agents.inventory import boards
+    from qverify_agents.inventory import OURS, boards
 
     from qverify.renderers import board_table
 
-    rows = [[b.name, b.uri, " ".join(f"{k}={v}" for k, v in b.tags.items()), b.file] for b in boards().values()]
+    rows = [
+        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _tags(b.tags), b.file]
+        for b in boards().values()
+    ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
-    rows += [[f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", f"console {m.console}", f"pid {m.pid}"] for m in up]
+    rows += [
+        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
+    ]
     click.echo(board_table.render(rows) if rows else "no boards.toml, no board up")
     return 0
 
@@ -209,6 +214,10 @@ def _emulated(name: str) -> str:
     if kind not in KINDS:
         raise BadAddress(f"{name}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
     return kind
+
+
+def _tags(tags: dict[str, str]) -> str:
+    return " ".join(f"{k}={v}" for k, v in tags.items())
 
 
 def _hello(name: str, deadline_s: float) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"cache", "memory", "wait", "lock"})  # what deploy.py takes
+ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
@@ -161,7 +161,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
     shell: Shell = page.open_shell(address, deadline)
     try:
         fault = address.options.get("fault")
-        deployed = deploy(shell, uri, deadline, address.options.get("cache", ""), fault is not None)
+        deployed = deploy(shell, uri, deadline, address)
         environment = {**address.environment, **({"QVRT_FAULT": fault} if fault is not None else {})}
         stream = start(
             shell,
@@ -209,7 +209,7 @@ def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[..., Done],
             raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
         shell: Shell = page.open_shell(address, deadline)
         try:
-            deployed = deploy(shell, uri, deadline, address.options.get("cache", ""))
+            deployed = deploy(shell, uri, deadline, address)
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
 
             def run(command: str, stdin: bytes = b"") -> Done:

@@ -12,7 +12,7 @@ from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.this_user import home
 
-KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache"}
+KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache", "arch"}
 OURS = "qvrt"
 
 
@@ -81,7 +81,7 @@ def _board(path: Path, name: str, table: object) -> Board:
         raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
     text = {k: _text(where, k, v) for k, v in table.items() if k != "tags"}
     tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
-    options = {k: text[k] for k in ("host_key", "user", "cache") if k in text}
+    options = {k: text[k] for k in ("host_key", "user", "cache", "arch") if k in text}
     foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) != OURS), "")
     board = Board(name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign)
     try:

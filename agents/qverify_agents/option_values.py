@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from qverify_agents.binaries import MACHINES
 from qverify_agents.errors import BadAddress
 from qverify_agents.links.faulty import KINDS
 
@@ -62,6 +63,7 @@ VALUES = {
     "accept_new_host_key": FLAG,
     "address_space": BYTES,
     "ahead": whole(0, 8),
+    "arch": one_of(*MACHINES),
     "ask": one_of("never"),
     "backend": one_of("paramiko", "openssh"),
     "baud": whole(50, 20_000_000),

@@ -12,7 +12,9 @@ from qverify.cli.numbers import Finite
 @click.option("-b", "--board", "boards", multiple=True, help="an address or a name; common links when not given")
 @click.option("-i", "--input-img", "inputs", help="as for the main job; random when not given")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--arch", "machine", default="aarch64", show_default=True, help="whose agent is pushed (uname -m)")
+@click.option(
+    "--arch", "machine", help="whose agent is pushed (uname -m); the board's own where its address says, else aarch64"
+)
 @click.option(
     "--rate",
     "bytes_per_s",
@@ -26,7 +28,7 @@ def command(
     boards: tuple[str, ...],
     inputs: str | None,
     seed: int,
-    machine: str,
+    machine: str | None,
     bytes_per_s: float | None,
     json_path: str | None,
 ) -> int:

@@ -100,8 +100,7 @@ def check(where: str, options: Mapping[str, str]) -> None:
     for name, text in options.items():
         wanted = VALUES.get(name)
         if wanted is not None and not wanted.fits(text):
-            shown = "".join(c if c.isprintable() else "?" for c in text[:80])
-            raise BadAddress(f"{where}: {name}={shown}: wanted {wanted.words}")
+            raise BadAddress(f"{where}: {name}={text[:80]}: wanted {wanted.words}")
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:

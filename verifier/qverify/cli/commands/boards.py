@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from qverify_agents.printable import printable
 
 from qverify.cli.numbers import Finite
 
@@ -52,10 +53,7 @@ def check(names: tuple[str, ...], deadline_s: float) -> int:
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            hello = _hello(name, deadline_s)
-            click.echo(
-                f"ok      {name}: {hello['arch']}, qvrt {hello['version']}, {int(hello['memory_bytes']) >> 20} MiB, lock {hello['lock']}"
-            )
+            click.echo(f"ok      {name}: {_said(_hello(name, deadline_s))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             click.echo(f"FAILED  {name}: {error}")
@@ -176,7 +174,7 @@ def break_(name: str) -> int:
 
     with shell_of(name, 30.0) as (run, deployed):
         done = run(deployed.agent("lock break"))
-    click.echo((done.out or done.err).decode(errors="replace").strip())
+    click.echo(printable((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
 
@@ -200,7 +198,7 @@ def clean(name: str) -> int:
         raise BoardUnreachable(
             f"{name}: {deployed.folder} could not be cleaned: {why[-1][:200] if why else done.status}"
         )
-    click.echo(f"removed agents and contents of {deployed.folder}")
+    click.echo(f"removed agents and contents of {printable(deployed.folder)}")
     return 0
 
 
@@ -214,6 +212,13 @@ def _emulated(name: str) -> str:
     if kind not in KINDS:
         raise BadAddress(f"{name}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
     return kind
+
+
+def _said(hello: dict[str, Any]) -> str:
+    """A board may say anything, or nothing."""
+    memory = hello.get("memory_bytes")
+    shown = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
+    return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {shown}, lock {hello.get('lock', '?')}"
 
 
 def _tags(tags: dict[str, str]) -> str:

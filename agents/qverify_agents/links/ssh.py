@@ -207,9 +207,13 @@ def _authenticate(transport: Any, settings: Resolved, address: Address, deadline
                 if not transport.auth_password(user, password):
                     return
     transport.close()
+    hop = "hop" in address.options
+    step = (
+        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)" if hop else "QVERIFY_SSH_PASSWORD, or --user"
+    )
     raise BoardUnreachable(
         f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
-        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or QVERIFY_SSH_PASSWORD, or --user"
+        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {step}"
     )
 
 

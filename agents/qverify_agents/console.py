@@ -178,11 +178,9 @@ class ConsoleShell:
         if stdin:
             files.append(self._sent(stdin, "in", deadline))
             command = f"{command} <{files[-1]}"
-        if files:
-            status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
-            self._typed(f"rm -f {' '.join(files)}", deadline)
-            return Done(status, out, out if status else b"")
         status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
+        if files:
+            self._typed(f"rm -f {' '.join(files)}", deadline)
         return Done(status, out, out if status else b"")
 
     def _sent(self, data: bytes, ending: str, deadline: Deadline) -> str:

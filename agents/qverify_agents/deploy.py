@@ -6,6 +6,7 @@ import hashlib
 import shlex
 from dataclasses import dataclass
 
+from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.capabilities import Link, Shell
 from qverify_agents.deadline import Deadline
@@ -61,9 +62,12 @@ class Deployed:
         return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
-def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty: bool = False) -> Deployed:
-    """Raises BoardUnreachable that says what of the board stands in the way."""
-    names = {a: _name(a, faulty) for a in ARCHITECTURES}
+def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
+    """Options of the address: cache; arch, for a board whose uname -m misleads; fault. Raises BoardUnreachable that says
+    what of the board stands in the way."""
+    cache, faulty = address.options.get("cache", ""), "fault" in address.options
+    told = MACHINES.get(address.options.get("arch", ""), "")
+    names = {a: _name(a, faulty) for a in ([told] if told else ARCHITECTURES)}
     look = LOOK.replace("@CACHE@", shlex.quote(cache) if cache else '""').replace("@NAMES@", " ".join(names.values()))
     for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
         done = shell.run("sh -s", deadline, look.encode())  # not as a word: csh takes no line ends between quotes
@@ -81,7 +85,7 @@ def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty
         )
     if "agent" in said and said["agent"] in names.values():
         return Deployed(said["dir"], said["agent"], 0)
-    architecture = MACHINES.get(said["machine"].lower(), "")
+    architecture = told or MACHINES.get(said["machine"].lower(), "")
     if architecture not in names:
         raise BoardUnreachable(
             f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"

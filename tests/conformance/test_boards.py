@@ -140,7 +140,7 @@ def test_repeat_cancel_and_inject() -> None:
         ("-p22", "wanted HOST"),
         ("user@host:99999", "from 1 to 65535"),
         ("faulty:local", "needs \\?fault"),
-        ("local?link_fault=rain", "known kinds"),
+        ("local?link_fault=rain", "wanted one of none, drop"),
     ],
 )
 def test_an_address_that_cannot_be_is_said(uri: str, why: str) -> None:

@@ -235,5 +235,6 @@ def test_plan_counts_what_a_run_then_takes(digits, tmp_path, capsys):
         assert abs(link["bytes_sent"] + link["bytes_received"] - local[state]) <= 8  # HELLO's numbers
     assert serial["agent_bytes"] > runtime_path("aarch64").stat().st_size * 4 / 3
     assert serial["first_s"] > serial["first_bytes"] / 960 and serial["cached_bytes"] < 1200
+    assert serial["assumed"] == "9600 baud, aarch64" and serial["architecture"] == "aarch64"
     assert main(["plan", "-m", model, "--arch", "vax"]) == 2
     assert main(["plan", "-m", model, "-b", "tag=none"]) == 2

@@ -12,6 +12,7 @@ from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.links.ssh_config import split
+from qverify_agents.option_values import is_on
 
 
 def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
@@ -23,7 +24,7 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
     user = user or address.options.get("user", "")
     folder = tempfile.mkdtemp(prefix="qverify-ssh-")
     config = address.options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
-    accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    accept = is_on(address.options, "accept_new_host_key")
     options = [
         *(["-F", config] if config else []),
         *(["-p", str(port)] if port else []),

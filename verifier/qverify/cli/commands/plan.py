@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @click.option("-b", "--board", "boards", multiple=True, help="an address or a name; common links when not given")
-@click.option("--arch", "machine", default="aarch64", show_default=True, help="whose agent is pushed (uname -m)")
+@click.option(
+    "--arch", "machine", help="whose agent is pushed (uname -m); the board's own where its address says, else aarch64"
+)
 @click.option(
     "--rate",
     "bytes_per_s",
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 def command(
     models: str,
     boards: tuple[str, ...],
-    machine: str,
+    machine: str | None,
     bytes_per_s: float | None,
     json_path: str | None,
     inputs: Asked,

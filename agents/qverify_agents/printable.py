@@ -1,0 +1,8 @@
+"""What a board, a link or a file says, as a terminal may be shown it."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """One line; a character that prints nothing by itself (an escape, a bell, a change of direction) is a question mark."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 from qverify.errors import UsageError
@@ -29,6 +29,7 @@ FITS = ("stretch", "crop", "letterbox", "letterbox-top-left")
 LIBRARIES = ("cv2", "pillow")
 INTERPOLATIONS = ("nearest", "linear", "cubic", "area")
 LAYOUTS = ("NHWC", "NCHW")
+LARGEST_NUMBER = 2.0**60
 LARGEST = 1 << 15  # pixels a side
 
 
@@ -121,8 +122,8 @@ class Description:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted one number{f', or {wanted}' * (wanted > 1)}")
         if self.quantize is not None and not 0 < self.quantize[0] < inf:
             raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
-        if not all(isfinite(v) for v in (*self.mean, *self.scale)):
-            raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted finite numbers")
+        if not all(abs(v) <= LARGEST_NUMBER for v in (*self.mean, *self.scale)):
+            raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted numbers within 2^60")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 

@@ -45,11 +45,15 @@ def fed_inputs(graph: Graph) -> dict[str, Fed]:
 def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> Fed:
     wanted = completed(table, spec)
     resized = wanted is not None and wanted.source is not None
-    if resized != (roi is not None) or (resized and (roi not in graph.inputs or graph.spec(roi).shape != (4,))):
+    if resized != (roi is not None) or (resized and not (roi in graph.inputs and _dense(graph.spec(roi), "int32", 4))):
         raise UsageError("its roi does not fit its graph")
-    if wanted is not None and not spec.quantized and (spec.dtype, spec.shape) != ("uint8", (size_bytes(wanted),)):
+    if wanted is not None and not spec.quantized and not _dense(spec, "uint8", size_bytes(wanted)):
         raise UsageError(f"{size_bytes(wanted)} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
     return Fed(name, spec.name, wanted, table, roi)
+
+
+def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
+    return (spec.dtype, spec.shape, spec.aligned_shape) == (dtype, (elements,), (elements,))
 
 
 def completed(table: Table, spec: TensorSpec) -> Description | None:

@@ -11,6 +11,7 @@ from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.capabilities import Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
 
 ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64", "s390x")
 IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
@@ -75,10 +76,8 @@ def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> De
         if "machine" in said and ("dir" in said or "why" in said):
             break
     if "machine" not in said:
-        said_so = (done.err or done.out).decode(errors="replace").strip().splitlines()
-        raise BoardUnreachable(
-            f"{where}: its shell does not run a plain sh script (status {done.status}{': ' + said_so[-1][:200] if said_so else ''})"
-        )
+        why = last_line(done.err or done.out, "it says nothing")
+        raise BoardUnreachable(f"{where}: its shell does not run a plain sh script (status {done.status}: {why})")
     if "dir" not in said:
         raise BoardUnreachable(
             f"{where}: no folder for the agent:{said.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"

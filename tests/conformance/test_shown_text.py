@@ -10,6 +10,7 @@ import pytest
 from qverify.cli.main import main
 from qverify_agents.binaries import host_architecture
 from qverify_agents.errors import LinkError
+from qverify_agents.printable import last_line
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\r\u202e\x9b1m\nok      forged: PASSED"
 AGENT = """#!{python}
@@ -61,3 +62,16 @@ def test_the_json_of_a_hello_is_still_json(tmp_path, monkeypatch, capsys) -> Non
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
     said = str(LinkError(f"the console said: {EVIL}"))
     assert said.isprintable() and said.startswith("the console said: ?[2J?]0;owned?")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"first\nsecond \n\n", "second"),
+        ("a\n\x1b[31mb\r\n", "?[31mb"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (" \n", "status 7"),
+    ],
+)
+def test_the_last_line_of_a_program(said, shown) -> None:
+    assert last_line(said, "status 7") == shown

@@ -195,7 +195,7 @@ class Image:
 
 def kind_of(architecture: str) -> Kind:
     if architecture not in KINDS:
-        raise BadAddress(f"-b qemu:{architecture}: known boards are {', '.join(KINDS)}")
+        raise BadAddress(f"qemu:{architecture}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
     return KINDS[architecture]
 
 

@@ -13,6 +13,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.links.ssh_config import split
 from qverify_agents.option_values import is_on
+from qverify_agents.printable import last_line
 
 
 def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
@@ -53,6 +54,5 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
         raise BoardUnreachable(f"{address.rest}: ssh does not connect within its deadline") from None
     if done.returncode:
         end()
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        raise BoardUnreachable(f"{address.rest}: ssh says: {lines[-1] if lines else f'status {done.returncode}'}")
+        raise BoardUnreachable(f"{address.rest}: ssh says: {last_line(done.stderr, f'status {done.returncode}')}")
     return CommandShell([program, *options, "-o", "ControlMaster=no", "--", host], end)

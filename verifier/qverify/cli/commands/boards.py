@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from qverify_agents.printable import printable
+from qverify_agents.printable import last_line, printable
 
 from qverify.cli.numbers import Finite
 
@@ -194,23 +194,20 @@ def clean(name: str) -> int:
             raise BoardBusy(f"{name} is in use: {said[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
     if done.status != 0:
-        why = (done.err or done.out).decode(errors="replace").strip().splitlines()
-        raise BoardUnreachable(
-            f"{name}: {deployed.folder} could not be cleaned: {why[-1][:200] if why else done.status}"
-        )
+        why = last_line(done.err or done.out, f"status {done.status}")
+        raise BoardUnreachable(f"{name}: {deployed.folder} could not be cleaned: {why}")
     click.echo(f"removed agents and contents of {printable(deployed.folder)}")
     return 0
 
 
 def _emulated(name: str) -> str:
-    from qverify_agents.emulation.image import KINDS
+    from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
     if not name.startswith("qemu:"):
         raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
     kind = name.removeprefix("qemu:")
-    if kind not in KINDS:
-        raise BadAddress(f"{name}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
+    kind_of(kind)
     return kind
 
 

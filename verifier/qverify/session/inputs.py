@@ -132,7 +132,7 @@ def _write_manifest(
         "schema": SCHEMA,
         "qverify": __version__,
         "name": name,
-        "description": _flat(wanted),
+        "description": flat(wanted),
         "unverified": wanted.colour.mode in UNVERIFIED,
         "planes": layout,
         "size_bytes": buffers.size_bytes(wanted),
@@ -142,7 +142,7 @@ def _write_manifest(
     write_text(json.dumps(held, indent=1) + "\n", os.path.join(folder, "manifest.json"))
 
 
-def _flat(wanted: Description) -> dict[str, Any]:
+def flat(wanted: Description) -> dict[str, Any]:
     """As described() takes it."""
     held = asdict(wanted)
     colour = held.pop("colour")

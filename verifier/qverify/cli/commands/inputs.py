@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from qverify.cli.inputs_diff import diff
+
 CHOICES = {
     "format": "of the bytes: nv12 nv21 i420 yuv444 yuv444_128 rgb bgr rgba bgra rgb_128 bgr_128 gray gray_128 featuremap raw_s16 raw_f32",
     "train": "what the network was trained on: rgb bgr gray yuv444 featuremap",
@@ -68,8 +70,10 @@ def prepare(
     return 2 if failed else 0
 
 
+command.add_command(diff)
 for _key, _help in CHOICES.items():
     click.option(f"--{_key}", help=_help)(prepare)
+    click.option(f"--{_key}", help=_help)(diff)
 
 
 def _each(wanted: object) -> str:

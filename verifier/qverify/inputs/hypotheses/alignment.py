@@ -1,0 +1,55 @@
+"""Rows, planes or the buffer are padded to another multiple, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from qverify.inputs import buffers
+from qverify.inputs.description import Description
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "alignment"
+MULTIPLES = {
+    "width_align": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "height_align": (1, 2, 4, 8, 16, 32, 64),
+    "innermost_align": (1, 4, 8, 16, 32),
+    "buffer_align": (1, 16, 32, 64, 128, 256, 512, 1024, 4096),
+}
+NONE = {name: 1 for name in MULTIPLES}
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """One of those that give the same planes and size."""
+    seen = {_shape(recipe.wanted)}
+    for said, changes in _changes():
+        for one in recipe.described(**changes):
+            if (shape := _shape(one.wanted)) not in seen:
+                seen.add(shape)
+                yield f"alignment: {said}", one
+    bare = next((one for one in recipe.described(**NONE)), None)
+    if bare is not None and buffers.size_bytes(bare.wanted) < buffers.size_bytes(recipe.wanted):
+        yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)
+
+
+def _changes() -> Iterator[tuple[str, dict[str, int]]]:
+    yield "none at all", NONE
+    for name, multiples in MULTIPLES.items():
+        for multiple in multiples:
+            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple}
+    for multiple in (2, 4, 8, 16, 32, 64):
+        yield f"width and height align {multiple}", {"width_align": multiple, "height_align": multiple}
+
+
+def _shape(wanted: Description) -> tuple[Any, ...]:
+    return tuple((p.aligned_shape, p.offset) for p in buffers.planes(wanted)), buffers.size_bytes(wanted)
+
+
+def _together(data: bytes, recipe: Recipe) -> bytes:
+    if len(data) != buffers.size_bytes(recipe.wanted):  # another mistake changed it before
+        return data
+    valid = b"".join(plane.tobytes() for plane in buffers.stored(data, recipe.wanted))
+    return valid.ljust(len(data), b"\0")
+
+
+_ROWS_TOGETHER = Step("rows without their stride", _together)

@@ -20,12 +20,11 @@ NONE = {name: 1 for name in MULTIPLES}
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """One of those that give the same planes and size."""
-    seen = {_shape(recipe.wanted)}
+    """Those that change a plane or the size; two that give the same are both said."""
+    own = _shape(recipe.wanted)
     for said, changes in _changes():
         for one in recipe.described(**changes):
-            if (shape := _shape(one.wanted)) not in seen:
-                seen.add(shape)
+            if _shape(one.wanted) != own:
                 yield f"alignment: {said}", one
     bare = next((one for one in recipe.described(**NONE)), None)
     if bare is not None and buffers.size_bytes(bare.wanted) < buffers.size_bytes(recipe.wanted):

@@ -126,7 +126,7 @@ class Planter:
     def start(self, rng: random.Random, table: dict[str, Any]) -> Start:
         wanted = described(table, "bench")
         _, rgb, gray = rng.choice(self.photos)
-        return Start("picture", gray if wanted.gray else rgb, wanted)
+        return Start("picture", gray, wanted, rgb) if wanted.gray else Start("picture", rgb, wanted)
 
     def _own(self, rng: random.Random, count: int) -> Planted | None:
         """By the hypotheses' own variants; None where one of them changes nothing."""

@@ -76,7 +76,7 @@ def compared(
         listed = in_key_order([e for e in explanations(intended) if trial.may(e.recipe)], lambda e: e.recipe)
         exact = trial.all_of(listed, name, watch)
     found.exact = _grouped(start, exact)
-    found.nearest = None if exact else trial.nearest()
+    found.nearest = None if exact else trial.nearest(Explanation((), intended))
     found.tried, found.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
     return found
 
@@ -165,9 +165,11 @@ class _Trial:
         away = float(np.abs(ours - theirs).mean()) / spread if ours.size else np.inf
         return away if np.isfinite(away) else np.inf
 
-    def nearest(self) -> tuple[Explanation, Residual] | None:
+    def nearest(self, intended: Explanation) -> tuple[Explanation, Residual] | None:
+        """The intended input itself is always among them."""
         found = []
-        for _, at, one in self.near:
+        of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
+        for _, at, one in of_size + self.near:
             made, captured = self.reproduction.made(one.recipe), self.captured
             if (back := undone(captured, one.recipe)) is not None:
                 made, captured = self.reproduction.packed(one.recipe), back
@@ -187,11 +189,13 @@ def _grouped(start: Start, exact: list[Explanation]) -> list[list[Explanation]]:
     """By the bytes they give for noise in place of the picture."""
     if len(exact) < 2:
         return [exact] if exact else []
-    noise = Reproduction(Start(start.stage, _noise(start.values), start.wanted))
+    rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
+    noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
+    made, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[Explanation]] = {}
     with np.errstate(all="ignore"):
         for one in exact:
-            groups.setdefault(noise.made(one.recipe), []).append(one)
+            groups.setdefault(made.made(replace(one.recipe, evidence=evidence)), []).append(one)
     return list(groups.values())
 
 

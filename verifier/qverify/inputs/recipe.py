@@ -29,10 +29,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """size_bytes: of what was captured. undescribed_bytes: of the intended input, where no description says it."""
+    """size_bytes: of what was captured. undescribed_bytes: of the intended input, where no description says it. rgb: the
+    picture (H, W, 3) that a gray format makes gray."""
 
     size_bytes: int
     undescribed_bytes: int | None = None
+    rgb: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,16 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True, slots=True)
 class Start:
     """What is known of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted size),
-    "elements" (their list), "bytes". wanted: the intended description."""
+    "elements" (their list), "bytes". wanted: the intended description. rgb: of a picture read as gray, its colours."""
 
     stage: Stage
     values: Any
     wanted: Description
+    rgb: Array | None = None
 
     def intended(self, captured_bytes: int) -> Recipe:
-        return Recipe(self.wanted, Evidence(captured_bytes, len(self.values) if self.stage == "bytes" else None))
+        undescribed = len(self.values) if self.stage == "bytes" else None
+        return Recipe(self.wanted, Evidence(captured_bytes, undescribed, self.rgb))
 
     def reaches(self, recipe: Recipe) -> bool:
         """Whether everything that the recipe does otherwise comes after what is known."""

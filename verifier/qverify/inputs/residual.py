@@ -73,9 +73,13 @@ def _away(a: Array, b: Array) -> Array:
     return np.asarray(made)
 
 
+def _bits(a: Array) -> Array:
+    return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
+
+
 def _first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
     for plane, a, b in zip(buffers.planes(wanted), ours, theirs, strict=True):
-        differing = np.flatnonzero(a != b)
+        differing = np.flatnonzero(_bits(a) != _bits(b))  # -0.0 is not 0.0
         if differing.size:
             place = [int(i) for i in np.unravel_index(differing[0], a.shape)]
             names = ("row", "column", "channel")

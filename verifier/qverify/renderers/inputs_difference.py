@@ -19,13 +19,16 @@ def verdict(found: Difference) -> str:
         return f"EQUAL: all {found.size_bytes} bytes"
     if found.exact:
         return f"DIFFERENT: {found.exact[0][0].said} reproduces all {found.size_bytes} bytes"
-    return f"DIFFERENT: no known mistake reproduces them; {_nearest(found)}"
+    none = f"none of the {found.tried} tried" if found.not_searched else "no known mistake"
+    return f"DIFFERENT: {none} reproduces them; {_nearest(found)}"
 
 
 def _nearest(found: Difference) -> str:
     if found.nearest is None:
-        return f"none tried gives {found.size_bytes} bytes; the intended input has {found.intended_bytes}"
+        return f"nothing tried gives {found.size_bytes} bytes; the intended input has {found.intended_bytes}"
     one, rest = found.nearest
+    if rest.first == {"plane": "padding"}:
+        return f"only the padding differs: {one.said}, every valid element is equal"
     return f"nearest: {one.said} (residual: {_residual(rest, found.size_bytes)})"
 
 

@@ -139,7 +139,8 @@ def _start(one: Intended) -> Start:
             raise UsageError(f"{one.path}: {error}") from error
     if one.path.lower().endswith(".npy"):
         return Start("picture", inputs.array_pixels(one.path, one.wanted), one.wanted)
-    return Start("picture", picture.read(one.path, one.wanted.gray), one.wanted)
+    rgb = picture.read(one.path) if one.wanted.gray else None
+    return Start("picture", picture.read(one.path, one.wanted.gray), one.wanted, rgb)
 
 
 def _most(start: Start) -> int:

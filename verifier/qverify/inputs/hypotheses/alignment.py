@@ -26,9 +26,26 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         for one in recipe.described(**changes):
             if _shape(one.wanted) != own:
                 yield f"alignment: {said}", one
-    bare = next((one for one in recipe.described(**NONE)), None)
-    if bare is not None and buffers.size_bytes(bare.wanted) < buffers.size_bytes(recipe.wanted):
+    yield from _by_size(recipe)
+    if _bare_bytes(recipe) < buffers.size_bytes(recipe.wanted):
         yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)
+
+
+def _bare_bytes(recipe: Recipe) -> int:
+    """Without any alignment."""
+    return buffers.size_bytes(next(recipe.described(**NONE), recipe).wanted)
+
+
+def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """A row length or a number of rows that no usual multiple gives, but the captured size does."""
+    seen, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
+    for side, name, said in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
+        own = recipe.wanted.size[side]
+        found = own * seen // valid
+        if found > own and all(-(-own // m) * m != found for m in MULTIPLES[name]):
+            for one in recipe.described(**{**NONE, name: found}):
+                if buffers.size_bytes(one.wanted) == seen:
+                    yield f"alignment: stored {found} {said}", one
 
 
 def _changes() -> Iterator[tuple[str, dict[str, int]]]:

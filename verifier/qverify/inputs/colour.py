@@ -58,6 +58,12 @@ class Colour:
     def preset(mode: str) -> Colour:
         return Colour(mode, *PRESETS[mode])
 
+    def written_out(self, coarse: bool) -> Colour:
+        """The nearest one whose range, siting and rounding can be chosen. coarse: of 4:2:0."""
+        if self.mode != "opencv":
+            return self
+        return Colour("bt601", "limited" if coarse else "full", self.siting, self.rounding)
+
     def yuv444(self, rgb: Array) -> Array:
         """uint8 (H, W, 3) to uint8 (H, W, 3), one chroma a pixel."""
         if self.mode == "opencv":

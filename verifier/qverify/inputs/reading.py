@@ -51,12 +51,29 @@ def array_of(path: str, name: str = "") -> Array:
         raise UsageError(f"{path}: not a readable .npz: {error}") from error
 
 
+def array_pixels(path: str, wanted: Description) -> Array:
+    """uint8 (H, W, 3), or (H, W, 1) of a gray format, of a .npy. UsageError for anything else."""
+    array, channels = array_of(path), 1 if wanted.gray else 3
+    pixels = _as_pixels(array, channels)
+    if pixels is None:
+        raise UsageError(
+            f"{path}: {array.dtype}{list(array.shape)}, wanted uint8 pixels of (height, width, {channels})"
+        )
+    return pixels
+
+
+def _as_pixels(array: Array, channels: int) -> Array | None:
+    pixels = array[..., None] if array.ndim == 2 and channels == 1 else array
+    right = pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == channels and pixels.size
+    return pixels if right else None
+
+
 def from_array(array: Array, wanted: Description, where: str) -> bytes:
     """uint8 (H, W, 3) and (H, W): RGB or gray pixels, as a picture's. Otherwise the valid elements of the buffer's one
     plane, in its layout, of its type; float32 ones are quantized where the buffer holds integers."""
     plane, channels = buffers.planes(wanted)[0], 1 if wanted.gray else 3
-    pixels = array[..., None] if array.ndim == 2 and channels == 1 else array
-    if pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == channels and pixels.size:
+    pixels = _as_pixels(array, channels)
+    if pixels is not None:
         return buffers.encoded(picture.fitted(pixels, wanted), wanted)
     values = array.astype(array.dtype.newbyteorder("="), copy=False)
     values = values[0] if values.ndim == len(plane.shape) + 1 and values.shape[0] == 1 else values

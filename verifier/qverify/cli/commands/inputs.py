@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.describing import describing
+from qverify.cli.inputs_diff import diff
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 @click.group(help=__doc__)
 def command() -> None:
     pass
+
+
+command.add_command(diff)
 
 
 def _needed(wanted: Description | None) -> Description:

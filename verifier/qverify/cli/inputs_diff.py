@@ -1,0 +1,113 @@
+"""`qverify inputs diff`: what the device fed the NPU against what it should have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qverify.cli.describing import describing
+
+if TYPE_CHECKING:
+    from qverify.inputs.description import Description
+    from qverify.inputs.difference import Explanation
+    from qverify.session.inputs_diff import Frame
+
+
+@click.command(
+    help="A (picture, .npy pixels or .bin, with a description; a folder of prepare) against the captured bytes B (a file, a folder): "
+    "equal, or the known mistake, or the two, that reproduce them; else the nearest. Exit status 0 equal, 1 different"
+)
+@click.argument("a")
+@click.argument("b")
+@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="of searching")
+@click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
+@describing
+def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
+    from qverify.cli.live_progress import bars
+    from qverify.session import inputs_diff
+
+    with bars() as watch:
+        frames = inputs_diff.compare(a, b, wanted, seconds, watch)
+    if path:
+        _write(a, b, frames, path)
+    if path != "-":
+        click.echo("\n".join(_lines(frames)))
+    return 0 if all(f.difference.equal for f in frames) else 1
+
+
+def _lines(frames: list[Frame]) -> list[str]:
+    from qverify.renderers.inputs_difference import details, verdict
+
+    if len(frames) == 1:
+        (only,) = frames
+        return [verdict(only.difference), *(f"  {line}" for line in details(only.difference, _advice(only)))]
+    lines = [_summary(frames)]
+    for frame in frames:
+        lines.append(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}")
+        lines += [f"  {line}" for line in details(frame.difference, _advice(frame))]
+    return lines
+
+
+def _summary(frames: list[Frame]) -> str:
+    from qverify.session.inputs_diff import common
+
+    differing = sum(not f.difference.equal for f in frames)
+    if not differing:
+        return f"EQUAL: all {len(frames)} frames"
+    groups = common(frames)
+    said = f"{groups[0][0].said} reproduces each" if groups else "no one mistake reproduces each"
+    return f"DIFFERENT: {differing} of {len(frames)} frames; {said}"
+
+
+class _advice:
+    """What would make both sides say the same."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.wanted = frame.wanted
+
+    def __call__(self, one: Explanation) -> str:
+        from qverify.cli.describing import CHOICES
+        from qverify.inputs.hypotheses import fix
+        from qverify.session import inputs_diff
+
+        own = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
+        changed = inputs_diff.fix(one, self.wanted)
+        words = {k.replace("_", "-"): _text(v) for k, v in changed.items()}
+        options = " ".join(f"--{k} {v}" for k, v in words.items() if k in CHOICES)
+        table = ", ".join(f'{k.replace("-", "_")} = "{v}"' for k, v in words.items() if f"--{k} " not in f"{options} ")
+        if words:
+            own.append(
+                f"make the board feed what is described, or describe what it feeds: {options or ''}{' and ' if options and table else ''}{table}"
+            )
+        return "; ".join(own)
+
+
+def _text(value: object) -> str:
+    return ",".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)
+
+
+def _write(a: str, b: str, frames: list[Frame], path: str) -> None:
+    import json
+    import sys
+
+    from qverify import __version__
+    from qverify.renderers.inputs_difference import SCHEMA, to_json
+    from qverify.renderers.json_file import write_text
+    from qverify.session.inputs_diff import common
+
+    equal = all(f.difference.equal for f in frames)
+    held = {
+        "schema": SCHEMA,
+        "qverify": __version__,
+        "a": a,
+        "b": b,
+        "verdict": "EQUAL" if equal else "DIFFERENT",
+        "common": [[one.said for one in group] for group in common(frames)],
+        "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
+    }
+    text = json.dumps(held, indent=1, allow_nan=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        write_text(text, path)

@@ -1,0 +1,71 @@
+"""Rows, planes or the buffer are padded to another multiple, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from qverify.inputs import buffers
+from qverify.inputs.description import Description
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "alignment"
+MULTIPLES = {
+    "width_align": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "height_align": (1, 2, 4, 8, 16, 32, 64),
+    "innermost_align": (1, 4, 8, 16, 32),
+    "buffer_align": (1, 16, 32, 64, 128, 256, 512, 1024, 4096),
+}
+NONE = {name: 1 for name in MULTIPLES}
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """Those that change a plane or the size; two that give the same are both said."""
+    own = _shape(recipe.wanted)
+    for said, changes in _changes():
+        for one in recipe.described(**changes):
+            if _shape(one.wanted) != own:
+                yield f"alignment: {said}", one
+    yield from _by_size(recipe)
+    if _bare_bytes(recipe) < buffers.size_bytes(recipe.wanted):
+        yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)
+
+
+def _bare_bytes(recipe: Recipe) -> int:
+    """Without any alignment."""
+    return buffers.size_bytes(next(recipe.described(**NONE), recipe).wanted)
+
+
+def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """A row length or a number of rows that no usual multiple gives, but the captured size does."""
+    seen, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
+    for side, name, said in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
+        own = recipe.wanted.size[side]
+        found = own * seen // valid
+        if found > own and all(-(-own // m) * m != found for m in MULTIPLES[name]):
+            for one in recipe.described(**{**NONE, name: found}):
+                if buffers.size_bytes(one.wanted) == seen:
+                    yield f"alignment: stored {found} {said}", one
+
+
+def _changes() -> Iterator[tuple[str, dict[str, int]]]:
+    yield "none at all", NONE
+    for name, multiples in MULTIPLES.items():
+        for multiple in multiples:
+            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple}
+    for multiple in (2, 4, 8, 16, 32, 64):
+        yield f"width and height align {multiple}", {"width_align": multiple, "height_align": multiple}
+
+
+def _shape(wanted: Description) -> tuple[Any, ...]:
+    return tuple((p.aligned_shape, p.offset) for p in buffers.planes(wanted)), buffers.size_bytes(wanted)
+
+
+def _together(data: bytes, recipe: Recipe) -> bytes:
+    if len(data) != buffers.size_bytes(recipe.wanted):  # another mistake changed it before
+        return data
+    valid = b"".join(plane.tobytes() for plane in buffers.stored(data, recipe.wanted))
+    return valid.ljust(len(data), b"\0")
+
+
+_ROWS_TOGETHER = Step("rows without their stride", _together)

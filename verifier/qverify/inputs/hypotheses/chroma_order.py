@@ -1,0 +1,32 @@
+"""U and V are exchanged, or interleaved where they should be planes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from qverify.inputs.description import YUV420
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "chroma-order"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    format_ = recipe.wanted.format
+    if format_ in YUV420:
+        yield from recipe.choices("format", YUV420, "chroma order")
+        planar = [recipe] if format_ == "i420" else recipe.described(format="i420")
+        for one in planar:
+            yield f"chroma order: yv12 instead of {format_}", one.with_step("elements", Step("V before U", _planes))
+    elif format_.startswith("yuv444"):
+        said = f"chroma order: {format_.replace('yuv', 'yvu')} instead of {format_}"
+        yield said, recipe.with_step("elements", Step("V before U", _channels))
+
+
+def _planes(values: Any, _: Recipe) -> Any:
+    y, u, v = values
+    return [y, v, u]
+
+
+def _channels(values: Any, _: Recipe) -> Any:
+    return [values[0][..., [0, 2, 1]]]

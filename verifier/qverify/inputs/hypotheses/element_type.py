@@ -1,0 +1,49 @@
+"""Elements of another type, or pixels where normalized values are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from qverify.inputs.buffers import dtype_of
+from qverify.inputs.description import REAL
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "element-type"
+TYPES = ("uint8", "int8", "int16", "int32", "float16", "float32", "float64")
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    wanted = recipe.wanted
+    own = dtype_of(wanted)
+    if wanted.format in REAL:
+        pixels = "gray" if wanted.gray else "bgr" if wanted.train == "bgr" else "rgb"
+        for one in recipe.described(format=pixels, mean=(0.0,), scale=(1.0,), quantize=None):
+            yield f"element type: pixels as uint8 instead of {wanted.format}", one
+        for one in recipe.described(quantize=None) if own == "int8" else ():
+            yield "element type: float32, not quantized", one
+    for name in TYPES:
+        if np.dtype(name).itemsize != np.dtype(own).itemsize:
+            yield f"element type: {name} instead of {own}", recipe.with_step("bytes", _cast(own, name))
+
+
+def _cast(own: str, other: str) -> Step:
+    from_, to = (np.dtype(n).newbyteorder("<") for n in (own, other))
+
+    def change(data: bytes, _: Recipe) -> bytes:
+        if len(data) % from_.itemsize:
+            return data
+        return bytes(_within(np.frombuffer(data, from_), to).tobytes())
+
+    return Step(f"{own} as {other}", change, lambda size: size // from_.itemsize * to.itemsize)
+
+
+def _within(values: Any, to: np.dtype[Any]) -> Any:
+    """Cut at the limits of a smaller integer type, never wrapped; fractions are dropped."""
+    if to.kind == "f":
+        with np.errstate(over="ignore"):
+            return values.astype(to)
+    limits = np.iinfo(to)
+    return np.nan_to_num(values.astype(np.float64)).clip(limits.min, limits.max).astype(to)

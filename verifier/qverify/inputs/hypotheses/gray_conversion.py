@@ -1,0 +1,49 @@
+"""A colour picture is made gray by other weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "gray-conversion"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    if recipe.evidence.rgb is None:
+        return
+    for name, way in WAYS.items():
+        yield f"gray conversion: {name}", recipe.with_step("picture", Step(f"gray by {name}", partial(_gray, way=way)))
+
+
+def _gray(_: Any, recipe: Recipe, way: Callable[[Any], Any]) -> Any:
+    return way(recipe.evidence.rgb)[..., None]
+
+
+def _by_opencv(rgb: Any) -> Any:
+    import cv2
+
+    return cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+
+
+def _by_pillow(rgb: Any) -> Any:
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(np.ascontiguousarray(rgb)).convert("L"))
+
+
+def _mean(rgb: Any) -> Any:
+    return np.rint(rgb.mean(axis=-1)).astype(np.uint8)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "OpenCV's rounding instead of Pillow's": _by_opencv,
+    "red and blue exchanged": lambda rgb: _by_pillow(rgb[..., ::-1]),
+    "red and blue exchanged, OpenCV's rounding": lambda rgb: _by_opencv(rgb[..., ::-1]),
+    "green alone": lambda rgb: rgb[..., 1],
+    "the mean of red, green and blue": _mean,
+}

@@ -1,0 +1,14 @@
+"""Resized by another interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qverify.inputs.description import INTERPOLATIONS
+from qverify.inputs.recipe import Recipe
+
+NAME = "interpolation"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    yield from recipe.choices("interpolation", INTERPOLATIONS, "interpolation")

@@ -1,0 +1,114 @@
+"""Mean and scale are left out, applied twice, in another order, or to pixels of another range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from qverify.inputs.description import REAL
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "normalization"
+FIX = "normalize once: on the host or in the chip"
+USUAL = {
+    "x / 255": ((0.0,), (1 / 255,)),
+    "(x - 127.5) / 127.5": ((127.5,), (1 / 127.5,)),
+    "(x - 128) / 128": ((128.0,), (1 / 128,)),
+    "ImageNet's mean and deviation": ((123.675, 116.28, 103.53), (1 / 58.395, 1 / 57.12, 1 / 57.375)),
+}
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    if recipe.wanted.format not in REAL:
+        yield from _on_bytes(recipe)
+        return
+    moved, scaled = any(recipe.wanted.mean), {*recipe.wanted.scale} != {1.0}
+    if moved:
+        yield from _of_mean(recipe)
+    if scaled:
+        yield from _of_scale(recipe)
+    if moved and scaled:
+        yield from _of_both(recipe)
+    said = "normalization: pixels divided by 255 before mean and scale"
+    yield said, recipe.with_step("fitted", Step("pixels / 255", _by_255))
+    for name, (mean, scale) in USUAL.items():
+        for one in recipe.described(mean=mean, scale=scale):
+            yield f"normalization: {name} instead of the described one", one
+
+
+def _of_mean(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    mean = recipe.wanted.mean
+    for said, changed in (
+        ("mean not subtracted", (0.0,)),
+        ("mean added, not subtracted", tuple(-m for m in mean)),
+        ("mean of 0..1 subtracted from pixels of 0..255", tuple(m / 255 for m in mean)),
+        ("the first channel's mean for all", mean[:1]),
+    ):
+        for one in recipe.described(mean=changed):
+            if len({*mean}) > 1 or changed != mean[:1]:
+                yield f"normalization: {said}", one
+    yield "normalization: mean subtracted twice", recipe.with_step("fitted", Step("pixels - mean", _less_mean))
+
+
+def _of_scale(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    scale = recipe.wanted.scale
+    for said, changed in (
+        ("scale not applied", (1.0,)),
+        ("scale 255 times as large", tuple(s * 255 for s in scale)),
+        ("the first channel's scale for all", scale[:1]),
+    ):
+        for one in recipe.described(scale=changed):
+            if len({*scale}) > 1 or changed != scale[:1]:
+                yield f"normalization: {said}", one
+    yield "normalization: scale applied twice", recipe.with_step("normalized", Step("x * scale", _times_scale))
+    for one in recipe.described(scale=(1.0,)):
+        step = Step(f"x / {scale}", lambda x, _: x / np.array(scale, np.float32))
+        yield "normalization: divided by scale, not multiplied", one.with_step("normalized", step)
+
+
+def _of_both(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    mean = recipe.wanted.mean
+    for one in recipe.described(mean=(0.0,), scale=(1.0,)):
+        yield "normalization: left out", one
+    yield "normalization: mean and scale applied twice", recipe.with_step("normalized", Step("again", _again))
+    for one in recipe.described(mean=(0.0,)):
+        step = Step(f"x - {mean}", lambda x, _: x - np.array(mean, np.float32))
+        yield "normalization: scale first, then mean", one.with_step("normalized", step)
+
+
+def _on_bytes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """Formats that the chip normalizes."""
+    said = "normalization: pixels divided by 255, then stored as whole bytes"
+    yield said, recipe.with_step("fitted", Step("pixels / 255", lambda x, _: _byte(np.trunc(_by_255(x, _)))))
+    if any(recipe.wanted.mean) or {*recipe.wanted.scale} != {1.0}:
+        said = "normalization: by the host as well, then stored as whole bytes"
+        step = Step("(pixels - mean) * scale", lambda x, r: _byte(_less_mean(x, r) * _pixel_order(r.wanted.scale, r)))
+        yield said, recipe.with_step("fitted", step)
+
+
+def _byte(x: Any) -> Any:
+    return np.rint(x).clip(0, 255).astype(np.uint8)
+
+
+def _pixel_order(values: tuple[float, ...], recipe: Recipe) -> Any:
+    """Of the training order to that of the pixels, which are RGB until they are normalized; of four channels, the colours."""
+    made = np.array(values, np.float32)[:3]
+    return made[::-1] if recipe.wanted.train == "bgr" else made
+
+
+def _by_255(pixels: Any, _: Recipe) -> Any:
+    return pixels.astype(np.float32) / np.float32(255)
+
+
+def _less_mean(pixels: Any, recipe: Recipe) -> Any:
+    return pixels.astype(np.float32) - _pixel_order(recipe.wanted.mean, recipe)
+
+
+def _times_scale(x: Any, recipe: Recipe) -> Any:
+    return x * np.array(recipe.wanted.scale, np.float32)
+
+
+def _again(x: Any, recipe: Recipe) -> Any:
+    return _times_scale(x - np.array(recipe.wanted.mean, np.float32), recipe)

@@ -1,0 +1,28 @@
+"""The input's scale or zero point is left out, applied twice or the wrong way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qverify.inputs.buffers import dtype_of
+from qverify.inputs.recipe import Recipe
+
+NAME = "quantization"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    wanted = recipe.wanted
+    if wanted.quantize is None or not dtype_of(wanted).startswith("int"):
+        return
+    scale, zero = wanted.quantize
+    found = {
+        "zero point left out": (scale, 0),
+        "zero point added twice": (scale, 2 * zero),
+        "zero point subtracted, not added": (scale, -zero),
+        "scale left out": (1.0, zero),
+        "multiplied by scale, not divided": (1 / scale, zero),
+        "scale and zero point left out": (1.0, 0),
+    }
+    for said, pair in found.items():
+        for one in recipe.described(quantize=pair):
+            yield f"quantization: {said}", one

@@ -1,0 +1,44 @@
+"""Full range where limited is meant, or the other way round, or compressed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qverify.inputs.colour import RANGES
+from qverify.inputs.description import YUV420
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "range"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    wanted = recipe.wanted
+    if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
+        own = wanted.colour.written_out(wanted.format in YUV420)
+        for name in RANGES:
+            if name != own.range:
+                for one in recipe.described(colour=replace(own, range=name)):
+                    yield f"range: {name} instead of {own.range}", one
+        if wanted.format in YUV420:
+            said = "range: luma and chroma compressed to 16..235, 16..240 once more"
+            yield said, recipe.with_step("elements", Step("compressed", _compressed_yuv))
+    said = "range: RGB compressed to 16..235"
+    yield said, recipe.with_step("fitted", Step("RGB compressed", lambda x, _: _kept(x * (219 / 255) + 16, x)))
+    said = "range: RGB of 16..235 expanded to 0..255"
+    yield said, recipe.with_step("fitted", Step("RGB expanded", lambda x, _: _kept((x - 16.0) * (255 / 219), x)))
+
+
+def _kept(made: Any, pixels: Any) -> Any:
+    """In the pixels' dtype."""
+    kept = made.clip(0, 255)
+    return (np.rint(kept) if pixels.dtype == np.uint8 else kept).astype(pixels.dtype)
+
+
+def _compressed_yuv(values: Any, _: Recipe) -> Any:
+    y, u, v = values
+    chroma = [_kept((c - 128.0) * (224 / 255) + 128, c) for c in (u, v)]
+    return [_kept(y * (219 / 255) + 16, y), *chroma]

@@ -1,0 +1,14 @@
+"""Resized by another library, whose interpolation of the same name gives other values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qverify.inputs.description import LIBRARIES
+from qverify.inputs.recipe import Recipe
+
+NAME = "resize-library"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    yield from recipe.choices("library", LIBRARIES, "resize library")

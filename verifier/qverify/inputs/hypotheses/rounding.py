@@ -1,0 +1,43 @@
+"""Values are rounded by another rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qverify.inputs.buffers import dtype_of
+from qverify.inputs.colour import ROUNDINGS
+from qverify.inputs.description import REAL, YUV420
+from qverify.inputs.recipe import Recipe, Step
+
+NAME = "rounding"
+
+
+def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    wanted = recipe.wanted
+    if wanted.format in REAL:
+        if dtype_of(wanted).startswith("int"):
+            yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
+        return
+    if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
+        yield from _of_colour(recipe)
+    if wanted.resize_dtype == "float32":
+        said = "rounding after the resize: truncate instead of half-even"
+        yield said, recipe.with_step("fitted", Step("truncated", _truncated))
+
+
+def _of_colour(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    own = recipe.wanted.colour
+    out = own.written_out(recipe.wanted.format in YUV420)
+    name = "OpenCV's fixed point" if out != own else own.rounding
+    for rounding in ROUNDINGS:
+        if out != own or rounding != own.rounding:
+            for one in recipe.described(colour=replace(out, rounding=rounding)):
+                yield f"rounding of colour: {rounding} instead of {name}", one
+
+
+def _truncated(pixels: Any, _: Recipe) -> Any:
+    return np.trunc(pixels).clip(0, 255).astype(np.uint8)

@@ -1,0 +1,132 @@
+"""Bytes by a recipe, from the picture or from the latest stage that is known; neighbours in key order share their stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.inputs import buffers, picture
+from qverify.inputs.description import REAL, Description
+from qverify.inputs.recipe import STAGES, Evidence, Recipe, Stage, Step
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is known of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted size),
+    "elements" (their list), "bytes". wanted: the intended description. rgb: of a picture read as gray, its colours."""
+
+    stage: Stage
+    values: Any
+    wanted: Description
+    rgb: Array | None = None
+
+    def intended(self, captured_bytes: int) -> Recipe:
+        undescribed = len(self.values) if self.stage == "bytes" else None
+        return Recipe(self.wanted, Evidence(captured_bytes, undescribed, self.rgb))
+
+    def reaches(self, recipe: Recipe) -> bool:
+        """Whether everything that the recipe does otherwise comes after what is known."""
+        if self.stage == "bytes":
+            return recipe.wanted == self.wanted and not recipe.steps - len(recipe.bytes)
+        before: dict[Stage, Stage | None] = {"picture": None, "fitted": "picture", "elements": "normalized"}
+        known = before[self.stage]
+        return known is None or recipe.key(known) == Recipe(self.wanted, recipe.evidence).key(known)
+
+
+def from_bytes(data: bytes, wanted: Description) -> Start:
+    """The earliest stage that gives these very bytes again: fitted pixels where nothing of them was lost, else elements.
+    UsageError where the size is another."""
+    held = buffers.stored(data, wanted)
+    with np.errstate(all="ignore"):
+        pixels = np.ascontiguousarray(buffers.shown(data, wanted))
+        if buffers.encoded(pixels, wanted) == data:
+            return Start("fitted", pixels, wanted)
+    values = buffers.gathered(held, wanted)
+    if buffers.packed(buffers.arranged(values, wanted), wanted) == data:
+        return Start("elements", values, wanted)
+    return Start("bytes", data, wanted)
+
+
+@dataclass(slots=True)
+class Reproduction:
+    """packed(), then made(): the buffer before and after the steps on bytes. The last value of every stage is kept."""
+
+    start: Start
+    kept: dict[Stage, tuple[Any, Any]] = field(default_factory=dict)
+
+    def made(self, recipe: Recipe) -> bytes:
+        return bytes(_stepped(self.packed(recipe), recipe.bytes, recipe))
+
+    def packed(self, recipe: Recipe) -> bytes:
+        if self.start.stage == "bytes":
+            return bytes(self.start.values)
+        values = self._elements(recipe)
+        return buffers.packed(buffers.arranged(values, recipe.wanted), recipe.wanted)
+
+    def _elements(self, recipe: Recipe) -> list[Array]:
+        def made() -> list[Array]:
+            known = self.start.stage == "elements"
+            values = self.start.values if known else self._normalized(recipe)
+            return list(_stepped(values, recipe.elements, recipe))
+
+        return list(self._once("elements", recipe, made))
+
+    def _normalized(self, recipe: Recipe) -> list[Array]:
+        def made() -> list[Array]:
+            wanted, pixels = recipe.wanted, self._fitted(recipe)
+            if wanted.format not in REAL:
+                return buffers.elements(pixels, wanted)
+            real = _stepped(buffers.normalized(pixels, wanted), recipe.normalized, recipe)
+            return [buffers.quantized(real, wanted)]
+
+        return list(self._once("normalized", recipe, made))
+
+    def _fitted(self, recipe: Recipe) -> Array:
+        return np.asarray(self._once("fitted", recipe, lambda: _stepped(self._resized(recipe), recipe.fitted, recipe)))
+
+    def _resized(self, recipe: Recipe) -> Array:
+        if self.start.stage == "fitted":
+            return np.asarray(self.start.values)
+
+        def made() -> Array:
+            return picture.fitted(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
+
+        return np.asarray(self._once("picture", recipe, made))
+
+    def _once(self, stage: Stage, recipe: Recipe, made: Callable[[], Any]) -> Any:
+        key = recipe.key(stage)
+        if stage not in self.kept or self.kept[stage][0] != key:
+            self.kept[stage] = key, made()
+        return self.kept[stage][1]
+
+
+def size_bytes(recipe: Recipe) -> int:
+    """Of the bytes it will make."""
+    known = recipe.evidence.undescribed_bytes
+    size = buffers.size_bytes(recipe.wanted) if known is None else known
+    for step in recipe.bytes:
+        size = step.size(size)
+    return size
+
+
+def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
+    """So that neighbours share their stages: grouped by picture, fitted, elements, in order of first appearance."""
+    ranks: list[dict[Any, int]] = [{} for _ in STAGES]
+    rows = []
+    for at, one in enumerate(recipes):
+        recipe = of(one)
+        keys = [recipe.key(stage) for stage in STAGES[:-1]]
+        rows.append((*(rank.setdefault(key, at) for rank, key in zip(ranks, keys, strict=False)), at))
+    return [recipes[row[-1]] for row in sorted(rows)]
+
+
+def _stepped(values: Any, steps: tuple[Step, ...], recipe: Recipe) -> Any:
+    for step in steps:
+        values = step.change(values, recipe)
+    return values

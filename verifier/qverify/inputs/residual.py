@@ -1,0 +1,89 @@
+"""How far bytes are from those of a recipe: in elements, and where the first of them differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.inputs import buffers
+from qverify.inputs.description import YUV420, Description
+from qverify.inputs.recipe import Recipe
+
+Array = npt.NDArray[Any]
+SAMPLED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Of valid elements where the sizes are the buffer's, else of all. equal: share of equal bytes. first: plane, row,
+    column, channel, or the byte where it is in no plane."""
+
+    max_abs: float
+    mean_abs: float
+    equal: float
+    first: dict[str, int | str]
+
+
+def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
+    """Both of one size."""
+    ours, theirs = _parts(made, wanted), _parts(captured, wanted)
+    away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
+    count = sum(a.size for a in away)
+    same = np.frombuffer(made, np.uint8) == np.frombuffer(captured, np.uint8)
+    return Residual(
+        max((float(a.max()) for a in away if a.size), default=0.0),
+        sum(float(a.sum()) for a in away) / max(count, 1),
+        float(same.mean()),
+        _first(ours, theirs, wanted) if len(made) == buffers.size_bytes(wanted) else {"byte": int(np.argmin(same))},
+    )
+
+
+def undone(captured: bytes, recipe: Recipe) -> bytes | None:
+    """The buffer before the recipe's steps on bytes; None where one cannot be taken back."""
+    for step in reversed(recipe.bytes):
+        if step.undo is None:
+            return None
+        captured = step.undo(captured, recipe)
+    return captured
+
+
+def sampled(data: bytes, wanted: Description) -> Array:
+    """Some thousands of its elements, float64, from everywhere."""
+    dtype = np.dtype(buffers.dtype_of(wanted)).newbyteorder("<")
+    values = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
+    step = max(1, values.size // SAMPLED) | 1  # odd and no multiple of 3: every channel has its share
+    return values[:: step if step == 1 or step % 3 else step + 2].astype(np.float64)
+
+
+def _parts(data: bytes, wanted: Description) -> list[Array]:
+    if len(data) == buffers.size_bytes(wanted):
+        return buffers.stored(data, wanted)
+    return [np.frombuffer(data, np.uint8)]
+
+
+def _away(a: Array, b: Array) -> Array:
+    """|a - b|; where only one is no number, infinite."""
+    with np.errstate(all="ignore"):
+        made = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    made[np.isnan(made)] = np.inf
+    made[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    return np.asarray(made)
+
+
+def _bits(a: Array) -> Array:
+    return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
+
+
+def _first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
+    for plane, a, b in zip(buffers.planes(wanted), ours, theirs, strict=True):
+        differing = np.flatnonzero(_bits(a) != _bits(b))  # -0.0 is not 0.0
+        if differing.size:
+            place = [int(i) for i in np.unravel_index(differing[0], a.shape)]
+            names = ("row", "column", "channel")
+            if wanted.layout == "NCHW" and wanted.format not in YUV420:
+                names = ("channel", "row", "column")
+            return {"plane": plane.name, **dict(zip(names, place, strict=False))}
+    return {"plane": "padding"}

@@ -20,7 +20,7 @@ from qverify.inputs.difference import Difference, Explanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session import inputs
 
-RAW = (".bin", ".raw", ".yuv", ".dat")
+
 UNDESCRIBED = Description("gray", (1, 1))  # of two files of bytes alone: nothing of it is used but its element
 MOST_UNDESCRIBED = 1 << 28
 LONGER = 16  # times the intended size, a capture is still read
@@ -92,7 +92,7 @@ def _intended(a: str, wanted: Description | None) -> list[Intended]:
 
 
 def _raw(path: str) -> bool:
-    return os.path.splitext(path)[1].lower() in RAW
+    return os.path.splitext(path)[1].lower() in reading.RAW
 
 
 def _captured(b: str) -> list[str]:

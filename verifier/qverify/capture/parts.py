@@ -108,7 +108,9 @@ class PartReader:
             if zstandard.get_frame_parameters(data).content_size != part.raw:  # no more is made than was promised
                 raise BadFileError(f"{where} was changed")
             raw = zstandard.ZstdDecompressor().decompress(data)
-        except (OSError, zstandard.ZstdError, MemoryError) as error:
+        except zstandard.ZstdError as error:
+            raise BadFileError(f"{where} was changed: {error}") from error
+        except (OSError, MemoryError) as error:
             raise BadFileError(f"{where} cannot be read: {error}") from error
         if xxhash.xxh64_hexdigest(raw) != part.digest:
             raise BadFileError(f"{where} was changed")

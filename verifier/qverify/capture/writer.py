@@ -119,7 +119,10 @@ class CaptureWriter:
         if self._closed:
             return self.why
         self._closed = True
-        self._try(self._parts.close)
+        try:
+            self._parts.close()
+        except OSError as error:
+            self.why = self.why or f"it could not be written: {error.strerror}"
         if report:
             self._try(lambda: write_text(report, os.path.join(self.folder, "report.json")))
         self.why = self.why or why

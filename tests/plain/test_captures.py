@@ -239,3 +239,29 @@ def test_parts_alone(tmp_path):
     for number in (-1, 5):
         with pytest.raises(BadFileError, match="not listed"):
             reader.read(number)
+
+
+def test_two_captures_and_a_folder_compared(run, digits, tmp_path, capsys):
+    assert run("local") == 0
+    (tmp_path / "cap").rename(tmp_path / "good")
+    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
+    good, bad = str(tmp_path / "good"), str(tmp_path / "cap")
+    assert main(["compare", good, bad]) == 1
+    assert main(["compare", good, bad, "--side", "simulator"]) == 0
+    words = ["infer", "-m", str(digits / "digits_quant.onnx"), "-o", str(tmp_path / "dump")]
+    assert main(words) == 0 and main(["compare", good, str(tmp_path / "dump")]) == 0
+    capsys.readouterr()
+    assert main(["compare", good, bad, "--side", "moon"]) == 2
+    assert "no side 'moon'; give --side reference or simulator or board" in capsys.readouterr().err
+    assert main(["compare", good, bad, "--frame", "3"]) == 2
+    (tmp_path / "cap").rename(tmp_path / "bad")
+    assert run("local", "--seed", "5") == 0
+    assert main(["compare", good, bad]) == 2
+    assert "computed from other inputs" in capsys.readouterr().err
+
+
+def test_captures_of_earlier_versions_stay_readable(capsys):
+    """A capture of the example as format 1 was first written; the board spoils one node."""
+    kept = Path(__file__).parent / "capture_1"
+    assert main(["replay", str(kept), "-r"]) == 1
+    assert f"blame: board at {NODE}" in capsys.readouterr().out

@@ -13,7 +13,6 @@ from qverify.inputs.description import YUV420, Description
 from qverify.inputs.recipe import Recipe
 
 Array = npt.NDArray[Any]
-SAMPLED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +47,6 @@ def undone(captured: bytes, recipe: Recipe) -> bytes | None:
             return None
         captured = step.undo(captured, recipe)
     return captured
-
-
-def sampled(data: bytes, wanted: Description) -> Array:
-    """Some thousands of its elements, float64, from everywhere."""
-    dtype = np.dtype(buffers.dtype_of(wanted)).newbyteorder("<")
-    values = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
-    step = max(1, values.size // SAMPLED) | 1  # odd and no multiple of 3: every channel has its share
-    return values[:: step if step == 1 or step % 3 else step + 2].astype(np.float64)
 
 
 def _parts(data: bytes, wanted: Description) -> list[Array]:

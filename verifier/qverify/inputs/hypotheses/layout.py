@@ -21,7 +21,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     other = name.replace("HW", "WH")
     yield (
         f"layout: {other} instead of {name}, columns stored one after another",
-        recipe.with_step("elements", Step("columns before rows", _columns)),
+        recipe.with_step("elements", Step("columns before rows", _columns, rowwise=False)),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from qverify.inputs.description import Description
     from qverify.inputs.difference import Explanation
     from qverify.session.inputs_diff import Frame
 
@@ -54,14 +56,18 @@ def diff(
 
 def _lines(frames: list[Frame]) -> list[str]:
     from qverify.renderers.inputs_difference import details, verdict
+    from qverify.renderers.json_file import printable
 
     if len(frames) == 1:
         (only,) = frames
-        return [verdict(only.difference), *(f"  {line}" for line in details(only.difference, _advice(only)))]
+        return [
+            verdict(only.difference),
+            *(f"  {line}" for line in details(only.difference, partial(_advice, only.wanted))),
+        ]
     lines = [_summary(frames)]
     for frame in frames:
-        lines.append(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}")
-        lines += [f"  {line}" for line in details(frame.difference, _advice(frame))]
+        lines.append(printable(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}"))
+        lines += [f"  {line}" for line in details(frame.difference, partial(_advice, frame.wanted))]
     return lines
 
 
@@ -76,31 +82,24 @@ def _summary(frames: list[Frame]) -> str:
     return f"DIFFERENT: {differing} of {len(frames)} frames; {said}"
 
 
-class _advice:
+def _advice(wanted: Description | None, one: Explanation) -> str:
     """What would make both sides say the same."""
+    from qverify.cli.commands.inputs import CHOICES
+    from qverify.inputs.hypotheses import fix
+    from qverify.session import inputs_diff
 
-    def __init__(self, frame: Frame) -> None:
-        self.wanted = frame.wanted
-
-    def __call__(self, one: Explanation) -> str:
-        from qverify.cli.commands.inputs import CHOICES
-        from qverify.inputs.hypotheses import fix
-        from qverify.session import inputs_diff
-
-        own = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
-        changed = inputs_diff.fix(one, self.wanted)
-        words = {k.replace("_", "-"): _text(v) for k, v in changed.items()}
-        options = " ".join(f"--{k} {v}" for k, v in words.items() if k in CHOICES or k in ("quantize", "size"))
-        table = ", ".join(f'{k.replace("-", "_")} = "{v}"' for k, v in words.items() if f"--{k} " not in f"{options} ")
-        if words:
-            own.append(
-                f"make the board feed what is described, or describe what it feeds: {options or ''}{' and ' if options and table else ''}{table}"
-            )
-        return "; ".join(own)
+    said = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
+    changed = {k.replace("_", "-"): _text(v) for k, v in inputs_diff.fix(one, wanted).items()}
+    options = [f"--{k} {v}" for k, v in changed.items() if k in CHOICES or k == "quantize"]
+    rest = [f'{k.replace("-", "_")} = "{v}" in its TOML' for k, v in changed.items() if k not in (*CHOICES, "quantize")]
+    if options or rest:
+        feeds = " ".join(options) + (" and " if options and rest else "") + ", ".join(rest)
+        said.append(f"make the board feed what is described, or describe what it feeds: {feeds}")
+    return "; ".join(said)
 
 
 def _text(value: object) -> str:
-    return ",".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)
+    return ",".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
 
 def _write(a: str, b: str, frames: list[Frame], path: str) -> None:

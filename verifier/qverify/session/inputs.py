@@ -114,7 +114,7 @@ def array_pixels(path: str, wanted: Description) -> Array:
     """uint8 (H, W, 3) or (H, W) of a .npy: pixels, as a picture's."""
     try:
         pixels = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, OverflowError, MemoryError) as error:
         raise UsageError(f"{path}: not a readable .npy: {error}") from error
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     channels = 1 if wanted.gray else 3

@@ -226,12 +226,12 @@ def test_equal_and_one_byte_off_and_noise() -> None:
     found = searched({"format": "rgb"}, bytes(off))
     assert not found.equal and not found.exact and found.nearest is not None
     one, rest = found.nearest
-    assert one.causes == () and rest.max_abs == 4 and rest.equal == 1 - 1 / len(data)
+    assert one.causes == () and rest.max_abs == 4 and not rest.unrelated and rest.equal == 1 - 1 / len(data)
     assert rest.first == {"plane": "data", "row": 10, "column": 20, "channel": 1}
     for table in ({"format": "rgb"}, {"format": "nv12"}, REAL):
         size = len(small(photo()).tobytes()) * (4 if table is REAL else 1) // (2 if table["format"] == "nv12" else 1)
         found = searched(table, np.random.Generator(np.random.PCG64(1)).bytes(size))
-        assert not found.equal and not found.exact
+        assert not found.equal and not found.exact and found.nearest is not None and found.nearest[1].unrelated
 
 
 def test_the_nearest_of_two_mistakes_and_noise_is_those_two() -> None:

@@ -17,13 +17,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Of valid elements where the sizes are the buffer's, else of all. equal: share of equal bytes. first: plane, row,
-    column, channel, or the byte where it is in no plane."""
+    """Of valid elements where the sizes are the buffer's, else of all. spread: mean distance of the captured elements from
+    their median. equal: share of equal bytes. first: plane, row, column, channel, or the byte where it is in no plane."""
 
     max_abs: float
     mean_abs: float
+    spread: float
     equal: float
     first: dict[str, int | str]
+
+    @property
+    def unrelated(self) -> bool:
+        """As far away as another picture would be."""
+        return not self.mean_abs <= self.spread / 2
 
 
 def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
@@ -35,6 +41,7 @@ def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
     return Residual(
         max((float(a.max()) for a in away if a.size), default=0.0),
         sum(float(a.sum()) for a in away) / max(count, 1),
+        _spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
         _first(ours, theirs, wanted) if len(made) == buffers.size_bytes(wanted) else {"byte": int(np.argmin(same))},
     )
@@ -62,6 +69,12 @@ def _away(a: Array, b: Array) -> Array:
     made[np.isnan(made)] = np.inf
     made[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
     return np.asarray(made)
+
+
+def _spread(values: Array) -> float:
+    with np.errstate(all="ignore"):
+        real = values.astype(np.float64)
+        return float(np.abs(real - np.median(real)).mean())
 
 
 def _bits(a: Array) -> Array:

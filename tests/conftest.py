@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def need_qemu(name: str) -> pytest.MarkDecorator:
         shutil.which(f"qemu-{name}-static") is None and shutil.which(f"qemu-{name}") is None,
         reason=f"qemu-{name} is not on this machine",
     )
+
+
+def pytest_configure() -> None:
+    """A shell that starts pytest in the background has it ignore Ctrl-C, and so would every program the tests press it on."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

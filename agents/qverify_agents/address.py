@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from qverify_agents.errors import BadAddress
+from qverify_agents.option_values import check
 from qverify_agents.schemes import BOARDS
 
 
@@ -27,6 +28,7 @@ def parse(uri: str) -> Address:
     head, _, query = uri.partition("?")
     pairs = (part.partition("=")[::2] for part in query.split("&")) if query else ()
     options = {key: unquote(value) for key, value in pairs}  # %26 is an & within a value
+    check(f"-b {uri}", options)
     scheme, colon, rest = head.partition(":")
     if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
         return Address(scheme, rest.removeprefix("//") if colon else "", options)

@@ -16,6 +16,7 @@ MACHINES = {
     "armv7l": "armv7",
     "armv7": "armv7",
     "arm": "armv7",
+    "armhf": "armv7",
     "riscv64": "riscv64",
     "s390x": "s390x",
 }

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 
 from qverify_agents.capabilities import Done
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import LinkClosed
+from qverify_agents.one_command import run_to_end
 from qverify_agents.process_stream import ProcessStream
-
-MOST_OUTPUT = 1 << 20  # bytes of one command's answer
 
 
 class CommandShell:
@@ -19,19 +17,7 @@ class CommandShell:
         self._prefix, self._streams, self._at_close = list(prefix), list[ProcessStream](), at_close
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
-        stream = ProcessStream([*self._prefix, command])
-        try:
-            out = bytearray()
-            try:
-                stream.write(stdin, deadline)
-                stream.end_of_input()
-            except LinkClosed:
-                pass  # it ended before it read all; its status says why
-            while (came := stream.read(deadline)) and len(out) < MOST_OUTPUT:
-                out += came
-            return Done(stream.wait(deadline), bytes(out), stream.errors().encode())
-        finally:
-            stream.close()
+        return run_to_end(ProcessStream([*self._prefix, command]), deadline, stdin)
 
     def start(self, command: str, deadline: Deadline) -> ProcessStream:
         deadline.left()

@@ -19,20 +19,22 @@ from qverify_agents.deploy import deploy, start
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
+from qverify_agents.option_values import check
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"cache", "memory", "wait", "lock"})  # what deploy.py takes
+ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
     """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
     options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
     that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    check(f"-b {uri}", options or {})
     fitting, failed = resolve(uri), dict[str, LinkError]()
-    end = time.monotonic() + (_seconds((options or {}).get("wait", "0")) if len(fitting) > 1 else 0.0)
+    end = time.monotonic() + (float((options or {}).get("wait", "0")) if len(fitting) > 1 else 0.0)
     while True:
         for at, one in enumerate(fitting):
             try:
@@ -82,7 +84,7 @@ def _agent(
         deadline = Deadline(deadline_s, uri)
         return opened()
 
-    wait_s, far = _seconds(address.options.get("wait", "0")), hasattr(page, "open_shell")
+    wait_s, far = float(address.options.get("wait", "0")), hasattr(page, "open_shell")
     with contextlib.ExitStack() as stack:
         if far:
             stack.enter_context(_locked(address, wait_s))
@@ -108,16 +110,6 @@ def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManage
 def _owner() -> str:
     """Who is told to others that wait for the board."""
     return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1
-    if not 0 <= found < 1e7:
-        raise BadAddress(f"wait={text}: wanted seconds")
-    return found
 
 
 def plainest(
@@ -169,7 +161,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
     shell: Shell = page.open_shell(address, deadline)
     try:
         fault = address.options.get("fault")
-        deployed = deploy(shell, uri, deadline, address.options.get("cache", ""), fault is not None)
+        deployed = deploy(shell, uri, deadline, address)
         environment = {**address.environment, **({"QVRT_FAULT": fault} if fault is not None else {})}
         stream = start(
             shell,
@@ -217,7 +209,7 @@ def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[..., Done],
             raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
         shell: Shell = page.open_shell(address, deadline)
         try:
-            deployed = deploy(shell, uri, deadline, address.options.get("cache", ""))
+            deployed = deploy(shell, uri, deadline, address)
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
 
             def run(command: str, stdin: bytes = b"") -> Done:
@@ -236,10 +228,5 @@ def _noisy(link: Link, address: Address) -> Link:
         return link
     from qverify_agents.links.faulty import FaultyLink
 
-    try:
-        seed = int(address.options.get("link_seed", "0"))
-        probability = float(address.options.get("link_probability", "0.15"))
-    except ValueError as error:
-        link.close()
-        raise BadAddress("link_seed and link_probability are numbers") from error
-    return FaultyLink(link, address.options["link_fault"], seed, probability)
+    seed, probability = address.options.get("link_seed", "0"), address.options.get("link_probability", "0.15")
+    return FaultyLink(link, address.options["link_fault"], int(seed), float(probability))

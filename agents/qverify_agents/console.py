@@ -13,6 +13,7 @@ from typing import Protocol
 from qverify_agents.capabilities import Done
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.printable import last_line
 from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
 from qverify_agents.protocol.messages import read_hello
 
@@ -79,9 +80,9 @@ class ConsoleShell:
                 return
         except LinkTimeout:
             pass
-        lines = [line.strip() for line in self._shown.splitlines() if line.strip()]
+        shown = last_line(self._shown, "none, it is silent")
         raise BoardUnreachable(
-            f"{self._where}: no shell prompt on the console (last line: {lines[-1][:120] if lines else 'none, it is silent'}); "
+            f"{self._where}: no shell prompt on the console (last line: {shown}); "
             "is the board up, the baud rate right? ?prompt=REGEX tells another prompt, ?mode=direct an agent of its own"
         )
 
@@ -178,11 +179,9 @@ class ConsoleShell:
         if stdin:
             files.append(self._sent(stdin, "in", deadline))
             command = f"{command} <{files[-1]}"
-        if files:
-            status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
-            self._typed(f"rm -f {' '.join(files)}", deadline)
-            return Done(status, out, out if status else b"")
         status, out = self._typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
+        if files:
+            self._typed(f"rm -f {' '.join(files)}", deadline)
         return Done(status, out, out if status else b"")
 
     def _sent(self, data: bytes, ending: str, deadline: Deadline) -> str:
@@ -213,10 +212,7 @@ class ConsoleShell:
             if whole in out:
                 break
         else:
-            lines = out.decode(errors="replace").strip().splitlines()
-            raise BoardUnreachable(
-                f"{self._where}: {len(data)} bytes could not be put together: {lines[-1][:120] if lines else ''}"
-            )
+            raise BoardUnreachable(f"{self._where}: {len(data)} bytes could not be put together: {last_line(out)}")
         self._typed(f"rm -f {name}.[0-9]*", deadline)
         return name
 

@@ -6,10 +6,12 @@ import hashlib
 import shlex
 from dataclasses import dataclass
 
+from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.capabilities import Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
 
 ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64", "s390x")
 IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
@@ -61,9 +63,12 @@ class Deployed:
         return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
-def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty: bool = False) -> Deployed:
-    """Raises BoardUnreachable that says what of the board stands in the way."""
-    names = {a: _name(a, faulty) for a in ARCHITECTURES}
+def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
+    """Options of the address: cache; arch, for a board whose uname -m misleads; fault. Raises BoardUnreachable that says
+    what of the board stands in the way."""
+    cache, faulty = address.options.get("cache", ""), "fault" in address.options
+    told = MACHINES.get(address.options.get("arch", ""), "")
+    names = {a: _name(a, faulty) for a in ([told] if told else ARCHITECTURES)}
     look = LOOK.replace("@CACHE@", shlex.quote(cache) if cache else '""').replace("@NAMES@", " ".join(names.values()))
     for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
         done = shell.run("sh -s", deadline, look.encode())  # not as a word: csh takes no line ends between quotes
@@ -71,17 +76,15 @@ def deploy(shell: Shell, where: str, deadline: Deadline, cache: str = "", faulty
         if "machine" in said and ("dir" in said or "why" in said):
             break
     if "machine" not in said:
-        said_so = (done.err or done.out).decode(errors="replace").strip().splitlines()
-        raise BoardUnreachable(
-            f"{where}: its shell does not run a plain sh script (status {done.status}{': ' + said_so[-1][:200] if said_so else ''})"
-        )
+        why = last_line(done.err or done.out, "it says nothing")
+        raise BoardUnreachable(f"{where}: its shell does not run a plain sh script (status {done.status}: {why})")
     if "dir" not in said:
         raise BoardUnreachable(
             f"{where}: no folder for the agent:{said.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"
         )
     if "agent" in said and said["agent"] in names.values():
         return Deployed(said["dir"], said["agent"], 0)
-    architecture = MACHINES.get(said["machine"].lower(), "")
+    architecture = told or MACHINES.get(said["machine"].lower(), "")
     if architecture not in names:
         raise BoardUnreachable(
             f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"

@@ -12,9 +12,16 @@ LinkError            one line for the user; exit 3
 
 from __future__ import annotations
 
+from qverify_agents.printable import printable
+
 
 class LinkError(Exception):
+    """Much of it quotes a board; whatever that sends, the text is one line without control characters."""
+
     exit_status = 3
+
+    def __init__(self, text: str):
+        super().__init__(printable(text))
 
 
 class BoardUnreachable(LinkError):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.this_user import home
 
-KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache"}
+KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache", "arch"}
+OURS = "qvrt"
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One [boards.NAME] table. uri: what -b would name. tags: soc, firmware ... power, reset: command lines of this host."""
+    """One [boards.NAME] table. uri: what -b would name. tags: soc, firmware ... power, reset: command lines of this host.
+    foreign: the key and value that ask for another runtime than qvrt, which nothing here drives yet."""
 
     name: str
     uri: str
@@ -24,6 +28,7 @@ class Board:
     power: str = ""
     reset: str = ""
     options: dict[str, str] = field(default_factory=dict)
+    foreign: str = ""
 
     @property
     def address(self) -> str:
@@ -65,33 +70,46 @@ def _read(path: Path) -> dict[str, Board]:
 
 def _board(path: Path, name: str, table: object) -> Board:
     where = f"{path}: [boards.{name}]"
-    if not isinstance(table, dict) or not isinstance(table.get("uri"), str):
-        raise BadAddress(f'{where}: wanted uri = "..."')
+    if not isinstance(table, dict):
+        raise BadAddress(f"{path}: boards.{name} = {_shown(table)}: wanted a table [boards.{name}]")
     if unknown := table.keys() - KEYS:
         raise BadAddress(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
+    if "uri" not in table:
+        raise BadAddress(f'{where}: no uri; wanted uri = "...", an address as -b takes it')
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
-        raise BadAddress(f'{where}: wanted tags = {{ soc = "..." }}')
-    text = {k: str(v) for k, v in table.items() if k not in ("tags", "uri")}
-    options = {k: text[k] for k in ("host_key", "user", "cache") if k in text}
-    return Board(
-        name,
-        table["uri"],
-        str(path),
-        {str(k): str(v) for k, v in tags.items()},
-        text.get("power", ""),
-        text.get("reset", ""),
-        options,
-    )
+        raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
+    text = {k: _text(where, k, v) for k, v in table.items() if k != "tags"}
+    tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
+    options = {k: text[k] for k in ("host_key", "user", "cache", "arch") if k in text}
+    foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) != OURS), "")
+    board = Board(name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign)
+    try:
+        parse(board.address)
+    except BadAddress as error:
+        raise BadAddress(f"{where}: {error}") from error
+    return board
+
+
+def _text(where: str, key: str, value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    hint = f', as "{value}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    raise BadAddress(f"{where} {key} = {_shown(value)}: wanted a text in quotes{hint or ', and not an empty one'}")
+
+
+def _shown(value: object) -> str:
+    """As TOML has it, or nearly."""
+    return json.dumps(value, default=str)[:80]
 
 
 def resolve(text: str) -> list[str]:
     """Addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text itself.
-    BadAddress where tags fit no board."""
+    BadAddress where tags fit no board, or none whose runtime is ours."""
     head = text.partition("?")[0]
     if "=" not in head:
         board = boards().get(head)
-        return [text if board is None else _with(board.address, text)]
+        return [text] if board is None else _driven([board], text)
     if "://" in head or head.partition(":")[2].startswith("/"):
         return [text]
     wanted = dict(part.partition("=")[::2] for part in head.split(","))
@@ -101,7 +119,19 @@ def resolve(text: str) -> list[str]:
         raise BadAddress(
             f"-b {text}: no board with these tags; known tags: {', '.join(known) or 'none (no boards.toml found)'}"
         )
-    return [_with(b.address, text) for b in fitting]
+    return _driven(fitting, text)
+
+
+def _driven(fitting: list[Board], text: str) -> list[str]:
+    """Addresses of those whose runtime is ours. BadAddress where none is: to run qvrt there would not be what was asked for."""
+    found = [_with(b.address, text) for b in fitting if not b.foreign]
+    if not found:
+        board = fitting[0]
+        raise BadAddress(
+            f"{board.file}: [boards.{board.name}] {board.foreign}: this version drives no runtime on a board but its own, {OURS}. "
+            f"Next: leave the key out, and {OURS} is put there"
+        )
+    return found
 
 
 def _with(address: str, text: str) -> str:

@@ -10,6 +10,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.inventory import boards
+from qverify_agents.printable import last_line
 from qverify_agents.protocol.client import Agent
 
 ASK_S = 10.0  # an attempt to reach it
@@ -69,10 +70,8 @@ def _commanded(name: str, deadline: Deadline) -> None:
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{name}: {command!r} does not end in time") from None
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise BoardUnreachable(
-            f"{name}: {command!r} ended with status {done.returncode}{': ' + lines[-1][:200] if lines else ''}"
-        )
+        said = last_line(done.stderr or done.stdout, "it says nothing")
+        raise BoardUnreachable(f"{name}: {command!r} ended with status {done.returncode}: {said}")
 
 
 def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | None, start: float) -> None:

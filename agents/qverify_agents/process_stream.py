@@ -79,17 +79,17 @@ class ProcessStream:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def wait(self, deadline: Deadline) -> int:
+    def status(self, deadline: Deadline) -> int:
         """The exit status, negative for a signal."""
         while (status := self._process.poll()) is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(min(0.2, deadline.left()))
         return status
 
-    def errors(self) -> str:
+    def errors(self) -> bytes:
         """The first 2000 bytes of what it wrote to stderr."""
         self._errors.seek(0)
-        return self._errors.read(2000).decode(errors="replace").strip()
+        return self._errors.read(2000)
 
     def _write_some(self, view: memoryview) -> int:
         try:
@@ -107,7 +107,7 @@ class ProcessStream:
         if code is None:
             return "the agent closed its output"
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
-        lines = self.errors().splitlines()
+        lines = self.errors().decode(errors="replace").strip().splitlines()
         return f"the agent {how}" + (f": {lines[0]}" if lines else "")
 
     def close(self) -> None:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 
 from qverify_agents import console
 from qverify_agents.address import Address, parse
-from qverify_agents.binaries import runtime_path
+from qverify_agents.binaries import MACHINES, host_architecture, runtime_path
+from qverify_agents.boards import qemu_user
+from qverify_agents.emulation.image import kind_of
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve
 from qverify_agents.links.ssh import SshStream
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.schemes import BOARDS, LINKS
 
-WRAPPERS = ("faulty", "finals")
+WRAPPERS, HERE = ("faulty", "finals"), ("local", "exec", "docker", "podman")
 CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 1.2, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
 PIECE_COMMAND = 220  # bytes a piece of the agent takes on a console besides its base64, both ways
 
@@ -21,7 +23,8 @@ PIECE_COMMAND = 220  # bytes a piece of the agent takes on a console besides its
 @dataclass(frozen=True, slots=True)
 class Rate:
     """bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape: of frames, as
-    options of `local`. pushes_agent: whether a board of this kind is given one."""
+    options of `local`. pushes_agent: whether a board of this kind is given one. architecture: of the board, "" where its
+    address does not say."""
 
     name: str
     assumed: str
@@ -30,6 +33,7 @@ class Rate:
     login_s: float
     shape: str
     pushes_agent: bool = True
+    architecture: str = ""
 
     def agent_bytes(self, architecture: str) -> int:
         """What putting the agent there costs on this link."""
@@ -66,23 +70,40 @@ COMMON = (
 
 def rate_of(uri: str) -> Rate:
     """By the address alone; BadAddress where it cannot be meant."""
-    address: Address = parse(resolve(uri)[0])
+    address = parse(resolve(uri)[0])
     while address.scheme in WRAPPERS:
-        address = parse(address.rest or "local")
+        inner = parse(address.rest or "local")
+        address = replace(inner, options={**inner.options, **address.options})
+    return replace(_of_link(uri, address), architecture=_architecture(address))
+
+
+def _architecture(address: Address) -> str:
+    """Whose agent is put there; "" where only the board knows."""
+    if "arch" in address.options:
+        return MACHINES[address.options["arch"]]
+    if address.scheme == "qemu-user":
+        return qemu_user.architecture_of(address)
+    if address.scheme == "qemu":
+        kind_of(address.rest)
+        return MACHINES[address.rest]
+    if "platform" in address.options:
+        return MACHINES.get(address.options["platform"].split("/")[1], "")
+    return host_architecture() if address.scheme in HERE else ""
+
+
+def _of_link(uri: str, address: Address) -> Rate:
     if address.scheme not in BOARDS and address.scheme not in LINKS:
         raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
     if address.scheme == "serial":
-        baud = address.options.get("baud", "115200")
-        if not baud.isdecimal() or not int(baud):
-            raise BadAddress(f"baud={baud}: wanted a number")
-        return serial(int(baud))
+        return serial(int(address.options.get("baud", "115200")))
     if address.scheme == "qemu":
         emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
         return (
             emulated if address.options.get("link", "ssh") == "ssh" else replace(serial(500_000), name="serial, qemu")
         )
     if address.scheme in ("docker", "podman"):
-        return replace(PIPE, name=uri, assumed="exec into a container", login_s=1.0, pushes_agent=True)
+        kind = "" if {"arch", "platform"} & address.options.keys() else f", {host_architecture()}"
+        return replace(PIPE, name=uri, assumed=f"exec into a container{kind}", login_s=1.0, pushes_agent=True)
     if address.scheme in ("local", "qemu-user", "exec"):
         return replace(PIPE, name=uri)
     return replace(SSH, name=uri)

@@ -37,6 +37,7 @@ def test_it_computes_what_the_simulator_computes(where: Place) -> None:
             recording = there.run(prepared(), pull="all" if pull == "all" else "differ")
             assert (recording.state, recording.why, recording.missing) == ("complete", "", {})
             assert recording.digests == expected.digests
+            assert set(recording.tensors) >= ({"q", "t", "u", "y"} if pull == "all" else {"y"})
             for name, value in there.pull(["q", "t", "u", "y"]).items():
                 assert np.array_equal(value, expected.tensors[name]), name
     finally:
@@ -60,8 +61,10 @@ def test_nothing_already_there_is_sent_and_little_comes_back(where: Place) -> No
         assert recording.link["bytes_sent"] < 1500
 
 
-def test_a_unit_alone_on_injected_tensors(where: Place) -> None:
-    there, simulator = board(where.address), Simulator(graph())
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "not-kept"])
+def test_a_unit_alone_on_injected_tensors(where: Place, kept: bool) -> None:
+    """kept: the board has the memory for every tensor."""
+    there, simulator = board(where.address if kept else where.with_options(memory=1)), Simulator(graph())
     generator = np.random.Generator(np.random.PCG64(9))
     values = {n: generator.integers(0, 256, graph().spec(n).shape, np.uint8) for n in "qtu"}
     values["x"] = prepared(4).arrays()["x"]
@@ -71,6 +74,7 @@ def test_a_unit_alone_on_injected_tensors(where: Place) -> None:
             given = {n: values[n] for n in unit.inputs}
             for name, value in simulator.run_unit(unit, given).items():
                 assert np.array_equal(there.run_unit(unit, given)[name], value), name
+        assert np.array_equal(there.pull(["t"])["t"], simulator.run(prepared()).tensors["t"])  # of the run, not a unit
     finally:
         there.close()
 

@@ -11,15 +11,16 @@ import paramiko
 
 
 class Account(paramiko.ServerInterface):
-    """method: password or keyboard-interactive."""
+    """method: password or keyboard-interactive. offered: takes every word that is tried."""
 
-    def __init__(self, method: str, word: str):
-        self._method, self._word = method, word
+    def __init__(self, method: str, word: str, offered: list[str]):
+        self._method, self._word, self._offered = method, word, offered
 
     def get_allowed_auths(self, username: str) -> str:
         return self._method
 
     def check_auth_password(self, username: str, password: str) -> int:
+        self._offered.append(password)
         right = self._method == "password" and password == self._word
         return paramiko.AUTH_SUCCESSFUL if right else paramiko.AUTH_FAILED
 
@@ -27,6 +28,7 @@ class Account(paramiko.ServerInterface):
         return paramiko.InteractiveQuery("board", "", ("Password: ", False))
 
     def check_auth_interactive_response(self, responses: Sequence[str]) -> int:
+        self._offered += responses
         right = self._method != "password" and list(responses) == [self._word]
         return paramiko.AUTH_SUCCESSFUL if right else paramiko.AUTH_FAILED
 
@@ -58,7 +60,7 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
 
 
 class PasswordServer:
-    """port: on 127.0.0.1. known: its line of known_hosts."""
+    """port: on 127.0.0.1. known: its line of known_hosts. offered: the words tried on it."""
 
     def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False):
         self._key = paramiko.RSAKey.generate(2048)
@@ -67,6 +69,7 @@ class PasswordServer:
         self.known = f"[127.0.0.1]:{self.port} ssh-rsa {self._key.get_base64()}\n"
         self._method, self._word, self._sha1_only = method, word, sha1_only
         self._transports: list[paramiko.Transport] = []
+        self.offered: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -80,7 +83,7 @@ class PasswordServer:
             transport.add_server_key(self._key)
             self._transports.append(transport)
             try:
-                transport.start_server(server=Account(self._method, self._word))
+                transport.start_server(server=Account(self._method, self._word, self.offered))
             except (paramiko.SSHException, EOFError):
                 transport.close()
 

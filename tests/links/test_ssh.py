@@ -176,6 +176,53 @@ def test_a_password_from_the_environment_and_in_no_output(method, digits, tmp_pa
         server.close()
 
 
+@pytest.fixture
+def password_server() -> Iterator[PasswordServer]:
+    made = PasswordServer()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@OPENSSH
+def test_the_boards_password_is_for_the_board(openssh, password_server, digits, monkeypatch, capsys):
+    """Behind a jump host that takes a key, the board gets it."""
+    monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
+    with openssh.known.open("a") as known:
+        known.write(password_server.known)
+    openssh.write_config(_behind("testboard", password_server.port, openssh.known))
+    assert run(digits, openssh.board.replace("testboard", "behind")) == 0
+    assert set(password_server.offered) == {"s3cret"}
+
+
+@pytest.mark.parametrize("method", ["password", "keyboard-interactive"])
+@pytest.mark.parametrize("hops", ["jump", "jump,jump", "me@jump"])
+def test_the_boards_password_is_never_offered_to_a_jump_host(hops, method, digits, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
+    jump = PasswordServer(method)
+    try:
+        (tmp_path / "known").write_text(jump.known)
+        (tmp_path / "config").write_text(
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  UserKnownHostsFile {tmp_path}/known\n  User me\n"
+            f"  IdentitiesOnly yes\n  IdentityFile /nonexistent\n{_behind(hops, 1, tmp_path / 'known')}"
+        )
+        assert run(digits, f"behind?ssh_config={tmp_path}/config") == 3
+        said = capsys.readouterr()
+        assert "jump: 127.0.0.1 refuses user me (tried nothing" in said.err and "a key for this jump host" in said.err
+        assert jump.offered == [] and "s3cret" not in said.out + said.err
+    finally:
+        jump.close()
+
+
+def _behind(hops: str, port: int, known: Path) -> str:
+    """Of an ssh configuration: a host of passwords, by way of others."""
+    return (
+        f"Host behind\n  HostName 127.0.0.1\n  Port {port}\n  User me\n  IdentitiesOnly yes\n  IdentityFile /nonexistent\n"
+        f"  UserKnownHostsFile {known}\n  ProxyJump {hops}\n"
+    )
+
+
 def test_a_server_with_sha1_host_keys_only_gets_a_hint(digits, tmp_path, capsys):
     server = PasswordServer(sha1_only=True)
     try:

@@ -261,6 +261,36 @@ class Cases:
         self.float_node("lr", "lrn", (x,), (2, 7, 5, 11), (5, word(1e-4), word(0.75), word(1.0)))
         self.float_node("rm", "reduce_mean", (x, None), (2, 7), (0b1100, 0, 0))
 
+    def add_preprocessing(self, i: int) -> None:
+        """Bytes with random strides to a picture, converted and normalized."""
+        rng, height, width = self.rng, self.pick(1, 4, 9), self.pick(1, 6, 11)
+        dtype = ("uint8", "int8", "int16", "float32")[i % 4]
+        size = np.dtype(dtype).itemsize
+        shift, column = self.pick(0, 1), size * self.pick(1, 2, 3)
+        row = column * width + self.pick(0, 5)
+        offsets = [self.pick(0, 1, 7) for _ in range(3)]
+        total = max(offsets) + row * height
+        self.values[f"pb{i}"] = rng.integers(0, 256, total, np.uint8)
+        if dtype == "float32":
+            self.values[f"pb{i}"] &= np.uint8(0x3F)  # no NaN, whose bits arithmetic may change
+        self.specs[f"pb{i}"] = TensorSpec(f"pb{i}", "uint8", (total,))
+        shape = (1, 3, height, width)
+        self.specs[f"pu{i}"] = TensorSpec(f"pu{i}", dtype, shape)
+        words = (4, *offsets, *[row] * 3, *[column] * 3, 0, *[shift] * 2)
+        self.nodes.append(Node(f"pu{i}", "unpack", (f"pb{i}",), (f"pu{i}",), words))
+        if dtype == "float32":
+            return
+        source = f"pin{i}"
+        self.specs[source] = TensorSpec(source, dtype, shape)
+        self.values[source] = rng.integers(*RANGE[dtype], shape, endpoint=True).astype(dtype)
+        if dtype != "int16":
+            matrix = [int(v) for v in rng.integers(-(1 << 24), 1 << 24, 9)]
+            self.specs[f"pr{i}"] = TensorSpec(f"pr{i}", "uint8", shape)
+            words = (self.pick(1, 20, 24), self.pick(-255, 0), 16, self.pick(0, 128), -5, *matrix)
+            self.nodes.append(Node(f"pr{i}", "yuv_to_rgb", (source,), (f"pr{i}",), words))
+        numbers = [word(float(v)) for v in rng.uniform(-200, 200, 6)]
+        self.float_node(f"pn{i}", "normalize", (source,), shape, tuple(numbers))
+
     def graph(self) -> Graph:
         outputs = tuple(n.outputs[0] for n in self.nodes)
         return Graph(
@@ -309,6 +339,14 @@ def test_float_nodes(sanitized: bool, tmp_path: Path) -> None:
     cases.add_float_functions()
     cases.add_float_layers()
     check(cases, sanitized, tmp_path, 77)
+
+
+@pytest.mark.parametrize("sanitized", [False, pytest.param(True, id="asan+ubsan")])
+def test_nodes_in_front_of_the_network(sanitized: bool, tmp_path: Path) -> None:
+    cases = Cases("ref-exact", 78)
+    for i in range(24):
+        cases.add_preprocessing(i)
+    check(cases, sanitized, tmp_path, 78)
 
 
 def check(cases: Cases, sanitized: bool, tmp_path: Path, seed: int) -> None:

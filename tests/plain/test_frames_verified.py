@@ -47,6 +47,26 @@ def test_a_faulty_board_fails_and_the_worst_frame_comes_first(folder, digits, ca
     assert "Sim and Arm result Strict check FAILED (4 of 4 frames, the first is 0)" in said
 
 
+def test_only_the_worst_frames_keep_their_tensors(digits, tmp_path, monkeypatch):
+    from qverify.session import frames
+
+    monkeypatch.setattr(frames, "WHOLE", 2)
+    made = tmp_path / "many"
+    made.mkdir()
+    random = np.random.Generator(np.random.PCG64(3))
+    for k, strength in enumerate((0.0, 0.2, 1.0, 0.0, 0.6)):
+        np.save(made / f"{k}.npy", (strength * random.random((1, 1, 8, 8))).astype(np.float32))
+    report = tmp_path / "r.json"
+    run(digits, "-b", f"faulty:local?fault=plus_one@{NODE}", "-i", str(made), "-r", "--json", str(report))
+    held = json.loads(report.read_text())
+    Draft202012Validator(report_schema()).validate(held)
+    ranked = sorted(held["frames"], key=lambda f: (-f["failing"], -f["max_abs"], f["frame"]))
+    worst = {f["frame"] for f in ranked[:2]}
+    assert {p["frame"] for p in held["pairs"] if p["tensors"]} == worst
+    assert len(held["pairs"]) == 15 and all(p["coverage"]["compared"] for p in held["pairs"])
+    assert any("3 frames are left out" in note for note in held["notes"])
+
+
 def test_what_cannot_be_prepared_is_listed_and_the_others_run(folder, digits, tmp_path, capsys):
     (folder / "digit_1b.txt").write_text("no picture")
     np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))

@@ -145,6 +145,7 @@ PLANTED: list[tuple[str, dict[str, Any], Callable[[np.ndarray], bytes], str]] = 
     ("element-type", REAL, lambda x: small(x).tobytes(), "element type: pixels as uint8 instead of featuremap"),
     ("quantization", REAL | {"quantize": [0.02, -9]}, lambda x: quantized(x, 0), "quantization: zero point left out"),
     ("quantization", REAL | {"quantize": [0.02, -9]}, lambda x: quantized(x, -18), "quantization: zero point added twice"),
+    ("roi", {"format": "rgb", "roi": "10,20,100,60"}, lambda x: small(x).tobytes(), "roi: the whole picture"),
     ("length", {"format": "rgb"}, lambda x: small(x).tobytes()[:-70], "length: the last 70 bytes are missing"),
     ("gray-conversion", {"format": "gray"}, lambda x: small(cv2.cvtColor(x, cv2.COLOR_RGB2GRAY)).tobytes(), "gray conversion: OpenCV's rounding instead of Pillow's"),
     ("gray-conversion", {"format": "gray"}, lambda x: small(x[..., 1]).tobytes(), "gray conversion: green alone"),

@@ -48,17 +48,50 @@ def test_a_board_by_its_name_runs(inventory, digits, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[boards.x]\nuri = 1\n", "wanted uri"),
+        ("[boards.x]\npower = 'on'\n", "no uri"),
+        ("[boards]\nx = 'local'\n", r'boards\.x = "local": wanted a table'),
+        ("[boards.x]\nuri = 'two words'\n", "not a board"),
+        ("[boards.x]\nuri = 'local?ahead=-1'\n", "ahead=-1: wanted a whole number"),
+        ("[boards.x]\nuri = 'a'\ncache = \"/a\\u0007b\"\n", r"cache=/a\?b: wanted a text"),
         ("[boards.x]\nuri = 'a'\nspeed = 3\n", "unknown key 'speed'"),
         ("[board.x]\nuri = 'a'\n", "wanted tables"),
         ("[boards.x\n", "line 1"),
-        ("[boards.x]\nuri = 'a'\ntags = 3\n", "wanted tags"),
+        ("[boards.x]\nuri = 'a'\ntags = 3\n", r"x\] tags = 3: wanted a table"),
+        ("[boards.x]\nuri = 'a'\ntags = 'soc=j5'\n", r'x\] tags = "soc=j5": wanted a table'),
+        ("[boards.x]\nuri = 'a'\ntags = { firmware = 1.2 }\n", r'x\] tags\.firmware = 1\.2: .*, as "1\.2"'),
     ],
 )
 def test_mistakes_name_the_file(inventory, text, said):
     inventory.write_text(text)
-    with pytest.raises(BadAddress, match=said):
+    with pytest.raises(BadAddress, match=said) as caught:
         boards()
+    assert str(inventory) in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["uri", "power", "reset", "host_key", "user", "cache"])
+@pytest.mark.parametrize("value", ["5", "true", "''", "' '", "['a']", "{ a = 'b' }", "2020-01-01"])
+def test_what_is_no_text_is_never_made_one(inventory, key, value, capsys):
+    uri = "" if key == "uri" else "uri = 'local'\n"
+    inventory.write_text(f"[boards.desk]\n{uri}{key} = {value}\n")
+    assert main(["boards", "list"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"{inventory}: [boards.desk] {key} = " in said and "wanted a text in quotes" in said and said.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize("line", ["profile = 'horizon'", "runtime = 'onnxruntime'"])
+def test_a_board_of_another_runtime_is_listed_and_refused_by_name(inventory, line, digits, capsys):
+    inventory.write_text(f"[boards.chip]\nuri = 'local'\ntags = {{ soc = 'j5' }}\n{line}\n")
+    key = line.replace("'", '"')
+    assert main(["boards", "list"]) == 0 and f"{key} (not driven)" in capsys.readouterr().out
+    for words in (["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"], ["boards", "info", "chip"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert f"{inventory}: [boards.chip] {key}: " in said and "leave the key out" in said and said.count("\n") == 1
+    with inventory.open("a") as file:
+        file.write("[boards.ours]\nuri = 'local'\ntags = { soc = 'j5' }\nruntime = 'qvrt'\n")
+    assert resolve("soc=j5") == ["local"] and resolve("ours") == ["local"]
 
 
 def test_the_nearer_file_wins(tmp_path, monkeypatch):

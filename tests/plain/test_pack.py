@@ -79,7 +79,7 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
     assert one.read_bytes() == two.read_bytes()
     with tarfile.open(one) as tar:
         assert all(m.name.startswith("b/") and m.mtime == 0 for m in tar.getmembers())
-        tar.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "xzf", str(one), "-C", str(tmp_path)], check=True, timeout=60)
     assert os.access(tmp_path / "b" / "run.sh", os.X_OK) and (tmp_path / "b" / "bin" / "qvrt-aarch64").is_file()
 
 
@@ -235,5 +235,6 @@ def test_plan_counts_what_a_run_then_takes(digits, tmp_path, capsys):
         assert abs(link["bytes_sent"] + link["bytes_received"] - local[state]) <= 8  # HELLO's numbers
     assert serial["agent_bytes"] > runtime_path("aarch64").stat().st_size * 4 / 3
     assert serial["first_s"] > serial["first_bytes"] / 960 and serial["cached_bytes"] < 1200
+    assert serial["assumed"] == "9600 baud, aarch64" and serial["architecture"] == "aarch64"
     assert main(["plan", "-m", model, "--arch", "vax"]) == 2
     assert main(["plan", "-m", model, "-b", "tag=none"]) == 2

@@ -52,7 +52,7 @@ def test_a_faulty_one_is_blamed(image, digits, capsys):
     [
         ("podman:no-such-image", 3, "podman says"),
         ("podman:", 2, "wanted podman:IMAGE"),
-        ("podman:x?engine=zork", 2, "docker or podman"),
+        ("podman:x?engine=zork", 2, "wanted one of docker, podman"),
     ],
 )
 def test_what_cannot_be_started_is_one_line(image, digits, capsys, board, status, said):

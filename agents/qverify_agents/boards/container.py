@@ -11,6 +11,7 @@ from collections.abc import Callable
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.printable import last_line
 
 OPTIONS: frozenset[str] = frozenset({"engine", "platform", "memory_limit"})
 ENGINES = ("docker", "podman")
@@ -37,8 +38,6 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 
 def _engine(address: Address) -> str:
     asked = address.options.get("engine", "")
-    if asked and asked not in ENGINES:
-        raise BadAddress(f"engine={asked}: {' or '.join(ENGINES)}")
     order = [asked] if asked else [address.scheme, *ENGINES]
     found = next((e for e in order if e in ENGINES and shutil.which(e)), None)
     if found is None:
@@ -54,5 +53,4 @@ def _asked(words: list[str], deadline: Deadline, where: str) -> None:
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{where}: {words[0]} does not start it within the deadline") from None
     if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        raise BoardUnreachable(f"{where}: {words[0]} says: {lines[-1][:300] if lines else f'status {done.returncode}'}")
+        raise BoardUnreachable(f"{where}: {words[0]} says: {last_line(done.stderr, f'status {done.returncode}')}")

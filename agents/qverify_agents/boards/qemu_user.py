@@ -23,10 +23,15 @@ def emulator(architecture: str) -> str | None:
     return found
 
 
-def plainer(address: Address) -> Address:
-    architecture = MACHINES.get(address.rest, address.rest)
-    if architecture not in QEMU:
+def architecture_of(address: Address) -> str:
+    found = MACHINES.get(address.rest, "")
+    if found not in QEMU:
         raise BadAddress(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
+    return found
+
+
+def plainer(address: Address) -> Address:
+    architecture = architecture_of(address)
     program = emulator(architecture)
     if program is None:
         raise BoardUnreachable(

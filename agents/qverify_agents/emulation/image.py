@@ -193,17 +193,22 @@ class Image:
         return self.folder / "client"
 
 
+def kind_of(architecture: str) -> Kind:
+    if architecture not in KINDS:
+        raise BadAddress(f"qemu:{architecture}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
+    return KINDS[architecture]
+
+
 def cache_folder() -> Path:
     return this_user.cache_folder() / "boards"
 
 
 def image(architecture: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None) -> Image:
     """The built image, from the cache or built now (about half a minute); one builder at a time."""
-    if architecture not in KINDS:
-        raise BadAddress(f"-b qemu:{architecture}: known boards are {', '.join(KINDS)}")
+    kind = kind_of(architecture)
     folder = cache_folder() / f"{architecture}-{RECIPE}"
     folder.mkdir(parents=True, exist_ok=True)
-    found = Image(folder, KINDS[architecture], architecture)
+    found = Image(folder, kind, architecture)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "packages.json").is_file():

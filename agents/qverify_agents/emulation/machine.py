@@ -20,6 +20,7 @@ from typing import Any
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation.image import Image, cache_folder
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.printable import last_line
 
 _OURS: dict[int, subprocess.Popen[bytes]] = {}  # started by this process, to be waited for
 BOOT_S, MEMORY_MB, READY = 120.0, 256, b"QVBOARD-READY"
@@ -99,7 +100,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         if process is not None:
             _kill(process.pid)
             process.wait(5)
-        said = _last_line(folder / "qemu.log")
+        said = _said(folder / "qemu.log")
         shutil.rmtree(folder, ignore_errors=True)
         if warm and isinstance(error, LinkTimeout | BoardUnreachable):
             snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
@@ -133,7 +134,7 @@ def reset(machine: Running, deadline: Deadline) -> None:
 
 def _still_running(machine: Running) -> None:
     if not machine.alive:
-        raise BoardUnreachable(f"qemu:{machine.architecture} ended: {_last_line(Path(machine.folder) / 'qemu.log')}")
+        raise BoardUnreachable(f"qemu:{machine.architecture} ended: {_said(Path(machine.folder) / 'qemu.log')}")
 
 
 def stop(machine: Running) -> None:
@@ -262,15 +263,14 @@ def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> N
 
 def _still_there(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.poll() is not None:
-        raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_last_line(folder / 'qemu.log')}")
+        raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_said(folder / 'qemu.log')}")
 
 
-def _last_line(path: Path) -> str:
+def _said(log: Path) -> str:
     try:
-        lines = path.read_text(errors="replace").strip().splitlines()
+        return last_line(log.read_bytes())
     except OSError:
         return ""
-    return lines[-1][:200] if lines else ""
 
 
 def _kill(pid: int) -> None:

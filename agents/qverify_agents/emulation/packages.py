@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FETCH_S = 900
@@ -48,10 +49,8 @@ class Packages:
         except subprocess.TimeoutExpired:
             raise BoardUnreachable(f"{words[0]} {words[-1]}: no end within {FETCH_S} s") from None
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            raise BoardUnreachable(
-                f"{words[0]} {words[-1][:60]}: {lines[-1] if lines else f'status {done.returncode}'}"
-            )
+            said = last_line(done.stderr, f"status {done.returncode}")
+            raise BoardUnreachable(f"{words[0]} {words[-1][:60]}: {said}")
         return done.stdout
 
     def update(self) -> None:

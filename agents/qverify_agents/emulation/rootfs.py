@@ -12,6 +12,7 @@ from qverify_agents.emulation.archive import FILE, FOLDER, LINK, Entry, deb_file
 from qverify_agents.emulation.image import APPLETS
 from qverify_agents.emulation.packages import Packages
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
 
 SUITE = "bookworm"
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
@@ -55,5 +56,4 @@ def import_image(engine: str, name: str, data: bytes) -> None:
     """The tar as an image of docker or podman."""
     done = subprocess.run([engine, "import", "-", name], input=data, capture_output=True, timeout=300, check=False)
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise BoardUnreachable(f"{engine} import: {lines[-1][:300] if lines else f'status {done.returncode}'}")
+        raise BoardUnreachable(f"{engine} import: {last_line(done.stderr, f'status {done.returncode}')}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.option_values import is_on
 from qverify_agents.process_stream import ProcessStream
 
 OPTIONS = frozenset({"store", "memory", "address_space", "packs", "piece", "ahead"})
@@ -21,11 +22,11 @@ def open_link(address: Address, deadline: Deadline) -> ProcessStream:
         raise BadAddress("-b exec: is how other kinds of boards start a program; name one of those")
     stream = ProcessStream(_agent_command(address), address.environment)
     if "packs" in address.options:
-        stream.packs = address.options["packs"] == "1"
+        stream.packs = is_on(address.options, "packs")
     if "piece" in address.options:
-        stream.piece_bytes = min(_bytes(address, "piece"), ProcessStream.piece_bytes)
+        stream.piece_bytes = int(address.options["piece"])
     if "ahead" in address.options:
-        stream.ahead = min(int(address.options["ahead"] or 0), 8) if address.options["ahead"].isdecimal() else 0
+        stream.ahead = int(address.options["ahead"])
     return stream
 
 
@@ -41,15 +42,8 @@ def _agent_command(address: Address) -> list[str]:
             ) from error
         words.append(f"--store={store}")
     if "memory" in address.options:
-        words += [f"--memory={_bytes(address, 'memory')}", f"--store_limit={1 << 32}"]
+        words += [f"--memory={address.options['memory']}", f"--store_limit={1 << 32}"]
     if "address_space" in address.options:
-        kilobytes = _bytes(address, "address_space") // 1024
+        kilobytes = int(address.options["address_space"]) // 1024
         words = ["/bin/sh", "-c", f'ulimit -v {kilobytes} && exec "$@"', "sh", *words]
     return words
-
-
-def _bytes(address: Address, option: str) -> int:
-    text = address.options[option]
-    if not text.isdecimal() or not 0 < int(text) < 1 << 62:
-        raise BadAddress(f"{option}={text}: wanted a number of bytes above 0")
-    return int(text)

@@ -12,6 +12,8 @@ from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.links.ssh_config import split
+from qverify_agents.option_values import is_on
+from qverify_agents.printable import last_line
 
 
 def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
@@ -23,7 +25,7 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
     user = user or address.options.get("user", "")
     folder = tempfile.mkdtemp(prefix="qverify-ssh-")
     config = address.options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
-    accept = address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    accept = is_on(address.options, "accept_new_host_key")
     options = [
         *(["-F", config] if config else []),
         *(["-p", str(port)] if port else []),
@@ -52,6 +54,5 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
         raise BoardUnreachable(f"{address.rest}: ssh does not connect within its deadline") from None
     if done.returncode:
         end()
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        raise BoardUnreachable(f"{address.rest}: ssh says: {lines[-1] if lines else f'status {done.returncode}'}")
+        raise BoardUnreachable(f"{address.rest}: ssh says: {last_line(done.stderr, f'status {done.returncode}')}")
     return CommandShell([program, *options, "-o", "ControlMaster=no", "--", host], end)

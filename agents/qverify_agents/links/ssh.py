@@ -19,11 +19,12 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.one_command import run_to_end
+from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
-MOST_OUTPUT = 1 << 20
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
@@ -49,7 +50,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     import paramiko
 
-    accept = depth == 0 and address.options.get("accept_new_host_key", "") in ("1", "true", "True")
+    accept = depth == 0 and is_on(address.options, "accept_new_host_key")
     keys = HostKeys(
         target,
         settings.known_as,
@@ -206,9 +207,13 @@ def _authenticate(transport: Any, settings: Resolved, address: Address, deadline
                 if not transport.auth_password(user, password):
                     return
     transport.close()
+    hop = "hop" in address.options
+    step = (
+        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)" if hop else "QVERIFY_SSH_PASSWORD, or --user"
+    )
     raise BoardUnreachable(
         f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
-        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or QVERIFY_SSH_PASSWORD, or --user"
+        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {step}"
     )
 
 
@@ -268,17 +273,7 @@ class SshShell:
         self._transport, self._target = transport, target
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
-        stream = self._open(command, deadline)
-        try:
-            with contextlib.suppress(LinkClosed):  # it ended before it read all; its status says why
-                stream.write(stdin, deadline)
-                stream.end_of_input()
-            out = bytearray()
-            while (came := stream.read(deadline)) and len(out) < MOST_OUTPUT:
-                out += came
-            return Done(stream.status(deadline), bytes(out), stream.errors())
-        finally:
-            stream.close()
+        return run_to_end(self._open(command, deadline), deadline, stdin)
 
     def start(self, command: str, deadline: Deadline) -> SshStream:
         return self._open(command, deadline)

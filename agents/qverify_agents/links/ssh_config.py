@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.printable import last_line
 from qverify_agents.this_user import user_name
 
 
@@ -102,8 +103,7 @@ def _by_openssh(user: str, host: str, port: int | None, config: str | None) -> d
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"ssh -G {host}: no answer within 15 s (a Match exec in the configuration?)") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise BoardUnreachable(f"ssh configuration for {host}: {lines[-1] if lines else 'ssh -G failed'}")
+        raise BoardUnreachable(f"ssh configuration for {host}: {last_line(done.stderr, 'ssh -G failed')}")
     found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qverify_agents.errors import AgentError, ProtocolError
+from qverify_agents.printable import printable
 
 DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11
@@ -62,8 +63,7 @@ def read_hello(payload: bytes) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    """What an agent says as it may be shown: one line, no control characters."""
-    return "".join(c if c.isprintable() else "?" for c in text[:500])
+    return printable(text[:500])
 
 
 def busy(hello: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ def busy(hello: Mapping[str, Any]) -> str:
 def read_error(payload: bytes) -> AgentError:
     if len(payload) < 4:
         raise ProtocolError("an ERROR is cut short")
-    return AgentError(struct.unpack_from("<i", payload)[0], read_text(payload, 4)[0])
+    return AgentError(struct.unpack_from("<i", payload)[0], _line(read_text(payload, 4)[0]))
 
 
 def put(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes:
@@ -167,4 +167,4 @@ def read_done(payload: bytes) -> Done:
     arena, events, kept = struct.unpack_from("<QIB", payload, at)
     if events > 1 << 20:
         raise ProtocolError(f"DONE announces {events} events; at most 1048576")
-    return Done(struct.unpack_from("<i", payload)[0], line, arena, events, bool(kept))
+    return Done(struct.unpack_from("<i", payload)[0], _line(line), arena, events, bool(kept))

@@ -1,5 +1,6 @@
 /* qvrt model_info: inputs, outputs, shapes, strides, quantization and memory of a model.bin. */
 #include <stdio.h>
+#include <string.h>
 
 #include "../loaded.h"
 #include "options.h"
@@ -11,6 +12,28 @@ static void dims(const char *label, const int32_t *shape, int rank) {
   printf("%s: (", label);
   for (int i = 0; i < rank; i++) printf("%d,", shape[i]);
   printf(")\n");
+}
+
+/* Formats of INPUTS.md, by the first word of unpack. */
+static const char *const FORMAT[] = {"NV12", "NV21", "I420", "YUV444", "RGB", "BGR", "RGBA", "BGRA", "GRAY", "YUV444_128", "RGB_128", "BGR_128", "GRAY_128", "FEATUREMAP", "RAW_F32", "RAW_S16"};
+
+/* What the bytes of a graph input are, where an unpack reads it: NODE's words, see unpack.c. */
+static void source(const qv_model *m, int32_t input) {
+  for (int i = 0; i < m->n_nodes; i++) {
+    const qv_node *n = &m->nodes[i];
+    if (strcmp(n->op->stem, "unpack") != 0 || n->inputs[0] != input) continue;
+    const qv_tensor *y = qv_out(m, n, 0);
+    int channels = y->shape[1];
+    uint32_t format = (uint32_t)n->words[0];
+    printf("source format: %s\n", format < sizeof FORMAT / sizeof *FORMAT ? FORMAT[format] : "UNKNOWN");
+    dims("picture shape", y->shape, y->rank);
+    printf("picture type: %s\n", DTYPE[y->dtype]);
+    for (int c = 0; c < channels; c++) {
+      const int32_t *w = n->words + 1 + c;
+      int step = 1 << w[3 * channels];
+      printf("channel[%d]: offset %d, row stride %d, column stride %d, one value for %dx%d pixels\n", c, w[0], w[channels], w[2 * channels], step, step);
+    }
+  }
 }
 
 static void tensor(const char *kind, int index, const qv_tensor *t) {
@@ -42,7 +65,10 @@ int qv_model_info_main(int argc, char **argv) {
     return 2;
   }
   printf("[model]: %s\nnodes: %d\ntensors: %d\nrounding id: %d\narena bytes: %ld\n", path, l.model.n_nodes, l.model.n_tensors, (int)l.model.rounding, (long)l.session.arena_bytes);
-  for (int i = 0; i < l.model.n_inputs; i++) tensor("input", i, &l.model.tensors[l.model.inputs[i]]);
+  for (int i = 0; i < l.model.n_inputs; i++) {
+    tensor("input", i, &l.model.tensors[l.model.inputs[i]]);
+    source(&l.model, l.model.inputs[i]);
+  }
   for (int i = 0; i < l.model.n_outputs; i++) tensor("output", i, &l.model.tensors[l.model.outputs[i]]);
   qv_unload(&l);
   return 0;

@@ -23,18 +23,22 @@
   X(matmul) \
   X(max_pool) \
   X(mul) \
+  X(normalize) \
   X(pad) \
   X(quantize) \
   X(reduce_mean) \
   X(reshape) \
   X(resize_linear) \
   X(resize_nearest) \
+  X(resizer) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \
   X(split) \
   X(transpose) \
-  X(where)
+  X(unpack) \
+  X(where) \
+  X(yuv_to_rgb)
 
 #define QV_DECLARE_OP(stem) extern const qv_op qv_op_##stem;
 QV_OPS(QV_DECLARE_OP)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.describing import describing
+
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
     from qverify.inputs.difference import Explanation
@@ -19,32 +21,13 @@ if TYPE_CHECKING:
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--description", "toml", metavar="FILE", help="TOML with [inputs.NAME]; options win over it")
-@click.option("--name", help="of the model input")
-@click.option("--size", help="WIDTHxHEIGHT")
-@click.option(
-    "--quantize", nargs=2, type=float, default=None, metavar="SCALE ZERO", help="of an integer featuremap or raw_s16"
-)
 @click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="of searching")
 @click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
-def diff(
-    a: str,
-    b: str,
-    toml: str | None,
-    name: str | None,
-    size: str | None,
-    quantize: tuple[float, float] | None,
-    seconds: float,
-    path: str | None,
-    **given: str | None,
-) -> int:
+@describing
+def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
     from qverify.cli.live_progress import bars
-    from qverify.inputs.description import described
-    from qverify.session import inputs, inputs_diff
+    from qverify.session import inputs_diff
 
-    table = inputs.from_toml(toml, name) if toml else {}
-    table |= {k: v for k, v in {**given, "size": size, "quantize": quantize}.items() if v is not None}
-    wanted = described(table, toml or "options") if table else None
     with bars() as watch:
         frames = inputs_diff.compare(a, b, wanted, seconds, watch)
     if path:
@@ -84,17 +67,13 @@ def _summary(frames: list[Frame]) -> str:
 
 def _advice(wanted: Description | None, one: Explanation) -> str:
     """What would make both sides say the same."""
-    from qverify.cli.commands.inputs import CHOICES
     from qverify.inputs.hypotheses import fix
     from qverify.session import inputs_diff
 
     said = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
-    changed = {k.replace("_", "-"): _text(v) for k, v in inputs_diff.fix(one, wanted).items()}
-    options = [f"--{k} {v}" for k, v in changed.items() if k in CHOICES or k == "quantize"]
-    rest = [f'{k.replace("-", "_")} = "{v}" in its TOML' for k, v in changed.items() if k not in (*CHOICES, "quantize")]
-    if options or rest:
-        feeds = " ".join(options) + (" and " if options and rest else "") + ", ".join(rest)
-        said.append(f"make the board feed what is described, or describe what it feeds: {feeds}")
+    if changed := inputs_diff.fix(one, wanted):
+        options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
+        said.append(f"make the board feed what is described, or describe what it feeds: {options}")
     return "; ".join(said)
 
 

@@ -12,6 +12,7 @@ from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
 from qverify.compiler.match import Matched, exposed, match
+from qverify.compiler.preprocessing import preprocessed
 from qverify.compiler.separate import separated
 from qverify.compiler.strip import stripped
 from qverify.compiler.unit import Unit
@@ -27,7 +28,8 @@ from qverify.tensors.spec import TensorSpec
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs.
-    fuse: activations live in the node before them. strip_io_quant: integer inputs and outputs. folder: of external data."""
+    fuse: activations live in the node before them. strip_io_quant: integer inputs and outputs. folder: of external data.
+    inputs: network input to the description (INPUTS.md) of the bytes the board is fed for it."""
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -36,16 +38,18 @@ class CompileOptions:
     strip_io_quant: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     folder: str = ""
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """What decides the bytes of model.bin, for its meta section."""
-        return {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
+        held = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
+        return held if self.inputs else {k: v for k, v in held.items() if k != "inputs"}
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
         """The options that a model.bin was compiled with, and more shapes; no check. Raises BadFileError."""
         try:
-            known = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant") if k in stored}
+            known = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant", "inputs") if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
             return CompileOptions(**known, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
@@ -74,6 +78,9 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
         model, ends = stripped(model, name)
+    on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
+    if on_host and not options.strip_io_quant:
+        model, ends = stripped(model, name, on_host)
     view = View(model, name)
     check_attributes(view)
     _check_outputs(view)
@@ -93,6 +100,8 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
         graph.meta["check"] = check_against_original(plain, model)
     if not options.fuse:
         compiled.graph = separated(graph)
+    renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
+    compiled.graph = preprocessed(compiled.graph, options.inputs, renamed)
     return compiled
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import onnx
 
 from qverify.errors import UnsupportedError
 
+Ends = dict[str, dict[str, str]]
 
-def stripped(model: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, dict[str, dict[str, str]]]:
-    """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped.
+
+def stripped(model: onnx.ModelProto, name: str, only: Collection[str] | None = None) -> tuple[onnx.ModelProto, Ends]:
+    """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: these inputs, and
+    no output.
 
     An input goes when one per-tensor QuantizeLinear alone reads it, an output when a DequantizeLinear makes it. Raises
     UnsupportedError when there is none of either."""
@@ -22,25 +26,37 @@ def stripped(model: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, dict[s
     inputs: dict[str, str] = {}
     outputs: dict[str, str] = {}
     for value in list(graph.input):
+        if only is not None and value.name not in only:
+            continue
         users = [n for n in graph.node if value.name in n.input]
         if value.name in constants or len(users) != 1 or users[0].op_type != "QuantizeLinear":
             continue
         inputs[users[0].output[0]] = value.name
         value.CopyFrom(kinds[users[0].output[0]])
         graph.node.remove(users[0])
-    for value in list(graph.output):
+    for value in list(graph.output) if only is None else []:
         maker = next((n for n in graph.node if value.name in n.output), None)
         taken = {o.name for o in graph.output} | {i.name for i in graph.input}
         if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] in taken | constants:
             continue
         outputs[maker.input[0]] = value.name
         value.CopyFrom(kinds[maker.input[0]])
-    if not inputs and not outputs:
+    if only is not None:
+        _all_there(only, inputs, name)
+    elif not inputs and not outputs:
         raise UnsupportedError(
             f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave it away"
         )
     _drop_unused(graph)
     return made, {"inputs": inputs, "outputs": outputs}
+
+
+def _all_there(only: Collection[str], inputs: dict[str, str], file: str) -> None:
+    for name in only:
+        if name not in inputs.values():
+            raise UnsupportedError(
+                f"{file}: --input {name}=featuremap is quantized on the host, which needs one QuantizeLinear that alone reads {name}"
+            )
 
 
 def _drop_unused(graph: Any) -> None:

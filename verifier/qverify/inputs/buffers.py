@@ -40,13 +40,13 @@ def dtype_of(wanted: Description) -> str:
     if wanted.format == "raw_s16":
         return "int16"
     if wanted.format in REAL:
-        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else "int8"
+        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else wanted.quantize_dtype
     return "int8" if wanted.format in SIGNED else "uint8"
 
 
 def planes(wanted: Description) -> list[Plane]:
     shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
-    width, height = wanted.size
+    width, height = wanted.frame
     wide, high = _up(width, wanted.width_align), _up(height, wanted.height_align)
     if wanted.format in YUV420:
         wide, high = _up(wide, 2), _up(high, 2)
@@ -75,6 +75,21 @@ def size_bytes(wanted: Description) -> int:
     return _up(last.offset + last.size_bytes, wanted.buffer_align)
 
 
+def valid_bytes(wanted: Description) -> int:
+    """Of the valid elements alone, plane after plane."""
+    return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in planes(wanted))
+
+
+def dense_values(data: bytes, wanted: Description) -> list[Array]:
+    """Every plane's valid elements, of bytes that hold nothing else."""
+    found, at = [], 0
+    for plane in planes(wanted):
+        dtype = np.dtype(plane.dtype).newbyteorder("<")
+        found.append(np.frombuffer(data, dtype, prod(plane.shape), at).reshape(plane.shape))
+        at += found[-1].nbytes
+    return found
+
+
 def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
@@ -84,14 +99,13 @@ def encoded(pixels: Array, wanted: Description) -> bytes:
     return packed(arranged(elements(pixels, wanted), wanted), wanted)
 
 
-def packed(values: list[Array], wanted: Description) -> bytes:
-    """The valid elements of every plane into the buffer."""
-    whole = bytearray(size_bytes(wanted))
-    for plane, valid in zip(planes(wanted), values, strict=True):
-        stored = np.zeros(plane.aligned_shape, plane.dtype)
-        stored[tuple(slice(0, n) for n in plane.shape)] = valid
-        whole[plane.offset : plane.offset + plane.size_bytes] = stored.astype(stored.dtype.newbyteorder("<")).tobytes()
-    return bytes(whole)
+def packed(parts: list[Array], wanted: Description) -> bytes:
+    """The buffer of every plane's valid elements, padding zero."""
+    whole = np.zeros(size_bytes(wanted), np.uint8)
+    for plane, values in zip(planes(wanted), parts, strict=True):
+        stored = whole[plane.offset : plane.offset + plane.size_bytes].view(np.dtype(plane.dtype).newbyteorder("<"))
+        stored.reshape(plane.aligned_shape)[tuple(slice(0, n) for n in plane.shape)] = values
+    return whole.tobytes()
 
 
 def elements(pixels: Array, wanted: Description) -> list[Array]:
@@ -147,7 +161,7 @@ def normalized(pixels: Array, wanted: Description) -> Array:
 
 
 def quantized(real: Array, wanted: Description) -> Array:
-    """In the stored dtype; as it is where that is float32."""
+    """clip(round(x / scale) + zero point) as the stored integers, raw_s16 within -32767..32767; as it is where floats are stored."""
     dtype = np.dtype(dtype_of(wanted))
     if dtype.kind == "f":
         return real
@@ -170,6 +184,19 @@ def stored(data: bytes, wanted: Description) -> list[Array]:
     return found
 
 
+def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
+    """Every value of the stored type equally likely, float32 from -1 to 1; padding zero."""
+    values: list[Array] = []
+    for plane in planes(wanted):
+        dtype = np.dtype(plane.dtype)
+        if dtype.kind == "f":
+            values.append(generator.uniform(-1, 1, plane.shape).astype(dtype))
+        else:
+            limits = np.iinfo(dtype)
+            values.append(generator.integers(limits.min, limits.max, plane.shape, dtype, endpoint=True))
+    return packed(values, wanted)
+
+
 def padding_is_zero(data: bytes, wanted: Description) -> bool:
     """Whether every byte outside the valid elements is 0."""
     rest = bytearray(data)
@@ -182,7 +209,7 @@ def padding_is_zero(data: bytes, wanted: Description) -> bool:
 
 
 def _by(wanted: Description) -> str:
-    return f"{wanted.size[0]}x{wanted.size[1]}"
+    return f"{wanted.frame[0]}x{wanted.frame[1]}"
 
 
 def shown(data: bytes, wanted: Description) -> Array:

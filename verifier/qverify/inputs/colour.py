@@ -1,4 +1,4 @@
-"""RGB to YUV and back by the formulas of INPUTS.md section 2; numpy alone, so that every board's bytes can be explained."""
+"""RGB to YUV and back by the formulas of INPUTS.md section 2; numpy alone but for OpenCV's own mode, so that every board's bytes can be explained."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from qverify.errors import UsageError
+from qverify.ops.yuv_to_rgb import converted
 
 Array = npt.NDArray[Any]
 Planes = tuple[Array, Array, Array]
@@ -35,6 +38,9 @@ PRESETS = {  # range, siting, rounding
     "sigmastar": ("full", "mean", "half-away"),
     "horizon": ("full", "top-left", "truncate"),
 }
+# COLOR_YUV2RGB_NV12 and COLOR_YUV2RGB of OpenCV
+OPENCV_COARSE = (20, 0, 16, 128, 128, 1220542, 0, 1673527, 1220542, -409993, -852492, 1220542, 2116026, 0)
+OPENCV_FULL = (14, -255, 0, 128, 128, 16384, 0, 18678, 16384, -6472, -9519, 16384, 33292, 0)
 MODES = (*PRESETS, "bt601", "bt709")
 UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with the vendors' tools
 
@@ -61,13 +67,13 @@ class Colour:
     def yuv444(self, rgb: Array) -> Array:
         """uint8 (H, W, 3) to uint8 (H, W, 3), one chroma a pixel."""
         if self.mode == "opencv":
-            return _opencv_full(rgb)
+            return _opencv(rgb, "COLOR_RGB2YUV")
         return np.stack([self._stored(p) for p in self._planes(rgb.astype(np.float64))], axis=-1)
 
     def yuv420(self, rgb: Array) -> Planes:
         """uint8 (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
         if self.mode == "opencv":
-            return _opencv_fixed(rgb)
+            return _opencv_420(rgb)
         real = rgb.astype(np.float64)
         height, width = rgb.shape[:2]
         blocks = real.reshape(height // 2, 2, width // 2, 2, 3)
@@ -76,18 +82,22 @@ class Colour:
         _, u, v = self._planes(coarse)
         return self._stored(luma), self._stored(u), self._stored(v)
 
+    def inverse(self, coarse: bool) -> tuple[int, ...]:
+        """Back to RGB, as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, rows of R, G, B. coarse: the
+        YUV came from a 4:2:0 format."""
+        if self.mode == "opencv":
+            return OPENCV_COARSE if coarse else OPENCV_FULL
+        kr, kb = WEIGHTS[self.mode]
+        wide, around = (255 / 219, 255 / 224) if self.range == "limited" else (1.0, 1.0)
+        u, v = around * 2 * (1 - kb), around * 2 * (1 - kr)
+        green = 1 - kr - kb
+        matrix = (wide, 0, v, wide, -kb * u / green, -kr * v / green, wide, u, 0)
+        low = 16 if self.range == "limited" else 0
+        return (20, -255, low, 128, 128, *(round(m * (1 << 20)) for m in matrix))
+
     def rgb(self, yuv: Array, coarse: bool = False) -> Array:
-        """Back to RGB for people to look at, uint8 (H, W, 3). coarse: yuv came from a 4:2:0 format."""
-        y, u, v = (yuv[..., k].astype(np.float64) for k in range(3))
-        kr, kb = WEIGHTS.get(self.mode, WEIGHTS["bt601"])
-        u, v = u - 128, v - 128
-        if self.range == "limited" and (coarse or self.mode != "opencv"):
-            y, u, v = (y - 16) * 255 / 219, u * 255 / 224, v * 255 / 224
-        elif self.mode == "opencv":  # COLOR_RGB2YUV: U = 0.492 (B - Y), V = 0.877 (R - Y)
-            u, v = u / (0.492 * 2 * (1 - kb)), v / (0.877 * 2 * (1 - kr))
-        r, b = y + v * 2 * (1 - kr), y + u * 2 * (1 - kb)
-        g = (y - kr * r - kb * b) / (1 - kr - kb)
-        return np.rint(np.stack([r, g, b], axis=-1)).clip(0, 255).astype(np.uint8)
+        """uint8 (H, W, 3) back to RGB, uint8 (H, W, 3)."""
+        return np.moveaxis(converted(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
 
     def _stored(self, plane: Array) -> Array:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)
@@ -103,18 +113,17 @@ class Colour:
         return y * 219 / 255 + 16, u * 224 / 255 + 128, v * 224 / 255 + 128
 
 
-def _opencv_fixed(rgb: Array) -> Planes:
-    """OpenCV's COLOR_RGB2YUV_I420, in its 20-bit fixed point."""
-    r, g, b = (rgb[..., k].astype(np.int32) for k in range(3))
-    half, offset = 1 << 19, 128 << 20
-    y = (269484 * r + 528482 * g + 102760 * b + half + (16 << 20)) >> 20
-    r, g, b = r[::2, ::2], g[::2, ::2], b[::2, ::2]
-    u = (-155188 * r - 305135 * g + 460324 * b + half + offset) >> 20
-    v = (460324 * r - 385875 * g - 74448 * b + half + offset) >> 20
-    return y.astype(np.uint8), u.astype(np.uint8), v.astype(np.uint8)
+def _opencv(rgb: Array, name: str) -> Array:
+    try:
+        import cv2
+    except ImportError:
+        raise UsageError("colour mode opencv needs OpenCV; pip install 'qverify[images]', or give mode bt601") from None
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(rgb), getattr(cv2, name)))
 
 
-def _opencv_full(rgb: Array) -> Array:
-    import cv2
-
-    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV))
+def _opencv_420(rgb: Array) -> Planes:
+    height, width = rgb.shape[:2]
+    flat, pixels = _opencv(rgb, "COLOR_RGB2YUV_I420").reshape(-1), height * width
+    y, u, v = np.split(flat, [pixels, pixels * 5 // 4])
+    half = (height // 2, width // 2)
+    return y.reshape(height, width), u.reshape(half), v.reshape(half)

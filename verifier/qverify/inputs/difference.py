@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from qverify.errors import UsageError
 from qverify.inputs.hypotheses import Page, pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
@@ -155,6 +156,12 @@ class _Trial:
 
     def judge(self, one: Explanation) -> bool:
         """Whether it reproduces the bytes; how near it comes is kept."""
+        try:
+            return self._judged(one)
+        except UsageError:  # a roi that does not lie in a turned picture
+            return False
+
+    def _judged(self, one: Explanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
             far = self.sample.distance(one.recipe, self.reproduction)

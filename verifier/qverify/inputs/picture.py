@@ -11,6 +11,7 @@ from qverify.errors import UsageError
 from qverify.inputs.description import Description
 
 Array = npt.NDArray[Any]
+ORIENTATION = 0x0112  # of EXIF; 1 is upright
 MOST_PIXELS = 1 << 27
 NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
 
@@ -25,10 +26,11 @@ def read(path: str, gray: bool = False) -> Array:
         with Image.open(path) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
-            turned = ImageOps.exif_transpose(picture)
+            turned = ImageOps.exif_transpose(picture) if picture.getexif().get(ORIENTATION, 1) != 1 else picture
             if turned.mode.startswith("I;16") or turned.mode == "I":
                 return _sixteen(np.asarray(turned), gray)
-            pixels = np.asarray(turned.convert("L" if gray else "RGB"))
+            mode = "L" if gray else "RGB"
+            pixels = np.asarray(turned if turned.mode == mode else turned.convert(mode))
     except (
         OSError,
         UnidentifiedImageError,
@@ -48,8 +50,10 @@ def _sixteen(values: Array, gray: bool) -> Array:
 
 
 def fitted(pixels: Array, wanted: Description) -> Array:
-    """(height, width, channels) of the description's size; uint8, or float32 where it resizes in float32."""
-    width, height = wanted.size
+    """(height, width, channels) of the description's frame; uint8, or float32 where it resizes in float32."""
+    width, height = wanted.frame
+    if wanted.roi is not None and wanted.source is None:
+        pixels = _cut(pixels, wanted.roi)
     if wanted.fit == "crop":
         return _resized(_cropped(pixels, width, height), width, height, wanted)
     if wanted.fit == "stretch":
@@ -58,9 +62,19 @@ def fitted(pixels: Array, wanted: Description) -> Array:
     inner = max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio))
     small = _resized(pixels, *inner, wanted)
     whole = np.full((height, width, pixels.shape[2]), wanted.fill, small.dtype)
-    top, left = (height - inner[1]) // 2, (width - inner[0]) // 2
+    centred = wanted.fit == "letterbox"
+    top, left = ((height - inner[1]) // 2, (width - inner[0]) // 2) if centred else (0, 0)
     whole[top : top + inner[1], left : left + inner[0]] = small
     return whole
+
+
+def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
+    left, top, width, height = roi
+    if left + width > pixels.shape[1] or top + height > pixels.shape[0]:
+        raise UsageError(
+            f"roi {left},{top},{width},{height} does not lie in the picture of {pixels.shape[1]}x{pixels.shape[0]}"
+        )
+    return pixels[top : top + height, left : left + width]
 
 
 def _cropped(pixels: Array, width: int, height: int) -> Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from qverify.inputs.buffers import random_bytes
+from qverify.inputs.fed import fed_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
@@ -44,8 +46,23 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
     """PCG64 inputs, one stream over the inputs in order."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    made = []
+    made, fed = [], fed_inputs(graph)
+    frames = {f.roi: f.description.frame for f in fed.values() if f.roi is not None and f.description is not None}
     for name in graph.inputs:
         spec = graph.spec(name)
-        made.append(PreparedInput(spec, spec.aligned_bytes(random_values(graph, spec, generator)), "random", seed))
+        wanted = fed[name].description if name in fed else None
+        if name in frames:
+            data = _random_part(frames[name], generator)
+        elif wanted is not None and not spec.quantized:
+            data = random_bytes(wanted, generator)
+        else:
+            data = spec.aligned_bytes(random_values(graph, spec, generator))
+        made.append(PreparedInput(spec, data, "random", seed))
     return PreparedInputs(tuple(made))
+
+
+def _random_part(frame: tuple[int, int], generator: np.random.Generator) -> bytes:
+    """A roi within the frame: left, top, width, height as int32."""
+    size = [int(generator.integers(1, side, endpoint=True)) for side in frame]
+    start = [int(generator.integers(0, side - n, endpoint=True)) for side, n in zip(frame, size, strict=True)]
+    return np.array([*start, *size], "<i4").tobytes()

@@ -12,8 +12,8 @@ from qverify.inputs.description import YUV420, Description
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")
 # The fields of a description that decide what a stage is given, beside those of the stages before.
-FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size")
-ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize")
+FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size", "source", "roi")
+ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize", "quantize_dtype")
 PLANES = ("layout", "width_align", "height_align", "innermost_align", "buffer_align")
 
 

@@ -29,7 +29,7 @@ class Sample:
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
         """Of rows that differ. None where they do not, or rows alone say nothing: all bytes must then be compared."""
-        high = recipe.wanted.size[1]
+        high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
         if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:
             return None

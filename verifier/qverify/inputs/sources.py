@@ -1,77 +1,168 @@
-"""-i to one array per model input: .bin .npy .npz and images, sizes and dtypes checked."""
+"""-i to one array per model input: pictures, .npy, .npz, .wav and raw bytes, each checked against its tensor or description."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
+from qverify.inputs import buffers, picture, reading
+from qverify.inputs.description import Description
+from qverify.inputs.fed import Fed, fed_inputs, for_tensor
+from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
+Tables = Mapping[str, Mapping[str, Any]]
 
 
-def prepare(graph: Graph, text: str) -> PreparedInputs:
-    """`a.bin,b.npy`, `name1:a.npy,name2:b.bin`, or one .npz. UsageError names what does not fit and what would."""
-    specs = [graph.spec(n) for n in graph.inputs]
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """files: as of -i, None for random ones. seed: of these. tables: descriptions by input name, "" for every input."""
+
+    files: str | None = None
+    seed: int = 0
+    tables: Tables = field(default_factory=dict)
+
+
+def prepared_inputs(graph: Graph, asked: Asked) -> PreparedInputs:
+    if asked.files is None:
+        return random_inputs(graph, asked.seed)
+    return prepare(graph, asked.files, asked.tables)
+
+
+def prepare(graph: Graph, text: str, tables: Tables | None = None) -> PreparedInputs:
+    """`a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all; what model.bin
+    itself describes needs none. UsageError names what does not fit and what would."""
+    specs, wanted = [graph.spec(n) for n in graph.inputs], wishes(graph, tables or {})
+    asked = [s for s in specs if wanted[s.name].fixed is None]
+    called = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
     parts = [p for p in text.split(",") if p]
     if len(parts) == 1 and parts[0].endswith(".npz"):
-        return _from_npz(specs, parts[0])
+        files = {s.name: parts[0] for s in asked}
+    else:
+        files = _assigned(parts, asked, called)
+    return PreparedInputs(tuple(wanted[s.name].prepared(files.get(s.name, "")) for s in specs))
+
+
+def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
+    """Graph input to file."""
+    names = list(dict.fromkeys(called))
     for part in parts:
-        if ":" in part and _named(part, graph.inputs) is None and not os.path.exists(part):
-            raise UsageError(
-                f"-i {part}: no such file, and no input of that name; the model's inputs are {list(graph.inputs)}"
-            )
-    named = dict(pair for p in parts if (pair := _named(p, graph.inputs)) is not None)
-    if named and len(named) != len(parts):
+        if ":" in part and _named(part, names) is None and not os.path.exists(part):
+            raise UsageError(f"-i {part}: no such file, and no input of that name; the model's inputs are {names}")
+    found = [pair for p in parts if (pair := _named(p, names)) is not None]
+    named = {called[name]: path for name, path in found}
+    if found and len(named) != len(parts):
         raise UsageError(
-            f"-i: {len(parts)} inputs, but only {len(named)} different names; the model's inputs are {list(graph.inputs)}"
+            f"-i: {len(parts)} inputs, but only {len(named)} different names; the model's inputs are {names}"
         )
     if not named and len(parts) == len(specs):
         named = {s.name: p for s, p in zip(specs, parts, strict=True)}
-    missing = [n for n in graph.inputs if n not in named]
+    missing = [s.name for s in specs if s.name not in named]
     if missing or len(named) != len(specs):
-        raise UsageError(
-            f"-i: {len(parts)} files for {len(specs)} model inputs {list(graph.inputs)}; missing {missing}"
-        )
-    return PreparedInputs(tuple(PreparedInput(s, _bytes(s, named[s.name]), named[s.name]) for s in specs))
+        raise UsageError(f"-i: {len(parts)} files for {len(specs)} model inputs {names}; missing {missing}")
+    return named
 
 
-def _named(part: str, names: tuple[str, ...]) -> tuple[str, str] | None:
+def _named(part: str, names: list[str]) -> tuple[str, str] | None:
     """("serving:0", "a.npy") of `serving:0:a.npy`; the longest name counts."""
     fitting = [n for n in names if part.startswith(f"{n}:")]
     return (name := max(fitting, key=len), part[len(name) + 1 :]) if fitting else None
 
 
-def _from_npz(specs: list[TensorSpec], path: str) -> PreparedInputs:
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            missing = [s.name for s in specs if s.name not in held]
-            if missing:
-                raise UsageError(f"{path}: holds {list(held)}, the model's inputs {missing} are not among them")
-            arrays = {s.name: held[s.name] for s in specs}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise UsageError(f"{path}: not a readable .npz: {error}") from error
-    return PreparedInputs(
-        tuple(PreparedInput(s, s.aligned_bytes(_fitting(s, arrays[s.name], path)), path) for s in specs)
-    )
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one graph input wants. called: the network's own name of it. description: None where its tensor says it all.
+    fed: the graph input is the description's very buffer. fixed: a roi, which no file brings."""
+
+    spec: TensorSpec
+    called: str
+    description: Description | None = None
+    fed: bool = False
+    fixed: tuple[int, ...] | None = None
+
+    def prepared(self, path: str) -> PreparedInput:
+        if self.fixed is not None:
+            return PreparedInput(
+                self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
+            )
+        return PreparedInput(self.spec, self.bytes_of(path), path)
+
+    def bytes_of(self, path: str) -> bytes:
+        if self.description is None:
+            return _bytes(self.spec, path, self.called)
+        data = reading.bytes_of(path, self.description, self.called)
+        if self.fed:
+            return data
+        values = buffers.stored(data, self.description)
+        found = values[0] if len(values) == 1 else np.zeros(0, np.uint8)
+        array = found[None] if found.size == self.spec.elements and found.ndim == len(self.spec.shape) - 1 else found
+        return self.spec.aligned_bytes(_fitting(self.spec, array, path))
 
 
-def _bytes(spec: TensorSpec, path: str) -> bytes:
+def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
+    """By graph input. UsageError for a description of an input that is not there, or that changes what model.bin is fed."""
+    held, found = fed_inputs(graph), {}
+    known = {*graph.inputs, *(f.name for f in held.values()), ""}
+    if strange := [n for n in tables if n not in known]:
+        raise UsageError(f"description of input {strange[0]!r}: no such input; there are {sorted(known - {''})}")
+    rois = {f.roi for f in held.values()}
+    for name in (n for n in graph.inputs if n not in rois):
+        spec, one = graph.spec(name), held.get(name)
+        more = {**tables.get("", {}), **tables.get(name, {}), **tables.get(one.name if one else name, {})}
+        raw = one is not None and one.description is not None and not spec.quantized
+        if one is None:
+            wanted = for_tensor(more, spec) if "format" in more else None
+            if more and wanted is None:
+                raise UsageError(
+                    f"input {name!r}: {', '.join(more)} need a description of its bytes; give --description"
+                )
+        else:
+            wanted = for_tensor({**one.table, **more}, spec) if more else one.description
+            _same_buffer(one, wanted)
+        found[name] = Wish(spec, one.name if one else name, wanted, raw)
+    for one in held.values():
+        if one.roi is not None:
+            found[one.roi] = Wish(graph.spec(one.roi), f"{one.name}.roi", fixed=_part(found[one.tensor].description))
+    return found
+
+
+def _part(wanted: Description | None) -> tuple[int, ...]:
+    """The roi of a resizer's frames; all of them where none is given."""
+    assert wanted is not None
+    width, height = wanted.frame
+    left, top, wide, high = wanted.roi or (0, 0, width, height)
+    if left + wide > width or top + high > height:
+        raise UsageError(f"roi {left},{top},{wide},{high} does not lie in the frame of {width}x{height}")
+    return left, top, wide, high
+
+
+def _same_buffer(one: Fed, wanted: Description | None) -> None:
+    if one.description is None or wanted is None:
+        return
+    before, now = ((d.format, buffers.planes(d), d.train) for d in (one.description, wanted))
+    if before != now:
+        raise UsageError(
+            f"input {one.name!r}: model.bin is fed {one.description.format}; another format, size, training format or alignment needs qverify compile --input"
+        )
+
+
+def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file for input {spec.name!r}")
     ending = os.path.splitext(path)[1].lower()
-    if ending == ".npy":
-        try:
-            array = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"{path}: not a readable .npy: {error}") from error
-        return spec.aligned_bytes(_fitting(spec, array, path))
+    if ending in (".npy", ".npz"):
+        return spec.aligned_bytes(_fitting(spec, reading.array_of(path, name), path))
+    if ending == ".wav":
+        raise UsageError(f"{path}: sound needs a description of input {spec.name!r} (format, size); give --description")
     if ending in (".png", ".jpg", ".jpeg"):
         return spec.aligned_bytes(_fitting(spec, _image(spec, path), path))
     with open(path, "rb") as file:
@@ -83,8 +174,14 @@ def _bytes(spec: TensorSpec, path: str) -> bytes:
         valid = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
         return spec.aligned_bytes(_fitting(spec, valid, path))
     raise UsageError(
-        f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {spec.size_bytes} ({spec.dtype}{list(spec.shape)})"
+        f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {_sizes(spec)} ({spec.dtype}{list(spec.shape)})"
     )
+
+
+def _sizes(spec: TensorSpec) -> str:
+    if spec.size_bytes == spec.valid_bytes:
+        return str(spec.size_bytes)
+    return f"{spec.size_bytes} (aligned) or {spec.valid_bytes} (valid elements alone)"
 
 
 def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
@@ -104,14 +201,11 @@ def _image(spec: TensorSpec, path: str) -> Array:
         raise UsageError(
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"
         )
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise UsageError(f"{path}: images need Pillow; pip install 'qverify[images]', or give .npy or .bin") from None
-    try:
-        with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert("L" if spec.shape[1] == 1 else "RGB"))
-    except (OSError, UnidentifiedImageError, IndexError) as error:
-        raise UsageError(f"{path}: not a readable image: {error}") from error
-    planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return np.ascontiguousarray(planes[None]).astype(spec.dtype)
+    pixels = picture.read(path, gray=spec.shape[1] == 1)
+    if pixels.shape[:2] != spec.shape[2:]:
+        size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
+        raise UsageError(
+            f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; nothing says how to resize and normalize it: "
+            "give --description FILE, or compile with --input"
+        )
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]).astype(spec.dtype)

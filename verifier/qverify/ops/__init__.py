@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 class Page(Protocol):
-    """WORDS: names of the node's words; the last ones, ending in `[rank]`, stand for one word a dim. simulate: dense valid arrays in, dense valid
+    """WORDS: names of the node's words; the last ones, ending in `[rank]` or `[C]`, stand for one word a dim or channel. simulate: dense valid arrays in, dense valid
     arrays of the outputs' dtypes out. A page may also have prepare(node, graph): what the constants alone decide."""
 
     WORDS: tuple[str, ...]
@@ -41,11 +41,11 @@ def prepare(node: Node, graph: Graph) -> Any:
 def words(node: Node) -> dict[str, int]:
     """The node's words by name. Raises BadFileError when their number is not what the op wants."""
     names = page(node.op).WORDS
-    ranks = [n for n in names if n.endswith("[rank]")]  # these stand last and share what is left
+    ranks = [n for n in names if n.endswith("]")]  # these stand last and share what is left
     if ranks:
         single = len(names) - len(ranks)
         each = (len(node.words) - single) // len(ranks)
-        names = names[:single] + tuple(f"{n[:-6]}{i}" for n in ranks for i in range(each))
+        names = names[:single] + tuple(f"{n.partition('[')[0]}{i}" for n in ranks for i in range(each))
     if len(names) != len(node.words):
         raise BadFileError(f"node {node.name!r} ({node.op}): {len(node.words)} words, wanted {len(names)}")
     return dict(zip(names, node.words, strict=True))

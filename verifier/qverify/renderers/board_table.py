@@ -6,5 +6,5 @@ from tabulate import tabulate
 
 
 def render(rows: list[list[str]]) -> str:
-    """rows: board, address, tags, where it comes from."""
-    return tabulate(rows, ["board", "address", "tags", "from"], disable_numparse=True)
+    """rows: board, address, runtime, tags, where it comes from."""
+    return tabulate(rows, ["board", "address", "runtime", "tags", "from"], disable_numparse=True)

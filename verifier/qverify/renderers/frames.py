@@ -18,7 +18,7 @@ def line(row: dict[str, Any]) -> str:
 
 def render(report: Report) -> str:
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
-    bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=_rank)
+    bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=rank)
     parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]
     if bad:
         parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
@@ -42,5 +42,6 @@ def _over(a: str, b: str, pairs: list[Any], report: Report) -> str:
     return f"{NAMES.get(a, a)} and {NAMES.get(b, b)} result Strict check {verdict} ({'; '.join([*facts, *report.caveats])})"
 
 
-def _rank(row: dict[str, Any]) -> tuple[int, int, float, int]:
+def rank(row: dict[str, Any]) -> tuple[float, ...]:
+    """The worst frame sorts first."""
     return ORDER.get(row["verdict"], 1), -(row["failing"] or 0), -(row["max_abs"] or 0.0), row["frame"]

@@ -13,6 +13,7 @@ from qverify_agents.boards.qemu_user import emulator
 from qverify import example
 from qverify.compare.options import Options
 from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.inputs.sources import Asked
 from qverify.model_bin.records import encode
 from qverify.session.verify import Outcome, Request, verify
 
@@ -38,7 +39,12 @@ def demo(show: Callable[[str, Outcome | None], None]) -> bool:
         good = True
         for board in [*boards, FAULT]:
             outcome = verify(
-                Request([str(folder / "digits_quant.onnx"), model], board, inputs=image, options=Options(dump_all=True))
+                Request(
+                    [str(folder / "digits_quant.onnx"), model],
+                    board,
+                    inputs=Asked(image),
+                    options=Options(dump_all=True),
+                )
             )
             show(f"qverify -m digits_quant.onnx,model.bin -b {board} -i digit_3.npy -r True", outcome)
             wanted = "FAILED" if board == FAULT else "PASSED"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
+from qverify.renderers.frames import rank
 from qverify.renderers.json_file import printable
 from qverify.report.document import Report
 from qverify.session.inputs import manifest
 from qverify.session.verify import Job, Outcome, Request, Watch
 
+WHOLE = 16  # frames whose tensors stay in the report
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -41,22 +44,28 @@ def _listed(path: str) -> list[tuple[str, str]]:
     if not lines:
         raise UsageError(f"-i {path}: the list is empty")
     here = os.path.dirname(path)
-    return [(",".join(os.path.join(here, part) for part in line.split(",")), line) for line in lines]
+    return [(",".join(_beside(here, part) for part in line.split(",")), line) for line in lines]
+
+
+def _beside(here: str, part: str) -> str:
+    """A file of the list's folder, also as `name:file`."""
+    whole = os.path.join(here, part)
+    name, colon, file = part.rpartition(":")
+    return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
 def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, watch: Watch | None = None) -> Outcome:
     """Every frame in order, told as it comes; those that cannot be prepared are listed and the others run all the same.
-    UsageError when none ran. The report holds every pair of every frame; memory does not grow with tensors."""
-    job, reports, rows, unreached = Job(request), list[Report](), list[dict[str, Any]](), ""
+    UsageError when none ran. The report holds a verdict of every pair of every frame, and the tensors of the WHOLE worst
+    frames: memory does not grow with tensors."""
+    job, kept, rows, unreached = Job(request), _Kept(), list[dict[str, Any]](), ""
     try:
         for number, (inputs, source) in enumerate(frames):
             try:
-                outcome = job.run(inputs, number, watch)
-                report = outcome.report
-                reports.append(report)
-                if outcome.unreached:
-                    unreached = outcome.unreached
-                rows.append(_row(number, source, report))
+                outcome = job.run(replace(request.inputs, files=inputs), number, watch)
+                unreached = outcome.unreached
+                rows.append(_row(number, source, outcome.report))
+                kept.add(outcome.report, rows[-1])
             except QVerifyError as error:
                 rows.append(_unprepared(number, source, error))
             tell(rows[-1])
@@ -65,11 +74,36 @@ def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, w
                 break  # the others would only wait for the same
     finally:
         job.close()
-    if not reports:
+    if not kept.reports:
         raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
-    whole = combine(reports)
-    whole.frames, whole.link = rows, reports[-1].link  # counted from the first frame on
+    whole = combine(kept.reports)
+    whole.frames, whole.link = rows, kept.reports[-1].link  # counted from the first frame on
+    whole.notes = [*dict.fromkeys(whole.notes), *kept.notes()]
     return Outcome(whole, list(job.models.graph.outputs), unreached)
+
+
+class _Kept:
+    """Reports of frames: the WHOLE worst with their tensors, the others without."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+        self._whole: list[tuple[tuple[float, ...], Report]] = []
+
+    def add(self, report: Report, row: dict[str, Any]) -> None:
+        if self.reports:  # what every frame has alike is said once
+            report.sides, report.canary, report.no_integer_reference = [], {}, []
+        self.reports.append(report)
+        self._whole.append((rank(row), report))
+        if len(self._whole) > WHOLE:
+            self._whole.sort(key=lambda pair: pair[0])
+            _, least = self._whole.pop()
+            for pair in least.pairs:
+                pair.tensors, pair.agreement, pair.notes = [], [], []
+                pair.coverage.missing, pair.coverage.not_offered = [], []
+
+    def notes(self) -> list[str]:
+        left = len(self.reports) - len(self._whole)
+        return [f"the tensors of {left} frames are left out, those of the {WHOLE} worst are there"] if left else []
 
 
 def _row(number: int, source: str, report: Report) -> dict[str, Any]:

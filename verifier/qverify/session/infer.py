@@ -8,8 +8,7 @@ import os
 import numpy as np
 
 from qverify.errors import UsageError
-from qverify.inputs import sources
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.renderers.json_file import write_text
 from qverify.session.models import open_models
 from qverify.tensors.recording import Recording
@@ -19,14 +18,13 @@ def infer(
     paths: list[str],
     side: str,
     board: str,
-    inputs: str | None,
-    seed: int,
+    inputs: Asked,
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Recording, int]:
     """Writes NNNN.npy and manifest.json (file to tensor name); the manifest comes last, so a cut-off run is seen."""
     models = open_models(paths, shapes)
-    prepared = sources.prepare(models.graph, inputs) if inputs else random_inputs(models.graph, seed)
+    prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator
 

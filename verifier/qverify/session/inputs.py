@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from qverify import __version__
+from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.inputs import buffers, picture
+from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import UNVERIFIED
 from qverify.inputs.description import Description, described
 from qverify.renderers.json_file import write_bytes, write_text
 
-Array = npt.NDArray[Any]
 SCHEMA = "qverify.inputs/1"
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_MANIFEST = 1 << 26
 
 
@@ -44,22 +41,6 @@ def sources(path: str) -> list[str]:
     return [path]
 
 
-def from_toml(path: str, name: str | None) -> dict[str, Any]:
-    """The table [inputs.NAME]; the only one when no name is given."""
-    try:
-        held = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    tables = held.get("inputs")
-    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
-    if name is None and len(tables) == 1:
-        return dict(next(iter(tables.values())))
-    if name not in tables:
-        raise UsageError(f"{path}: no input {name!r}; it describes {', '.join(tables)}")
-    return dict(tables[name])
-
-
 def prepare(
     paths: list[str],
     wanted: Description,
@@ -69,59 +50,44 @@ def prepare(
 ) -> dict[str, str]:
     """NNNN.bin for every picture, then manifest.json, which comes last. Pictures that fail are left out and given back
     with the reason; the others are made all the same. UsageError when none could be made."""
-    os.makedirs(folder, exist_ok=True)
-    files: list[dict[str, str]] = []
-    failed: dict[str, str] = {}
+    made, failed = _Folder(folder), dict[str, str]()
     for at, path in enumerate(paths):
         try:
-            data = _bytes(path, wanted)
+            made.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
         except QVerifyError as error:
             failed[path] = str(error)
-            continue
-        finally:
-            if tell is not None:
-                tell(at + 1, len(paths))
-        file = f"{len(files):04d}.bin"
-        write_bytes(data, os.path.join(folder, file))
-        row = {"file": file, "source": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest()}
-        files.append(row)
-    if not files:
+        if tell is not None:
+            tell(at + 1, len(paths))
+    if not made.files:
         raise UsageError(f"nothing could be prepared: {next(iter(failed.values()), 'no pictures there')}")
-    _write_manifest(folder, name, wanted, files, failed)
+    _write_manifest(folder, name, wanted, made.files, failed)
     return failed
 
 
-def _bytes(path: str, wanted: Description) -> bytes:
-    ending = os.path.splitext(path)[1].lower()
-    if ending == ".npy":
-        return _array(path, wanted)
-    if ending == ".bin":
-        with open(path, "rb") as file:
-            data = file.read(buffers.size_bytes(wanted) + 1)
+def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
+    """count files of one PCG64 stream, and their manifest."""
+    generator, made = np.random.Generator(np.random.PCG64(seed)), _Folder(folder)
+    for at in range(count):
+        made.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
+    _write_manifest(folder, name, wanted, made.files, {})
+
+
+class _Folder:
+    """NNNN.bin files, each hashed while it is written. An older manifest goes first: without it nothing is complete."""
+
+    def __init__(self, folder: str):
+        self.folder, self.files = folder, list[dict[str, str]]()
         try:
-            buffers.stored(data, wanted)
-        except UsageError as error:
-            raise UsageError(f"{path}: {os.path.getsize(path)} bytes: {error}") from error
-        return data
-    return buffers.encoded(picture.fitted(picture.read(path, wanted.gray), wanted), wanted)
+            os.makedirs(folder, exist_ok=True)
+            Path(folder, "manifest.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
 
-
-def _array(path: str, wanted: Description) -> bytes:
-    return buffers.encoded(picture.fitted(array_pixels(path, wanted), wanted), wanted)
-
-
-def array_pixels(path: str, wanted: Description) -> Array:
-    """uint8 (H, W, 3) or (H, W) of a .npy: pixels, as a picture's."""
-    try:
-        pixels = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError) as error:
-        raise UsageError(f"{path}: not a readable .npy: {error}") from error
-    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    channels = 1 if wanted.gray else 3
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != channels or not pixels.size:
-        got = f"{pixels.dtype}{list(pixels.shape)}"
-        raise UsageError(f"{path}: {got}, wanted uint8 pixels of (height, width, {channels})")
-    return np.asarray(pixels)
+    def add(self, data: bytes, source: str) -> None:
+        file = f"{len(self.files):04d}.bin"
+        mark = submit(lambda: hashlib.sha256(data).hexdigest())
+        write_bytes(data, os.path.join(self.folder, file))
+        self.files.append({"file": file, "source": source, "sha256": mark.result()})
 
 
 def _write_manifest(
@@ -183,11 +149,51 @@ def contents(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
 
 
 def _wrong(data: bytes, row: dict[str, str], wanted: Description) -> str:
+    if len(data) == buffers.size_bytes(wanted) and hashlib.sha256(data).hexdigest() != row["sha256"]:
+        return "its SHA-256 is not the manifest's"
+    return wrong_bytes(data, wanted)
+
+
+def wrong_bytes(data: bytes, wanted: Description) -> str:
+    """Why these cannot be the buffer of this description; "" where they can."""
     if len(data) != buffers.size_bytes(wanted):
         return f"{len(data)} bytes, wanted {buffers.size_bytes(wanted)}"
-    if hashlib.sha256(data).hexdigest() != row["sha256"]:
-        return "its SHA-256 is not the manifest's"
-    return "" if buffers.padding_is_zero(data, wanted) else "its padding is not zero"
+    if not buffers.padding_is_zero(data, wanted):
+        return "its padding is not zero"
+    values = buffers.stored(data, wanted)
+    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
+        return "it holds NaN or infinite values"
+    if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
+        return "it holds -32768, which raw_s16 does not"
+    return ""
+
+
+def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
+    """File, and what is wrong with it. A folder also against its manifest, and that against `wanted`."""
+    if os.path.isdir(path):
+        said = manifest(path)[0]
+        other = "" if wanted is None else _another(said, wanted)
+        for row, _, wrong in contents(path):
+            yield os.path.join(path, row["file"]), other or wrong
+        return
+    if wanted is None:
+        raise UsageError(f"{path}: nothing says what its bytes are; give -m MODEL, --description FILE or --format")
+    with open(path, "rb") as file:
+        yield path, wrong_bytes(file.read(buffers.size_bytes(wanted) + 1), wanted)
+
+
+def _another(said: Description, wanted: Description) -> str:
+    """How a manifest's buffer is not the wanted one."""
+    if said.format != wanted.format:
+        return f"its manifest says {said.format}, wanted {wanted.format}"
+    if buffers.planes(said) != buffers.planes(wanted) or buffers.size_bytes(said) != buffers.size_bytes(wanted):
+        return f"its manifest lays out {_laid(said)}, wanted {_laid(wanted)}"
+    return ""
+
+
+def _laid(wanted: Description) -> str:
+    parts = ", ".join(f"{p.name} {list(p.shape)} as {list(p.aligned_shape)}" for p in buffers.planes(wanted))
+    return f"{parts} in {buffers.size_bytes(wanted)} bytes"
 
 
 def show(folder: str, output: str) -> list[dict[str, Any]]:

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs import buffers, difference, picture
+from qverify.inputs import buffers, difference, picture, reading
 from qverify.inputs.description import Description
 from qverify.inputs.difference import Difference, Explanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session import inputs
 
-RAW = (".bin", ".raw", ".yuv", ".dat")
 UNDESCRIBED = Description("gray", (1, 1))  # of two files of bytes alone: nothing of it is used but its element
 MOST_UNDESCRIBED = 1 << 28
 MOST_DESCRIBED = 1 << 30  # bytes of one input
@@ -98,7 +97,7 @@ def _intended(a: str, wanted: Description | None) -> list[Intended]:
 
 
 def _raw(path: str) -> bool:
-    return os.path.splitext(path)[1].lower() in RAW
+    return os.path.splitext(path)[1].lower() in reading.RAW
 
 
 def _captured(b: str) -> list[str]:
@@ -144,7 +143,7 @@ def _start(one: Intended) -> Start:
         except UsageError as error:
             raise UsageError(f"{one.path}: {error}") from error
     if one.path.lower().endswith(".npy"):
-        return Start("picture", inputs.array_pixels(one.path, one.wanted), one.wanted)
+        return Start("picture", reading.array_pixels(one.path, one.wanted), one.wanted)
     rgb = picture.read(one.path) if one.wanted.gray else None
     return Start("picture", picture.read(one.path, one.wanted.gray), one.wanted, rgb)
 

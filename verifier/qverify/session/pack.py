@@ -20,10 +20,10 @@ from qverify_agents.binaries import MACHINES, runtime_path
 
 from qverify import __version__
 from qverify.errors import UsageError
+from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import write_bytes
 from qverify.session.models import open_models
-from qverify.session.verify import inputs_of
 from qverify.tensors.prepared import PreparedInputs
 
 SCHEMA = "qverify.bundle/1"
@@ -45,15 +45,14 @@ class Packed:
 def pack(
     paths: list[str],
     output: str,
-    inputs: str | None = None,
-    seed: int = 0,
+    inputs: Asked | None = None,
     machines: tuple[str, ...] = (),
     onnx: bool = True,
 ) -> Packed:
     """machines: as of uname -m, all the runtime is built for when empty. onnx: the quantized ONNX goes along, so that
     replay needs nothing else. UsageError where the output exists or a machine is not known."""
     models = open_models(paths)
-    prepared = inputs_of(models, inputs, seed)
+    prepared = prepared_inputs(models.graph, inputs or Asked())
     runtimes = _runtimes(machines)
     files = {"model.bin": models.binary}
     files |= {f"inputs/{i:04d}.bin": item.data for i, item in enumerate(prepared.inputs)}

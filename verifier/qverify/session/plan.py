@@ -9,19 +9,22 @@ from qverify_agents.binaries import MACHINES
 from qverify_agents.rates import COMMON, Rate, rate_of
 
 from qverify.errors import UsageError
+from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import Models, open_models
-from qverify.session.verify import inputs_of
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
+
+ASSUMED = "aarch64"  # most boards'
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Bytes both ways: first: with the agent and the model; cached: both are there; everything: cached, and every tensor
-    is pulled whole. seconds: of the link alone, the board's computing not counted."""
+    """architecture: whose agent is counted, "" where none is pushed. Bytes both ways: first: with the agent and the model;
+    cached: both are there; everything: cached, and every tensor is pulled whole. seconds: of the link alone, the board's computing not counted."""
 
     link: str
     assumed: str
+    architecture: str
     agent_bytes: int
     first_bytes: int
     first_s: float
@@ -34,16 +37,16 @@ class Row:
 def plan(
     paths: list[str],
     boards: list[str],
-    inputs: str | None = None,
-    seed: int = 0,
-    machine: str = "aarch64",
+    inputs: Asked | None = None,
+    machine: str | None = None,
     bytes_per_s: float | None = None,
 ) -> list[Row]:
-    """boards: addresses, or none for the common links. machine: whose agent is counted. bytes_per_s: instead of what is assumed."""
-    if machine.lower() not in MACHINES:
+    """boards: addresses, or none for the common links. machine: whose agent is counted; where None, the
+    one an address says, or else ASSUMED, which the row then names. bytes_per_s: instead of what is assumed."""
+    if machine is not None and machine.lower() not in MACHINES:
         raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)
-    prepared = inputs_of(models, inputs, seed)
+    prepared = prepared_inputs(models.graph, inputs or Asked())
     rates = [rate_of(b) for b in boards] or list(COMMON)
     shapes = {r.shape: _rehearsed(models, prepared, r.shape) for r in rates}
     return [_row(r, shapes[r.shape], machine, bytes_per_s) for r in rates]
@@ -72,15 +75,19 @@ def _run(models: Models, prepared: PreparedInputs, address: str, store: str, eve
     return link["bytes_sent"] + link["bytes_received"], link["requests"]
 
 
-def _row(rate: Rate, counted: Counted, machine: str, bytes_per_s: float | None) -> Row:
-    speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(machine)
+def _row(rate: Rate, counted: Counted, machine: str | None, bytes_per_s: float | None) -> Row:
+    told = MACHINES[machine.lower()] if machine is not None else rate.architecture
+    architecture = told or ASSUMED
+    speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(architecture)
+    assumed = rate.assumed if bytes_per_s is None else f"{bytes_per_s:g} bytes/s"
 
     def seconds(run: tuple[int, int], more: int = 0) -> float:
         return rate.login_s + (run[0] + more) / speed + run[1] * rate.round_trip_s
 
     return Row(
         rate.name,
-        rate.assumed if bytes_per_s is None else f"{bytes_per_s:g} bytes/s",
+        assumed if told or not rate.pushes_agent else f"{assumed}, {ASSUMED}",
+        architecture if rate.pushes_agent else "",
         agent,
         counted.first[0] + agent,
         seconds(counted.first, agent),

@@ -13,8 +13,7 @@ from qverify_agents.errors import LinkError
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
-from qverify.inputs import sources
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.units import units
 from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
@@ -32,9 +31,8 @@ class Request:
     models: list[str]
     board: str | None = None
     run_sim: bool = True
-    inputs: str | None = None
+    inputs: Asked = field(default_factory=Asked)
     options: Options = field(default_factory=Options)
-    seed: int = 0
     deadline_s: float = 120.0
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
@@ -77,10 +75,10 @@ class Job:
         self._host = Host(self.models)
         self._board: Any = None
 
-    def run(self, inputs: str | None, frame: int = 0, watch: Watch | None = None) -> Outcome:
-        """inputs: as -i, for one frame."""
+    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None) -> Outcome:
+        """inputs: of one frame."""
         start = time.perf_counter()
-        prepared = inputs_of(self.models, inputs, self.request.seed)
+        prepared = prepared_inputs(self.models.graph, inputs)
         ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
         try:
             board = self._connected()
@@ -119,11 +117,6 @@ class Job:
         if self._board is not None:
             self._board.close()
             self._board = None
-
-
-def inputs_of(models: Models, inputs: str | None, seed: int) -> PreparedInputs:
-    """From -i, or random by seed."""
-    return random_inputs(models.graph, seed) if inputs is None else sources.prepare(models.graph, inputs)
 
 
 def judged(

@@ -15,6 +15,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.engine import Engine, version
 from qverify.ops.quantize import parameters
+from qverify.sides.front import front, made
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -26,9 +27,10 @@ class Reference:
     def __init__(self, integer_onnx: bytes, graph: Graph, original: bytes | None = None):
         self.graph, self.original = graph, original
         self._model = onnx.load_from_string(integer_onnx)
-        made = {o for node in self._model.graph.node for o in node.output}
-        self.names = [n for n in graph.observable() if n in made]
+        there = {o for node in self._model.graph.node for o in node.output}
+        self.names = [n for n in graph.observable() if n in there]
         self._engine = Engine(exposed(self._model, self.names).SerializeToString())
+        self._front = front(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
@@ -36,7 +38,8 @@ class Reference:
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         start = time.perf_counter()
-        values = self._engine.run(prepared.arrays(), self.names)
+        fed = made(self.graph, self._front, prepared.arrays())
+        values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
         duration = time.perf_counter() - start
         values |= {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
         specs = {n: self.graph.spec(n) for n in values}
@@ -55,7 +58,9 @@ class Reference:
         )
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The unit's own ONNX nodes on the given inputs."""
+        """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
+        if any(node in self._front for node in unit.nodes):
+            return made(self.graph, list(unit.nodes), inputs)
         return Engine(self._cut(unit).SerializeToString(), threads=1).run(inputs, list(unit.outputs))
 
     def _cut(self, unit: Unit) -> onnx.ModelProto:
@@ -101,7 +106,8 @@ class Reference:
         if self.original is None:
             return []
         ends = self.graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
-        feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in prepared.arrays().items()}
+        given = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
+        feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in given.items()}
         original = {ends["outputs"].get(n, n): n for n in self.graph.outputs}
         plain = Engine(self.original, level="all").run(feed, list(original))
         finals = {**prepared.arrays(), **finals}  # an input may be an output too

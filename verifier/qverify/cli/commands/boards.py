@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from qverify_agents.printable import last_line, printable
 
 from qverify.cli.numbers import Finite
 
@@ -24,13 +25,18 @@ def command() -> None:
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
-    from qverify_agents.inventory import boards
+    from qverify_agents.inventory import OURS, boards
 
     from qverify.renderers import board_table
 
-    rows = [[b.name, b.uri, " ".join(f"{k}={v}" for k, v in b.tags.items()), b.file] for b in boards().values()]
+    rows = [
+        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _tags(b.tags), b.file]
+        for b in boards().values()
+    ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
-    rows += [[f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", f"console {m.console}", f"pid {m.pid}"] for m in up]
+    rows += [
+        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
+    ]
     click.echo(board_table.render(rows) if rows else "no boards.toml, no board up")
     return 0
 
@@ -47,10 +53,7 @@ def check(names: tuple[str, ...], deadline_s: float) -> int:
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            hello = _hello(name, deadline_s)
-            click.echo(
-                f"ok      {name}: {hello['arch']}, qvrt {hello['version']}, {int(hello['memory_bytes']) >> 20} MiB, lock {hello['lock']}"
-            )
+            click.echo(f"ok      {name}: {_said(_hello(name, deadline_s))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             click.echo(f"FAILED  {name}: {error}")
@@ -171,7 +174,7 @@ def break_(name: str) -> int:
 
     with shell_of(name, 30.0) as (run, deployed):
         done = run(deployed.agent("lock break"))
-    click.echo((done.out or done.err).decode(errors="replace").strip())
+    click.echo(printable((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
 
@@ -191,24 +194,32 @@ def clean(name: str) -> int:
             raise BoardBusy(f"{name} is in use: {said[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
     if done.status != 0:
-        why = (done.err or done.out).decode(errors="replace").strip().splitlines()
-        raise BoardUnreachable(
-            f"{name}: {deployed.folder} could not be cleaned: {why[-1][:200] if why else done.status}"
-        )
-    click.echo(f"removed agents and contents of {deployed.folder}")
+        why = last_line(done.err or done.out, f"status {done.status}")
+        raise BoardUnreachable(f"{name}: {deployed.folder} could not be cleaned: {why}")
+    click.echo(f"removed agents and contents of {printable(deployed.folder)}")
     return 0
 
 
 def _emulated(name: str) -> str:
-    from qverify_agents.emulation.image import KINDS
+    from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
     if not name.startswith("qemu:"):
         raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
     kind = name.removeprefix("qemu:")
-    if kind not in KINDS:
-        raise BadAddress(f"{name}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
+    kind_of(kind)
     return kind
+
+
+def _said(hello: dict[str, Any]) -> str:
+    """A board may say anything, or nothing."""
+    memory = hello.get("memory_bytes")
+    shown = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
+    return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {shown}, lock {hello.get('lock', '?')}"
+
+
+def _tags(tags: dict[str, str]) -> str:
+    return " ".join(f"{k}={v}" for k, v in tags.items())
 
 
 def _hello(name: str, deadline_s: float) -> dict[str, Any]:

@@ -23,6 +23,14 @@ import click
 @click.option(
     "--strip-io-quant", is_flag=True, help="integer inputs and outputs: no quantize or dequantize at the ends"
 )
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FORMAT[,KEY=VALUE...]",
+    help="what the board is fed for this input, made into the network's by model.bin: data=nv12,train=rgb,mean=128,scale=0.0078125; keys as of `qverify inputs prepare`; featuremap: quantized on the host",
+)
+@click.option("--description", metavar="FILE", help="TOML with [inputs.NAME] tables; --input wins over it")
 @click.option("--check/--no-check", default=True, show_default=True, help="check every unit against the original file")
 def command(
     model: str,
@@ -33,12 +41,15 @@ def command(
     shapes: tuple[str, ...],
     no_fuse: bool,
     strip_io_quant: bool,
+    inputs: tuple[str, ...],
+    description: str | None,
     check: bool,
 ) -> int:
     import os
 
     from qverify.compiler.compile import CompileOptions, compile_model
     from qverify.errors import UsageError
+    from qverify.inputs.description import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
     from qverify.renderers.json_file import write_bytes
@@ -57,6 +68,7 @@ def command(
         strip_io_quant,
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
+        tables(description) | dict(parsed(text) for text in inputs),
     )
     compiled = compile_model(read_file(model), os.path.basename(model), options)
     result = compiled.graph.meta.get("check")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from qverify.cli.input_options import taking_inputs
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import Asked
 
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", required=True, help="quant.onnx and/or model.bin, comma list")
 @click.option("--side", type=click.Choice(["reference", "simulator", "board"]), default="simulator", show_default=True)
 @click.option("-b", "--board", default="local", show_default=True)
-@click.option("-i", "--input-img", "inputs", help="as in the main job; random when not given")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
-def command(
-    model: str, side: str, board: str, inputs: str | None, seed: int, shapes: tuple[str, ...], output: str
-) -> int:
+@taking_inputs
+def command(model: str, side: str, board: str, shapes: tuple[str, ...], output: str, inputs: Asked) -> int:
     from qverify.session.infer import infer
     from qverify.session.models import parse_shapes
 
     paths = model.split(",")
-    if not all(paths) or not board or inputs == "":
-        raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
-    recording, written = infer(paths, side, board, inputs, seed, output, parse_shapes(shapes))
+    if not all(paths) or not board:
+        raise click.UsageError("an empty -m or -b (an unset shell variable?)")
+    recording, written = infer(paths, side, board, inputs, output, parse_shapes(shapes))
     click.echo(
         f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else "")
     )

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from qverify.cli.input_options import taking_inputs
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import Asked
 
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @click.option("-o", "--output", required=True, help="a folder that does not exist, or NAME.tar, NAME.tar.gz")
-@click.option("-i", "--input-img", "inputs", help="as for the main job; random when not given")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
 @click.option("--arch", "machines", multiple=True, help="machines of the board (uname -m); all when not given")
 @click.option("--no-onnx", is_flag=True, help="leave the quantized ONNX out: replay then needs it with -m")
-def command(models: str, output: str, inputs: str | None, seed: int, machines: tuple[str, ...], no_onnx: bool) -> int:
+@taking_inputs
+def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, inputs: Asked) -> int:
     from qverify.session.pack import pack
 
     wanted = tuple(m for given in machines for m in given.split(",") if m)
-    made = pack([p for p in models.split(",") if p], output, inputs, seed, wanted, not no_onnx)
+    made = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)
     click.echo(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
     there = "unpack it there; " if made.tar else ""
     here = "here: unpack it, and qverify replay FOLDER" if made.tar else f"here: qverify replay {made.path}"

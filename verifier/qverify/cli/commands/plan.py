@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import Asked
 
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @click.option("-b", "--board", "boards", multiple=True, help="an address or a name; common links when not given")
-@click.option("-i", "--input-img", "inputs", help="as for the main job; random when not given")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--arch", "machine", default="aarch64", show_default=True, help="whose agent is pushed (uname -m)")
+@click.option(
+    "--arch", "machine", help="whose agent is pushed (uname -m); the board's own where its address says, else aarch64"
+)
 @click.option(
     "--rate",
     "bytes_per_s",
@@ -21,14 +27,14 @@ from qverify.cli.numbers import Finite
     help="of the link, instead of what is assumed",
 )
 @click.option("--json", "json_path", metavar="FILE", help="- for stdout")
+@taking_inputs
 def command(
     models: str,
     boards: tuple[str, ...],
-    inputs: str | None,
-    seed: int,
-    machine: str,
+    machine: str | None,
     bytes_per_s: float | None,
     json_path: str | None,
+    inputs: Asked,
 ) -> int:
     import json
     from dataclasses import asdict
@@ -37,7 +43,7 @@ def command(
     from qverify.renderers.json_file import write_text
     from qverify.session.plan import plan
 
-    rows = plan([p for p in models.split(",") if p], list(boards), inputs, seed, machine, bytes_per_s)
+    rows = plan([p for p in models.split(",") if p], list(boards), inputs, machine, bytes_per_s)
     if json_path != "-":
         click.echo(plan_table.render(rows))
     if json_path:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from qverify.cli.input_options import taking_inputs
 from qverify.cli.judging import judging
 from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
+    from qverify.inputs.sources import Asked
 
 
 @click.command(help=__doc__)
@@ -32,13 +34,6 @@ if TYPE_CHECKING:
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )
-@click.option(
-    "-i",
-    "--input-img",
-    "inputs",
-    help="a.npy,b.bin or name1:a.npy,name2:b.bin or one .npz; a folder or a list (.txt) for many frames; random when not given",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
 @click.option(
     "--timeout",
@@ -64,13 +59,12 @@ if TYPE_CHECKING:
 @click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
+@taking_inputs
 @judging
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
     run_sim: bool,
-    inputs: str | None,
-    seed: int,
     shapes: tuple[str, ...],
     deadline_s: float,
     pull: Literal["differ", "all"],
@@ -81,6 +75,7 @@ def command(
     wait: float | None,
     allow_other_model: bool,
     json_path: str | None,
+    inputs: Asked,
     options: Options,
 ) -> int:
     from qverify.cli.live_progress import bars
@@ -92,12 +87,12 @@ def command(
     from qverify.session.verify import Request, verify
 
     paths = [p for model in models for p in model.split(",")]
-    if not all(paths) or not all(boards) or inputs == "":
-        raise click.UsageError("an empty -m, -b or -i (an unset shell variable?)")
+    if not all(paths) or not all(boards):
+        raise click.UsageError("an empty -m or -b (an unset shell variable?)")
     reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
     reach["accept_new_host_key"] = "1" if accept_new_host_key else None
     reached = {k: str(v) for k, v in reach.items() if v is not None}
-    several, reports = sources(inputs), []
+    several, reports = sources(inputs.files), []
 
     def tell(row: dict[str, Any]) -> None:
         if json_path != "-":
@@ -110,7 +105,6 @@ def command(
             run_sim,
             inputs,
             options,
-            seed,
             deadline_s,
             parse_shapes(shapes),
             allow_other_model,

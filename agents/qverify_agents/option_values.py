@@ -1,0 +1,108 @@
+"""What each option of an address must be: checked where the address is read, so that links and boards take it as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from qverify_agents.binaries import MACHINES
+from qverify_agents.errors import BadAddress
+from qverify_agents.links.faulty import KINDS
+
+ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """words: for the message. fits: whether a text is that."""
+
+    words: str
+    fits: Callable[[str], bool]
+
+
+def whole(low: int, high: int, words: str = "a whole number") -> Wanted:
+    return Wanted(
+        f"{words} from {low} to {high}", lambda t: bool(re.fullmatch(r"[0-9]{1,19}", t)) and low <= int(t) <= high
+    )
+
+
+def number(low: float, high: float, words: str = "a number") -> Wanted:
+    return Wanted(f"{words} from {low:g} to {high:g}", lambda t: low <= _float(t) <= high)
+
+
+def one_of(*known: str) -> Wanted:
+    return Wanted(f"one of {', '.join(known)}", lambda t: t in known)
+
+
+def matching(pattern: str, words: str) -> Wanted:
+    return Wanted(words, lambda t: bool(re.fullmatch(pattern, t)))
+
+
+def _float(text: str) -> float:
+    """NaN, which is within no range, where the text is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _compiles(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
+TEXT = matching(r"[^\x00-\x1f\x7f]+", "a text without control characters, and not an empty one")
+FLAG = Wanted("1 or 0", lambda t: t.lower() in ON + OFF)
+REGEX = Wanted("a regular expression", _compiles)
+BYTES = whole(1, (1 << 62) - 1, "a number of bytes")
+VALUES = {
+    "accept_new_host_key": FLAG,
+    "address_space": BYTES,
+    "ahead": whole(0, 8),
+    "arch": one_of(*MACHINES),
+    "ask": one_of("never"),
+    "backend": one_of("paramiko", "openssh"),
+    "baud": whole(50, 20_000_000),
+    "cache": TEXT,
+    "engine": one_of("docker", "podman"),
+    "fault": TEXT,
+    "host_key": TEXT,
+    "identity": TEXT,
+    "link": one_of("ssh", "serial"),
+    "link_fault": one_of(*KINDS),
+    "link_probability": number(0, 1),
+    "link_seed": whole(0, (1 << 63) - 1),
+    "lock": TEXT,
+    "login_prompt": REGEX,
+    "memory": BYTES,
+    "memory_limit": matching(r"[0-9]+[bkmgBKMG]?", "a size as 256m"),
+    "mirror": TEXT,
+    "mode": one_of("console", "direct"),
+    "offers": one_of("finals"),
+    "packs": FLAG,
+    "password_prompt": REGEX,
+    "piece": whole(1, 1_000_000, "a number of bytes"),
+    "platform": matching(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?", "a platform as linux/arm64"),
+    "prompt": REGEX,
+    "ssh_config": TEXT,
+    "store": TEXT,
+    "user": TEXT,
+    "wait": number(0, 1e7, "seconds"),
+}
+
+
+def check(where: str, options: Mapping[str, str]) -> None:
+    """BadAddress for the first value that cannot be meant; names unknown here are for connect.py to refuse."""
+    for name, text in options.items():
+        wanted = VALUES.get(name)
+        if wanted is not None and not wanted.fits(text):
+            raise BadAddress(f"{where}: {name}={text[:80]}: wanted {wanted.words}")
+
+
+def is_on(options: Mapping[str, str], name: str) -> bool:
+    """A flag that is given and not 0."""
+    return options.get(name, "0").lower() in ON

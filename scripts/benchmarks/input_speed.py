@@ -1,0 +1,116 @@
+"""`inputs prepare` beside OpenCV's own calls for the same steps, and its memory for many photos."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WIDTH, HEIGHT = 1920, 1080
+ROUNDS = 15
+
+
+def photo(folder: Path, width: int = WIDTH, height: int = HEIGHT) -> str:
+    """A smooth picture with some noise, as JPEG: about what a camera's weighs."""
+    import cv2
+
+    random = np.random.Generator(np.random.PCG64(1))
+    coarse = random.integers(0, 256, (height // 40, width // 40, 3), np.uint8)
+    pixels = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC).astype(np.int16)
+    pixels += random.integers(-6, 7, pixels.shape, np.int16)
+    path = str(folder / f"{width}x{height}.jpg")
+    cv2.imwrite(path, pixels.clip(0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 92])
+    return path
+
+
+def theirs(path: str) -> bytes:
+    """Decode, convert, interleave."""
+    import cv2
+
+    planes = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2YUV_I420).reshape(-1)
+    pixels = WIDTH * HEIGHT
+    chroma = cv2.merge([planes[pixels : pixels * 5 // 4], planes[pixels * 5 // 4 :]])
+    return bytes(planes[:pixels].tobytes() + chroma.tobytes())
+
+
+def ours(path: str) -> bytes:
+    from qverify.inputs.description import Description
+    from qverify.inputs.reading import bytes_of
+
+    return bytes_of(path, Description("nv12", (WIDTH, HEIGHT)))
+
+
+def written(path: str) -> bytes:
+    """The whole command's work: hashed, written, with its manifest."""
+    from qverify.inputs.description import Description
+    from qverify.session.inputs import prepare
+
+    with tempfile.TemporaryDirectory(prefix="qverify-bench-") as folder:
+        start = time.perf_counter()
+        prepare([path], Description("nv12", (WIDTH, HEIGHT)), folder)
+        _written.append(time.perf_counter() - start)
+        return Path(folder, "0000.bin").read_bytes()
+
+
+_written: list[float] = []
+
+
+def nv12_1080p() -> dict[str, float]:
+    """Medians of interleaved rounds, seconds, and the ratio of the same steps. SystemExit where the bytes are not equal."""
+    sides: dict[str, list[float]] = {"ours": [], "theirs": []}
+    with tempfile.TemporaryDirectory(prefix="qverify-bench-") as place:
+        path = photo(Path(place))
+        for _ in range(ROUNDS):
+            for name, run in (("ours", ours), ("theirs", theirs)):
+                start = time.perf_counter()
+                run(path)
+                sides[name].append(time.perf_counter() - start)
+            if written(path) != theirs(path) or ours(path) != theirs(path):
+                raise SystemExit("nv12 of 1080p: our bytes are not OpenCV's")
+    mine, other, whole = (float(np.median(v)) for v in (sides["ours"], sides["theirs"], _written))
+    return {"ours_s": mine, "opencv_s": other, "hashed_and_written_s": whole, "ratio": round(mine / other, 3)}
+
+
+def peak_mb(photos: int) -> float:
+    """Of a process of its own that prepares so many."""
+    with tempfile.TemporaryDirectory(prefix="qverify-bench-") as place:
+        path = photo(Path(place), 640, 480)
+        for k in range(photos):
+            os.link(path, os.path.join(place, f"{k:05d}.jpg"))
+        os.unlink(path)
+        words = [sys.executable, __file__, "child", place]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True, env=_environment())
+        return float(done.stdout.split()[-1])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def _child(place: str) -> None:
+    from qverify.cli.main import main
+
+    if main(["inputs", "prepare", place, "--format", "nv12", "--size", "320x240", "-o", os.path.join(place, "out")]):
+        raise SystemExit("prepare failed")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def measured() -> dict[str, Any]:
+    speed = nv12_1080p()
+    few, many = peak_mb(10), peak_mb(1000)
+    return {
+        "nv12_1080p_vs_opencv": speed["ratio"],
+        "nv12_1080p": speed,
+        "peak_mb": {"10 photos": round(few, 1), "1000 photos": round(many, 1)},
+    }
+
+
+if __name__ == "__main__":
+    _child(sys.argv[2])

@@ -1,0 +1,62 @@
+"""Options of a board's address: a value that cannot be meant is one line, before anything is opened."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify_agents.address import parse
+from qverify_agents.connect import NOISE, ON_A_BOARD, connect
+from qverify_agents.errors import BadAddress
+from qverify_agents.option_values import VALUES
+from qverify_agents.schemes import BOARDS, LINKS
+
+WRONG = {
+    "a whole number": ("", "-1", "zz", "1.5", "0x10", "9" * 5000, "\u0663", "99999999999999999999"),
+    "a number of bytes": ("", "0", "-1", "4k", "1e6"),
+    "a number from": ("", "zz", "-0.1", "1.5", "nan", "inf"),
+    "seconds": ("", "-1", "soon", "nan", "1e9"),
+    "1 or 0": ("", "zz", "2"),
+    "one of": ("", "nosuch"),
+    "a text": ("", "%00", "a%0Ab", "%1b[2J"),
+    "a regular": ("(", "[a"),
+    "a size": ("", "lots", "-1"),
+    "a platform": ("", "arm64", "linux/arm64;rm"),
+}
+
+
+def test_every_option_says_what_it_must_be() -> None:
+    pages = [import_module(name) for name in {*BOARDS.values(), *LINKS.values()}]
+    assert {*NOISE, *ON_A_BOARD, *(name for page in pages for name in page.OPTIONS)} == set(VALUES)
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_a_value_that_cannot_be_meant_is_refused(name: str) -> None:
+    words = VALUES[name].words
+    for text in next(texts for start, texts in WRONG.items() if words.startswith(start)):
+        with pytest.raises(BadAddress) as caught:
+            parse(f"local?{name}={text}")
+        said = str(caught.value)
+        assert f"{name}=" in said and said.endswith(f"wanted {words}") and said.isprintable()
+
+
+@pytest.mark.parametrize("board", ["local?ahead=-1", "local?packs=zz", "serial:///dev/null?baud=fast", "h?wait=soon"])
+def test_run_plan_and_boards_refuse_it_alike(board: str, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(digits / "digits_quant.onnx")
+    for words in (["-m", model, "-b", board], ["plan", "-m", model, "-b", board], ["boards", "info", board]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"qverify: -b {board}: ") and "wanted" in said and said.count("\n") == 1
+
+
+def test_options_given_beside_the_address_are_held_to_the_same() -> None:
+    with pytest.raises(BadAddress, match="memory=lots: wanted a number of bytes"):
+        connect("local", 5, {"memory": "lots"})
+
+
+@pytest.mark.parametrize("more", ["packs=1", "packs=false", "piece=3000", "ahead=0", "memory=1", "link_probability=.5"])
+def test_what_is_meant_is_taken(more: str) -> None:
+    with connect(f"local?{more}", 20) as agent:
+        agent.ping()

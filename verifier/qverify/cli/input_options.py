@@ -1,0 +1,54 @@
+"""-i and what goes with it, the same on every command that takes inputs of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+OPTIONS = (
+    click.option(
+        "-i",
+        "--input-img",
+        "files",
+        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job takes a folder or a list (.txt), too; random when not given",
+    ),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs"),
+    click.option(
+        "--description",
+        metavar="FILE",
+        help="TOML with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not say it",
+    ),
+    click.option(
+        "--roi",
+        "rois",
+        multiple=True,
+        metavar="[NAME:]X,Y,W,H",
+        help="the part of each picture that is used, in its pixels; may be repeated",
+    ),
+)
+
+
+def taking_inputs(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options; the command gets them as one `inputs` (inputs.sources.Asked)."""
+
+    @wraps(command)
+    def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **given: Any) -> int:
+        from qverify.inputs.description import tables
+        from qverify.inputs.sources import Asked
+
+        if files == "":
+            raise click.UsageError("an empty -i (an unset shell variable?)")
+        described = tables(description)
+        for roi in rois:
+            name, _, area = roi.rpartition(":")
+            described[name] = {**described.get(name, {}), "roi": area}
+        if rois and files is None:
+            raise click.UsageError("--roi is a part of a picture; give -i")
+        return command(inputs=Asked(files, seed, described), **given)
+
+    for option in reversed(OPTIONS):
+        gathered = option(gathered)
+    return gathered

@@ -1,0 +1,50 @@
+"""A .wav of 16-bit PCM to samples: the pictures of a network that listens."""
+
+from __future__ import annotations
+
+import wave
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import UsageError
+from qverify.inputs.description import Description
+
+Array = npt.NDArray[Any]
+MOST_FRAMES = 1 << 26
+
+
+def read(path: str) -> Array:
+    """int16 (1, frames, channels). UsageError for another coding, an empty file, or one that is cut short."""
+    try:
+        with wave.open(path, "rb") as sound:
+            frames, channels, width = sound.getnframes(), sound.getnchannels(), sound.getsampwidth()
+            if width != 2:
+                raise UsageError(f"{path}: {8 * width}-bit samples, wanted 16-bit PCM")
+            if not 0 < frames <= MOST_FRAMES:
+                raise UsageError(f"{path}: {frames} samples; wanted 1 to {MOST_FRAMES}")
+            data = sound.readframes(frames)
+    except (OSError, EOFError, wave.Error) as error:
+        raise UsageError(f"{path}: not a readable .wav: {error or 'it is cut short'}") from error
+    if len(data) != frames * channels * 2:
+        raise UsageError(f"{path}: cut short: {len(data)} bytes of samples, wanted {frames * channels * 2}")
+    return np.frombuffer(data, "<i2").reshape(1, frames, channels).astype(np.int16)
+
+
+def fitted(samples: Array, wanted: Description, path: str) -> Array:
+    """Of the description's size, samples x 1. stretch: exactly so many; crop: the first; letterbox: zeros after them."""
+    width, height = wanted.size
+    got = samples.shape[1]
+    if height != 1 or samples.shape[2] != wanted.channels:
+        channels = f"{samples.shape[2]} channels" if samples.shape[2] != wanted.channels else f"size {width}x{height}"
+        raise UsageError(
+            f"{path}: {channels}; wanted {wanted.channels} (train gray: 1) and a size of SAMPLESx1 for sound"
+        )
+    if got == width:
+        return samples
+    if wanted.fit == "crop" and got > width:
+        return samples[:, :width]
+    if wanted.fit == "letterbox" and got < width:
+        return np.pad(samples, ((0, 0), (0, width - got), (0, 0)))
+    raise UsageError(f"{path}: {got} samples, wanted {width}; fit = crop takes the first, letterbox adds zeros")

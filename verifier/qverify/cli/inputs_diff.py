@@ -66,15 +66,14 @@ def _summary(frames: list[Frame]) -> str:
 
 
 def _advice(wanted: Description | None, one: Explanation) -> str:
-    """What would make both sides say the same."""
+    """What would make both sides say the same: of the description where that can say it, else the families' own."""
     from qverify.inputs.hypotheses import fix
     from qverify.session import inputs_diff
 
-    said = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
     if changed := inputs_diff.fix(one, wanted):
         options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
-        said.append(f"make the board feed what is described, or describe what it feeds: {options}")
-    return "; ".join(said)
+        return f"make the board feed what is described, or describe what it feeds: {options}"
+    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ from qverify.inputs.description import LAYOUTS, YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "layout"
+FIX = "store rows one after another"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

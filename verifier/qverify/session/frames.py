@@ -58,31 +58,30 @@ def verify_frames(request: Request, frames: list[tuple[str, str]], tell: Tell, w
     """Every frame in order, told as it comes; those that cannot be prepared are listed and the others run all the same.
     UsageError when none ran. The report holds a verdict of every pair of every frame, and the tensors of the WHOLE worst
     frames: memory does not grow with tensors."""
-    job, kept, rows, unreached = Job(request), _Kept(), list[dict[str, Any]](), ""
+    job, kept, rows, unreached = Job(request), Kept(), list[dict[str, Any]](), ""
     try:
         for number, (inputs, source) in enumerate(frames):
             try:
-                outcome = job.run(replace(request.inputs, files=inputs), number, watch)
+                outcome = job.run(replace(request.inputs, files=inputs), number, watch, source)
                 unreached = outcome.unreached
-                rows.append(_row(number, source, outcome.report))
+                rows.append(frame_row(number, source, outcome.report))
                 kept.add(outcome.report, rows[-1])
             except QVerifyError as error:
-                rows.append(_unprepared(number, source, error))
+                rows.append(not_run(number, source, error))
             tell(rows[-1])
             if unreached:
-                rows += [_unprepared(n, s, UsageError(unreached)) for n, (_, s) in enumerate(frames) if n > number]
+                rows += [not_run(n, s, UsageError(unreached)) for n, (_, s) in enumerate(frames) if n > number]
                 break  # the others would only wait for the same
+        if not kept.reports:
+            raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
+        whole = kept.whole(rows)
+        job.captured(whole)
     finally:
         job.close()
-    if not kept.reports:
-        raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
-    whole = combine(kept.reports)
-    whole.frames, whole.link = rows, kept.reports[-1].link  # counted from the first frame on
-    whole.notes = [*dict.fromkeys(whole.notes), *kept.notes()]
     return Outcome(whole, list(job.models.graph.outputs), unreached)
 
 
-class _Kept:
+class Kept:
     """Reports of frames: the WHOLE worst with their tensors, the others without."""
 
     def __init__(self) -> None:
@@ -101,12 +100,20 @@ class _Kept:
                 pair.tensors, pair.agreement, pair.notes = [], [], []
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
+    def whole(self, rows: list[dict[str, Any]]) -> Report:
+        """One report of all; the link counts from the first frame on."""
+        made = combine(self.reports)
+        made.frames, made.link = rows, self.reports[-1].link
+        made.notes = [*dict.fromkeys(made.notes), *self.notes()]
+        return made
+
     def notes(self) -> list[str]:
         left = len(self.reports) - len(self._whole)
         return [f"the tensors of {left} frames are left out, those of the {WHOLE} worst are there"] if left else []
 
 
-def _row(number: int, source: str, report: Report) -> dict[str, Any]:
+def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
+    """A frame in the report's `frames`."""
     tensors = [row for pair in report.pairs for row in pair.tensors]
     apart = [d for row in tensors if isinstance(d := row.metrics.get("max_abs"), float)]
     why = next((p.why for p in report.pairs if p.verdict == report.verdict and p.why), "")
@@ -120,7 +127,8 @@ def _row(number: int, source: str, report: Report) -> dict[str, Any]:
     }
 
 
-def _unprepared(number: int, source: str, error: Exception) -> dict[str, Any]:
+def not_run(number: int, source: str, error: Exception) -> dict[str, Any]:
+    """The same of a frame that could not be prepared."""
     why = " ".join(str(error).split())
     return {
         "frame": number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.units import units
 from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
+from qverify.session.capture import start_capture
 from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
@@ -38,6 +40,7 @@ class Request:
     allow_other_model: bool = False
     pull: Literal["differ", "all"] = "differ"
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
+    capture: str | None = None  # folder that keeps everything the run sees
 
 
 @dataclass(slots=True)
@@ -53,7 +56,9 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
     """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
     job = Job(request)
     try:
-        return job.run(request.inputs, watch=watch)
+        outcome = job.run(request.inputs, watch=watch)
+        job.captured(outcome.report)
+        return outcome
     finally:
         job.close()
 
@@ -74,9 +79,10 @@ class Job:
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         self._host = Host(self.models)
         self._board: Any = None
+        self._capture = None if request.capture is None else start_capture(request.capture, request, self.models)
 
-    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None) -> Outcome:
-        """inputs: of one frame."""
+    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
+        """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
         prepared = prepared_inputs(self.models.graph, inputs)
         ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
@@ -90,9 +96,12 @@ class Job:
         if board is not None:
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
         options = replace(self.request.options, frame=frame)
-        report = judged(self.models, prepared, ran, options, board.pull if board is not None else None)
+        pull = Remembered(board.pull) if board is not None else None
+        report = judged(self.models, prepared, ran, options, pull)
+        if self._capture is not None:
+            self._capture.frame(frame, source or inputs.files or "random", prepared, ran.recordings, pull)
         if board is not None and ran.recordings["board"].state != "complete":
-            self.close()  # the next frame gets a connection of its own
+            self._disconnect()  # the next frame gets a connection of its own
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached)
 
@@ -113,10 +122,32 @@ class Job:
             self._board = Board(asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach)
         return self._board
 
+    def captured(self, report: Report) -> None:
+        """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""
+        if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
+            report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
+
     def close(self) -> None:
+        self._disconnect()
+        if self._capture is not None:
+            self._capture.close(why="the run was cut off")
+
+    def _disconnect(self) -> None:
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+class Remembered:
+    """A board's pull that asks for nothing twice in one frame."""
+
+    def __init__(self, pull: Callable[[list[str]], Any]):
+        self._pull, self._held = pull, dict[str, Any]()
+
+    def __call__(self, names: list[str]) -> dict[str, Any]:
+        if wanted := [n for n in names if n not in self._held]:
+            self._held |= self._pull(wanted)
+        return {n: self._held[n] for n in names if n in self._held}
 
 
 def judged(
@@ -171,6 +202,18 @@ class Host:
             ran.recordings["simulator"] = self._simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
+
+    def run_units(self, run_sim: bool) -> dict[str, Any]:
+        """By side: its way to run one unit, the sides themselves not run."""
+        from qverify.sides.simulator import Simulator
+
+        found: dict[str, Any] = {}
+        if self._models.integer_onnx is not None:
+            found["reference"] = self._opened_reference().run_unit
+        if run_sim:
+            self._simulator = self._simulator or Simulator(self._models.graph)
+            found["simulator"] = self._simulator.run_unit
+        return found
 
     def _opened_reference(self) -> Any:
         from qverify.onnx_model.canary import canary, failing_kinds

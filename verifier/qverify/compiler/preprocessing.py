@@ -16,6 +16,8 @@ from qverify.inputs.fed import completed, layout_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
+OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
+
 
 def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
     """The graph with these inputs fed as bytes. tables: network input to its description, whose size may be left to the

@@ -45,11 +45,21 @@ class Request:
 
 @dataclass(slots=True)
 class Outcome:
-    """unreached: why there was no board to speak to; the report says so, too."""
+    """unreached: why there was no board to speak to; the report says so, too. seen: not kept of many frames."""
 
     report: Report
     finals: list[str]
     unreached: str = ""
+    seen: Seen | None = None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a verdict was reached by. pull: asks the board, while its job is open."""
+
+    prepared: PreparedInputs
+    ran: Ran
+    pull: Callable[[list[str]], Any] | None
 
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
@@ -103,7 +113,7 @@ class Job:
         if board is not None and ran.recordings["board"].state != "complete":
             self._disconnect()  # the next frame gets a connection of its own
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached)
+        return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
 
     def _absent(self, why: str) -> Recording:
         """The side of a board that could not be reached."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from qverify.inputs import buffers, picture
-from qverify.inputs.description import described
+from qverify.inputs.description_tables import described
 from qverify.inputs.difference import Cause, Difference, Explanation, compared
 from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe

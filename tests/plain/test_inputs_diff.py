@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from qverify.cli.main import main
 from qverify.inputs import difference, hypotheses
-from qverify.inputs.description import described
+from qverify.inputs.description_tables import described
 from qverify.inputs.difference import Difference, compared
 from qverify.inputs.reproduction import Start
 

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-import xxhash
 import zstandard
 
 from qverify.arithmetic.workers import core_count, submit
 from qverify.errors import BadFileError
+from qverify.tensors.digest import bytes_digest
 
 LEVEL = 1
 MOST_RAW = 1 << 31
@@ -46,7 +46,7 @@ class PartWriter:
     def add(self, data: bytes | memoryview, digest: str = "") -> int:
         """The content's number. digest: XXH64 where it is known."""
         view = memoryview(data).cast("B")
-        digest = digest or xxhash.xxh64_hexdigest(view)
+        digest = digest or bytes_digest(view)
         number = self._numbers.setdefault((digest, len(view)), len(self._numbers))
         if number == len(self.parts) + len(self._waiting):
             self._waiting.append((len(view), digest, submit(partial(_compressed, view))))
@@ -112,6 +112,6 @@ class PartReader:
             raise BadFileError(f"{where} was changed: {error}") from error
         except (OSError, MemoryError) as error:
             raise BadFileError(f"{where} cannot be read: {error}") from error
-        if xxhash.xxh64_hexdigest(raw) != part.digest:
+        if bytes_digest(raw) != part.digest:
             raise BadFileError(f"{where} was changed")
         return bytes(raw)

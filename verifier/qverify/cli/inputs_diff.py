@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.describing import describing
+from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="of searching")
+@click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="of searching")
 @click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
 @describing
 def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:

@@ -7,21 +7,25 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
 
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
+from qverify.inputs.description_keys import unverified
+from qverify.inputs.fed import fed_inputs
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.units import units
 from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
-from qverify.session.capture import start_capture
 from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
+
+if TYPE_CHECKING:
+    from qverify.capture.writer import CaptureWriter
 
 Watch = Callable[[str, int, int], None]
 
@@ -89,7 +93,7 @@ class Job:
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         self._host = Host(self.models)
         self._board: Any = None
-        self._capture = None if request.capture is None else start_capture(request.capture, request, self.models)
+        self._capture = _started(request, self.models)
 
     def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
         """inputs: of one frame. source: what people call it."""
@@ -109,7 +113,7 @@ class Job:
         pull = Remembered(board.pull) if board is not None else None
         report = judged(self.models, prepared, ran, options, pull)
         if self._capture is not None:
-            self._capture.frame(frame, source or inputs.files or "random", prepared, ran.recordings, pull)
+            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
         if board is not None and ran.recordings["board"].state != "complete":
             self._disconnect()  # the next frame gets a connection of its own
         report.timings["total"] = time.perf_counter() - start
@@ -146,6 +150,14 @@ class Job:
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def _started(request: Request, models: Models) -> CaptureWriter | None:
+    if request.capture is None:
+        return None
+    from qverify.session.capture import start_capture
+
+    return start_capture(request.capture, request, models)
 
 
 class Remembered:
@@ -273,6 +285,11 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran
         for n in models.graph.nodes
         if not n.integer_reference
     ]
+    for fed in fed_inputs(models.graph).values():
+        if fed.description is not None and (doubt := unverified(fed.description)):
+            report.notes.append(
+                f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"
+            )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
     report.caveats = list(models.caveats)
     failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])

@@ -94,7 +94,7 @@ def command(
     reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
     reach["accept_new_host_key"] = "1" if accept_new_host_key else None
     reached = {k: str(v) for k, v in reach.items() if v is not None}
-    several, reports = sources(inputs.files), []
+    several, reports = sources(inputs.files if isinstance(inputs.files, str) else None), []
 
     def tell(row: dict[str, Any]) -> None:
         if json_path != "-":

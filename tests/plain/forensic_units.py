@@ -80,6 +80,27 @@ class Conv:
         return explained(Case(graph, units(graph)[0], {"x": self.x}, "y", recorded, **more))
 
 
+class Small:
+    """One node of any op on given inputs; specs by name: (dtype, scale, zero point), scale 0 for what is not quantized."""
+
+    def __init__(
+        self, op: str, words: tuple[int, ...], y: tuple[str, float, int], shape: tuple[int, ...], **tensors: Any
+    ):
+        self.inputs = {n: v for n, (v, *_) in tensors.items() if not n.startswith("c_")}
+        constants = {n: v for n, (v, *_) in tensors.items() if n.startswith("c_")}
+        specs = {n: self._spec(n, str(v.dtype), v.shape, *q) for n, (v, *q) in tensors.items()}
+        specs["y"] = self._spec("y", y[0], shape, *y[1:])
+        node = Node("y", op, tuple(tensors), ("y",), words)
+        self.graph = Graph([node], specs, constants, tuple(self.inputs), ("y",))
+
+    @staticmethod
+    def _spec(name: str, dtype: str, shape: tuple[int, ...], scale: float = 0, zero: int = 0) -> TensorSpec:
+        return TensorSpec(name, dtype, shape, (), (scale,) if scale else (), (zero,) if scale else ())
+
+    def explained(self, recorded: Array, **more: Any) -> Explanation:
+        return explained(Case(self.graph, units(self.graph)[0], self.inputs, "y", recorded, **more))
+
+
 def families(found: Explanation) -> list[set[str]]:
     """Of every group of exact causes."""
     return [{cause.family for cause in group} for group in found.exact]

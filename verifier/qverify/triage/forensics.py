@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import lgamma, log, log2
@@ -64,7 +65,10 @@ def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) 
     """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried; not_tried says what.
     watch: told the family, how many were tried, how many there are."""
     start = time.monotonic()
-    with np.errstate(all="ignore"), one_blas_thread():
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter(
+            "ignore"
+        )  # a fault may overflow, also in a block's thread, which has an errstate of its own
         found = Explanation(described(case.made, case.recorded, case.spec))
         if not case.differing.size:
             return found
@@ -114,7 +118,7 @@ class _Trial:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
         self.tried += tried
         for variant in exact:
-            cause = Cause(page.NAME, variant.said, round(variant.bits + log2(tried), 1))
+            cause = Cause(page.NAME, variant.said, round(variant.bits or log2(tried), 1))
             if self._supported(cause, variant):
                 self.exact.append((cause, variant))
 
@@ -133,7 +137,7 @@ class _Trial:
             return True
         best, share = self.partial.get(page.NAME), float(same[self.differing].mean())
         if share and of_all > max(self.before, best.of_all if best is not None else 0.0):
-            self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, variant.bits), share, of_all)
+            self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
         return False
 
     def _supported(self, cause: Cause, variant: Variant) -> bool:
@@ -144,12 +148,12 @@ class _Trial:
 
 
 def _evidence(case: Case) -> tuple[float, float]:
-    """Bits that say where the differing elements are and what stands there; bits of one element's value."""
+    """Bits that say which elements differ and what stands there; bits by which a recorded value is told from another one."""
     counts = np.unique(bits(case.recorded), return_counts=True)[1]
     per_element = -log2(float(((counts / counts.sum()) ** 2).sum()))
     n, k = case.recorded.size, case.differing.size
     where = (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
-    return where + k * max(per_element, 1.0), per_element
+    return where + k * 8.0 * case.recorded.itemsize, per_element
 
 
 def _grouped(case: Case, exact: list[tuple[Cause, Variant]]) -> list[list[Cause]]:

@@ -53,9 +53,21 @@ def _finer(case: Case) -> Change | None:
     if node.op in OPS and rq is not None:
         real = real_scale(case, rq, False) * 2.0**FINER
         return Change(constants={node.inputs[-1] or "": real}, specs=specs, nodes=nodes)
+    if node.op == "add" and rq is not None:
+        words = ops.words(node) | {"swap": 0, "act_min": WIDE_LIMITS[0], "act_max": WIDE_LIMITS[1]}
+        nodes = {node.name: replace(node, words=tuple(words.values()))}
+        return Change(constants={node.inputs[2] or "": add_ratios(case) * 2.0**FINER}, specs=specs, nodes=nodes)
     if node.op == "average_pool" and rq is not None:
         ratio = np.float64(case.graph.spec(node.inputs[0] or "").scale[0]) / np.float64(spec.scale[0])
         return Change(constants={node.inputs[1] or "": np.array([ratio * 2.0**FINER])}, specs=specs, nodes=nodes)
     if node.op in ("quantize", "resize_linear", "concat", "where"):
         return Change(specs=specs)
     return None
+
+
+def add_ratios(case: Case) -> Array:
+    """float64 [2]: real scales of an addition's operands by that of the output, the second negative for a subtraction."""
+    node, graph = case.last, case.graph
+    rq = graph.constants[node.inputs[2] or ""]
+    found = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
+    return np.array(found) * (1, -1 if rq[1] < 0 else 1)

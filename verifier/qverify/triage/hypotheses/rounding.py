@@ -12,7 +12,7 @@ from qverify.model_bin.graph import ROUNDINGS
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import Linear, linear
-from qverify.triage.unrounded import unrounded
+from qverify.triage.unrounded import add_ratios, unrounded
 
 NAME = "rounding"
 RULES: dict[str, Callable[[Array], Array]] = {
@@ -102,15 +102,7 @@ def _of_add(case: Case) -> Iterator[Variant]:
         if mode != case.graph.rounding:
             yield Variant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
     yield Variant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
-    yield Variant("rounding by a float64 sum", lambda case: case.again(_add_change(case, _ratios(case))))
-
-
-def _ratios(case: Case) -> Array:
-    """Real scales of both operands by that of the output, the second negative for a subtraction."""
-    node, graph = case.last, case.graph
-    rq = graph.constants[node.inputs[2] or ""]
-    found = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
-    return np.array(found) * (1, -1 if rq[1] < 0 else 1)
+    yield Variant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
 
 
 def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
@@ -119,7 +111,7 @@ def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
 
 
 def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
-    first, second = _ratios(case)
+    first, second = add_ratios(case)
     return case.again(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
 
 

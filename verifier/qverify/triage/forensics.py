@@ -60,6 +60,11 @@ class Explanation:
     not_tried: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    @property
+    def kinds(self) -> list[str]:
+        """The families named, the most specific group's first."""
+        return list(dict.fromkeys(group[0].family for group in self.exact))
+
 
 def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> Explanation:
     """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried; not_tried says what.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 
 from qverify.compare.blame import culprits, first_divergence
-from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
 from qverify.compare.values import Pull, Values
@@ -31,9 +31,11 @@ def judge_all(
     inputs: Mapping[str, Array] | None = None,
     progress: Progress | None = None,
     distrusted: Collection[str] = (),
+    located: list[Located] | None = None,
 ) -> Report:
     """recordings: by label; the side of each says what it is. run_unit: by side. pull: for the board. inputs: of the graph.
-    The float side is triage's and is not paired. distrusted: as of culprits."""
+    The float side is triage's and is not paired. distrusted: as of culprits.
+    located: gets what forcing found, pair by pair."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
     if not paired:
@@ -53,6 +55,9 @@ def judge_all(
             matrix[(a.side, b.side)] = _force(forcing[-1], units, progress)
     blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
     for force in forcing:
+        if located is not None:
+            key = (force.judged.a.recording.side, force.judged.b.recording.side)
+            located.append(Located(*key, force.same, matrix[key]))
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _show(one, options)

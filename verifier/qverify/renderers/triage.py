@@ -33,6 +33,8 @@ def _worst(rung: Rung) -> str:
         return rung.why
     worst = min(rung.outputs, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
     same = all(o.max_abs == 0 for o in rung.outputs)
+    if same and rung.verdict == "FAILED":
+        return "equal, other tensors differ"
     return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
 
 

@@ -56,7 +56,7 @@ class Neighbourhood:
 @dataclass(slots=True)
 class Rung:
     """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while all they
-    read agrees. neighbourhoods: of these."""
+    read agrees. neighbourhoods: of these. forced, not_forced: tensors recomputed from the other side's inputs, or not."""
 
     a: str
     b: str
@@ -68,6 +68,8 @@ class Rung:
     first_divergence: FirstDivergence | None = None
     blame: Blame | None = None
     forced_failures: list[str] = field(default_factory=list)
+    forced: int = 0
+    not_forced: int = 0
     neighbourhoods: list[Neighbourhood] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
     next_step: str = ""
@@ -88,7 +90,8 @@ class TensorLoss:
 
     sqnr_db, cosine, rmse: accumulated, the whole network being quantized. drop_db: SQNR lost between the tensors it is made
     of and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that the
-    float tensor's own reaches. weights_sqnr_db: of its maker's weights alone."""
+    float tensor's own reaches. weights_sqnr_db: of its maker's weights alone; channels_lost: share of
+    their output channels below 20 dB; weights_one_scale: None where it has no weights."""
 
     tensor: str
     quantized: str
@@ -107,6 +110,7 @@ class TensorLoss:
     used: float
     weights_sqnr_db: float | None = None
     weights_one_scale: bool | None = None
+    channels_lost: float = 0.0
     single: Single | None = None
 
 

@@ -49,6 +49,9 @@ class DeviceRungs:
         failing = [n for n, f in where.forced.items() if f.verdict == "FAILED"] if where is not None else []
         if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause != "does_not_run":
             _regate(rung, gate, failing)
+        if where is not None:
+            rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
+            rung.not_forced = len(graph.observable()) - rung.forced
         rung.first_divergence, rung.forced_failures = pair.first_divergence, failing
         rung.blame = _blame(pair, report, where, parts, failing)
         if where is not None and (rung.verdict == "FAILED" or failing):

@@ -20,7 +20,6 @@ from qverify.inputs.difference import Difference, Explanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session import inputs
 
-
 UNDESCRIBED = Description("gray", (1, 1))  # of two files of bytes alone: nothing of it is used but its element
 MOST_UNDESCRIBED = 1 << 28
 LONGER = 16  # times the intended size, a capture is still read

@@ -72,3 +72,18 @@ def _original(path: str, kind: str, before: list[Original]) -> Original:
     name = word + (str(same + 1) if same else "")
     data = b"" if kind == "dump" else read_file(path)
     return Original(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
+
+
+def stages_of(files: Files, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
+    """The feet of the ladder in order. names: of the opened models, by kind."""
+    found = [o.stage for o in files.originals]
+    if "quant.onnx" in names:
+        found.append(Stage("reference", "reference", names["quant.onnx"]))
+    found += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
+    if names and files.run_sim:
+        found.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))
+    if board is not None:
+        found.append(Stage("board", "board", board))
+    if application is not None:
+        found.append(Stage("application", "application", os.path.basename(os.path.normpath(application))))
+    return found

@@ -6,7 +6,7 @@ from qverify.report.triage import TensorLoss, WhatIf
 
 CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the range that is reached
 WIDESPREAD = 0.25  # share of tensors that are clipped
-WEIGHTS_DB = 25.0  # per-channel 8-bit weights of the real models lie above 30 dB
+LOST = 0.1  # share of output channels whose weights are lost
 
 ADVICE = {
     ("inputs", "differ"): "fix preprocessing: `qverify inputs diff` names what was done otherwise",
@@ -71,7 +71,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
         return "input_range"
     if sum(row.clipped > CLIPPED for row in losses) > WIDESPREAD * len(losses):
         return "clipped"
-    if first.weights_one_scale and first.weights_sqnr_db is not None and first.weights_sqnr_db < WEIGHTS_DB:
+    if first.weights_one_scale and first.channels_lost > LOST:
         return "weights"
     few = tested.steps[-1].tensors if tested is not None and tested.holds and tested.steps else []
     if not few:
@@ -80,7 +80,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
     return "few_clipped" if all(name in clipped for name in few) else "few"
 
 
-def loss_evidence(losses: list[TensorLoss], kind: str) -> list[str]:
+def loss_evidence(losses: list[TensorLoss]) -> list[str]:
     """The facts of the most sensitive tensor, a line each."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
@@ -95,8 +95,8 @@ def loss_evidence(losses: list[TensorLoss], kind: str) -> list[str]:
         lines.append(f"{covers}: {first.clipped:.2%} of its elements are clipped")
     elif first.used < UNUSED:
         lines.append(f"{covers}: {first.used:.1%} of its range is used")
-    if kind == "weights" and first.weights_sqnr_db is not None:
-        lines.append(f"its weights alone have {first.weights_sqnr_db:.1f} dB SQNR; one scale for all channels")
+    if first.weights_one_scale and first.channels_lost > 0:
+        lines.append(f"its weights have one scale for all channels: {first.channels_lost:.0%} of these are below 20 dB")
     clipped = sum(row.clipped > CLIPPED for row in losses)
     if clipped > 1:
         lines.append(f"{clipped} of {len(losses)} tensors have more than {CLIPPED:.0%} of their elements clipped")

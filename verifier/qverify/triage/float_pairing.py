@@ -67,9 +67,8 @@ def pair_float(floats: View, quantized: View, graph: Graph) -> Paired:
 class _Pairing:
     def __init__(self, floats: View, quantized: View, graph: Graph):
         self.floats, self.quantized, self.graph = floats, quantized, graph
-        self.inputs, note = pair_ends(quantized.inputs, floats.inputs, (quantized.shape, floats.shape), "inputs")
-        self.outputs, other = pair_ends(quantized.outputs, floats.outputs, (quantized.shape, floats.shape), "outputs")
-        self.notes = [n for n in (note, other) if n]
+        self.inputs, _ = pair_ends(quantized.inputs, floats.inputs, (quantized.shape, floats.shape), "inputs")
+        self.outputs, _ = pair_ends(quantized.outputs, floats.outputs, (quantized.shape, floats.shape), "outputs")
         self.found: dict[str, FloatPair] = {}
         self.taken: set[str] = set()
 
@@ -81,11 +80,10 @@ class _Pairing:
         while left and any([self._by_structure(n) for n in left]):
             left = [n for n in left if n not in self.found]
         structural = sum(p.how == "structure" for p in self.found.values())
-        if structural:
-            self.notes.append(f"{structural} tensors paired by their place in the graph, their names differ")
+        notes = [f"{structural} tensors paired by their place in the graph, their names differ"] if structural else []
         order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
         pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
-        return Paired(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, self.notes)
+        return Paired(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
 
     def _why(self, name: str) -> str:
         others = [a for a in self._aliases(name) if a in self.floats.producer or a in self.floats.inputs]

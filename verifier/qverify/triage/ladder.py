@@ -140,7 +140,8 @@ class Outputs:
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
         for name, other in self.names.items():
             if name not in one or other not in two:
-                self.wrong = self.wrong or f"{name if name not in one else other} is not there"
+                absent = other if name in one and other else name
+                self.wrong = self.wrong or f"output {absent} is not there on both"
                 continue
             (a, spec_a), (b, spec_b) = one[name], two[other]
             try:

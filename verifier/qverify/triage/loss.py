@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.view import View
+from qverify.compiler.view import View, attributes
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.switched import Switch, Switched, Weights
 from qverify.report.triage import Single, TensorLoss
@@ -19,6 +19,7 @@ from qverify.triage.float_pairing import FloatPair, Paired
 from qverify.triage.ladder import Distance, bare
 
 Array = npt.NDArray[Any]
+LOST_DB = 20.0  # 8 bit per channel keeps 35 dB and more
 MOST_RUNS = 400  # of the float model, for all tensors alone; fewer frames are used where there are many tensors
 Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 
@@ -70,7 +71,7 @@ class Losses:
         low, high = quantized_range(spec)
         reached = max(min(one.high, high) - max(one.low, low), 0.0)
         weights = [
-            (self._real(pair, at), value) for at, value in pair.weights.items() if value.ndim > 1
+            (self._real(pair, at), value, self._axis(pair)) for at, value in pair.weights.items() if value.ndim > 1
         ]  # biases are int32
         return TensorLoss(
             pair.tensor,
@@ -88,9 +89,17 @@ class Losses:
             one.high,
             one.outside / distance.elements,
             reached / (high - low),
-            min((sqnr_db(a, b) for a, b in weights), default=None),
+            min((sqnr_db(a, b) for a, b, _ in weights), default=None),
             pair.one_scale,
+            max((channels_lost(a, b, axis) for a, b, axis in weights), default=0.0),
         )
+
+    def _axis(self, pair: FloatPair) -> int:
+        """Of the output channels in the weights."""
+        node = next(n for n in self.floats.nodes if n.name == pair.node)
+        if node.op_type == "Conv" or (node.op_type == "Gemm" and attributes(node).get("transB")):
+            return 0
+        return 1 if node.op_type == "ConvTranspose" else -1
 
     def _real(self, pair: FloatPair, at: int) -> Array:
         node = next(n for n in self.floats.nodes if n.name == pair.node)
@@ -101,6 +110,13 @@ def sqnr_db(a: Array, b: Array) -> float:
     """10 log10(sum a^2 / sum (a-b)^2)."""
     signal, noise = float(np.square(a, dtype=np.float64).sum()), float(np.square(a - b, dtype=np.float64).sum())
     return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+
+
+def channels_lost(a: Array, b: Array, axis: int) -> float:
+    """Share of the channels along axis whose SQNR is below LOST_DB; channels that are all zero are whole."""
+    one, other = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+    found = [sqnr_db(x, y) for x, y in zip(one, other, strict=True)]
+    return sum(x < LOST_DB for x in found) / max(len(found), 1)
 
 
 def quantized_range(spec: TensorSpec) -> tuple[float, float]:

@@ -104,7 +104,8 @@ class _Pairing:
         return [self.inputs.get(n, self.outputs.get(n, n)) for n in dict.fromkeys(found)]
 
     def _by_name(self, name: str) -> None:
-        for at, alias in enumerate(self._aliases(name)):
+        for at, called in enumerate(self._aliases(name)):
+            alias = self._behind(called, name)
             if alias in self.floats.tensors and alias not in self.floats.constants and alias not in self.taken:
                 if self._fits(alias, name):
                     self._add(alias, name, "name" if at == 0 else "suffix")
@@ -159,11 +160,13 @@ class _Pairing:
         return found
 
     def _target(self, node: Any, name: str) -> str:
-        """The float node's output, or that of its activation where the quantized model has it inside."""
-        output = str(node.output[0])
-        user = self.floats.sole_consumer(output)
-        inside = not any(u.op_type in ACTIVATIONS for u in self._users(name))
-        return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and inside else output
+        return self._behind(str(node.output[0]), name)
+
+    def _behind(self, tensor: str, name: str) -> str:
+        """The output of the float tensor's activation, where the quantized node has it inside; otherwise the tensor itself."""
+        user = self.floats.sole_consumer(tensor)
+        outside = any(u.op_type in ACTIVATIONS for u in self._users(name))
+        return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not outside else tensor
 
     def _users(self, name: str) -> list[Any]:
         view = self.quantized

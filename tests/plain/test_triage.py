@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
 from qverify.errors import UsageError
+from qverify.report.schema import triage_schema
 from qverify.triage.ladder import Gate, Outputs, bare, parse_gate
 
 PLANTED = "r2"
@@ -103,6 +105,7 @@ def run(tmp_path: Path, *words: object) -> tuple[int, dict[str, Any]]:
 
 def test_every_gate_holds_on_good_models(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = run(tmp_path, "-m", f"{made}/float.onnx,{made}/quant.onnx", "-b", "local", "-i", made / "x.npy")
+    jsonschema.validate(found, triage_schema())
     assert (status, found["verdict"], found["broken"], found["schema"]) == (0, "PASSED", None, "qverify.triage/1")
     assert [(r["a"], r["b"]) for r in found["rungs"]] == [
         ("float", "reference"), ("reference", "simulator"), ("simulator", "board")
@@ -119,6 +122,7 @@ def test_the_saturated_tensor_is_named_first_and_what_if_restores_the_output(
     words = ("-m", f"{made}/float.onnx,{made}/bad.onnx", "-b", "local", "-i", made / given, "--gate", gate)
     status, found = run(tmp_path, *words)
     assert (status, found["broken"], found["rungs"][0]["kind"]) == (1, "float ~ reference", "few_clipped")
+    jsonschema.validate(found, triage_schema())
     first = found["losses"][0]
     assert first["tensor"] == PLANTED and first["clipped"] > 0.3 and first["high"] < first["float_high"]
     assert [s["tensors"] for s in found["what_if"]["steps"]] == [[PLANTED]] and found["what_if"]["holds"]

@@ -98,7 +98,7 @@ def _what_if(found: Triage) -> str:
     assert tested is not None
     lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
     lines += [
-        f"  {', '.join(s.tensors)} at 16 bit: worst output {s.worst_output}, cosine {s.cosine:.4f}"
+        f"  {', '.join(s.tensors)} at 16 bit (measured as float32): worst output {s.worst_output}, cosine {s.cosine:.4f}"
         for s in tested.steps
     ]
     end = "the gate holds then" if tested.holds else "the gate does not hold"

@@ -14,12 +14,15 @@ from qverify.session.models import Models
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.recording import Array
 from qverify.triage.advice import loss_evidence, loss_kind
+from qverify.triage.divergence import pieces
 from qverify.triage.float_pairing import pair_float
 from qverify.triage.ladder import Gate
 from qverify.triage.loss import MOST_RUNS, Experiment, Losses, alone, switches
+from qverify.triage.neighbourhood import neighbourhoods
 from qverify.triage.what_if import what_if
 
 Tell = Callable[[str, int, int], None]
+AGREE = 0.99  # accumulated cosine of a quantized tensor with its float one, for the drawing
 
 
 class FloatLosses:
@@ -61,9 +64,12 @@ class FloatLosses:
         self.duration_s = time.perf_counter() - start
 
     def explain(self, rung: Rung) -> None:
-        """Kind and evidence of a rung from float that breaks."""
+        """Kind, evidence and the culprit's surroundings of a rung from float that breaks."""
         rung.kind = loss_kind(self.rows, self.what_if, self.file.view.inputs)
         rung.evidence += loss_evidence(self.rows)
+        known = {row.tensor: row.cosine >= AGREE for row in self.rows}
+        inputs, culprits = tuple(self.file.view.inputs), self.culprits(rung.kind)[:1]
+        rung.neighbourhoods = neighbourhoods(pieces(self.file.view, known), inputs, known.get, {}, culprits)
 
     def culprits(self, kind: str) -> list[str]:
         """The tensors the next step speaks of."""

@@ -6,7 +6,9 @@ import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from qverify.report import triage
 from qverify.report.document import SCHEMA, Report, TensorRow
+from qverify.report.triage import Triage
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
@@ -64,11 +66,20 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 def report_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `to_json(report)`."""
+    return _document(Report, SCHEMA)
+
+
+def triage_schema() -> dict[str, Any]:
+    """The same of `Triage.to_json()`."""
+    return _document(Triage, triage.SCHEMA)
+
+
+def _document(kind: type, name: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    body = _object(Report, definitions)
-    body["properties"] = {"schema": {"const": SCHEMA}} | body["properties"]
+    body = _object(kind, definitions)
+    body["properties"] = {"schema": {"const": name}} | body["properties"]
     body["required"] = ["schema", *body["required"]]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA} | body | {"$defs": definitions}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name} | body | {"$defs": definitions}
 
 
 def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ Tell = Callable[[dict[str, Any]], None]
 class Frame:
     """files: as Asked takes them. source: what people call it. stated: by path, of a manifest. wrong: why it cannot be run."""
 
-    files: str | dict[str, str]
+    files: str | Mapping[str, str]
     source: str
     stated: dict[str, Stated] = field(default_factory=dict)
     wrong: str = ""
@@ -51,7 +51,7 @@ def sources(text: str | None) -> list[Frame] | None:
 
 
 def _together(row: tuple[Frame, ...]) -> Frame:
-    files = {name: path for f in row if isinstance(f.files, dict) for name, path in f.files.items()}
+    files = {name: path for f in row if isinstance(f.files, Mapping) for name, path in f.files.items()}
     stated = {path: one for f in row for path, one in f.stated.items()}
     return Frame(files, ",".join(f.source for f in row), stated, next((f.wrong for f in row if f.wrong), ""))
 

@@ -52,13 +52,13 @@ def _side(path: str, role: str, opened: Models | None, side: str, frame: int) ->
     if opened is None:
         return dump(path, role)
     if not (raw := _raw(path)):
-        return _named(dump(path, role), opened.graph)
+        return named(dump(path, role), opened.graph)
     found = carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     found.side = role
     return found
 
 
-def _named(recording: Recording, graph: Graph) -> Recording:
+def named(recording: Recording, graph: Graph) -> Recording:
     """Stored values told apart from real ones: what has a tensor's dtype and shape has its scale, too."""
     for name, spec in recording.specs.items():
         known = graph.tensors.get(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
 
+from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from qverify.capture.writer import CaptureWriter
 
 Watch = Callable[[str, int, int], None]
+Pull = Callable[[list[str]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
 class Job:
     """One model and its sides, for any number of inputs; the board stays connected between them."""
 
-    def __init__(self, request: Request):
+    def __init__(self, request: Request, fewest_sides: int = 2):
         self.request = request
         self.models = open_models(request.models, request.shapes, request.allow_other_model)
         sides = {
@@ -88,7 +90,7 @@ class Job:
             "simulator": request.run_sim,
             "board": request.board is not None,
         }
-        if sum(sides.values()) < 2:
+        if sum(sides.values()) < fewest_sides:
             only = ", ".join(s for s, on in sides.items() if on) or "none"
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         self._host = Host(self.models)
@@ -99,6 +101,17 @@ class Job:
         """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
         prepared = prepared_inputs(self.models.graph, inputs)
+        ran, pull, unreached = self.record(prepared, watch)
+        options = replace(self.request.options, frame=frame)
+        report = judged(self.models, prepared, ran, options, pull)
+        if self._capture is not None:
+            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        self.refresh(ran)
+        report.timings["total"] = time.perf_counter() - start
+        return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
+
+    def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
+        """Every side once; how to ask the board for more; why there was no board to speak to."""
         ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
         try:
             board = self._connected()
@@ -109,15 +122,12 @@ class Job:
             ran.recordings["board"] = self._absent(unreached)
         if board is not None:
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
-        options = replace(self.request.options, frame=frame)
-        pull = Remembered(board.pull) if board is not None else None
-        report = judged(self.models, prepared, ran, options, pull)
-        if self._capture is not None:
-            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
-        if board is not None and ran.recordings["board"].state != "complete":
-            self._disconnect()  # the next frame gets a connection of its own
-        report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
+        return ran, Remembered(board.pull) if board is not None else None, unreached
+
+    def refresh(self, ran: Ran) -> None:
+        """After a run that broke off, the next frame gets a connection of its own."""
+        if self._board is not None and ran.recordings["board"].state != "complete":
+            self._disconnect()
 
     def _absent(self, why: str) -> Recording:
         """The side of a board that could not be reached."""
@@ -173,9 +183,14 @@ class Remembered:
 
 
 def judged(
-    models: Models, prepared: PreparedInputs, ran: Ran, options: Options, pull: Callable[[list[str]], Any] | None = None
+    models: Models,
+    prepared: PreparedInputs,
+    ran: Ran,
+    options: Options,
+    pull: Pull | None = None,
+    located: list[Located] | None = None,
 ) -> Report:
-    """Every side's recording to a report. pull: asks the board for tensors it has not sent."""
+    """Every side's recording to a report. pull: asks the board for tensors it has not sent. located: as of judge_all."""
     report = judge_all(
         ran.recordings,
         models.graph,
@@ -185,6 +200,7 @@ def judged(
         pull,
         prepared.arrays(),
         distrusted=ran.canary.get("distrusted", ()),
+        located=located,
     )
     _complete(report, models, prepared, ran)
     return report

@@ -40,6 +40,12 @@ class Capture:
     parts: PartReader
     _checked: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def board(self) -> str | None:
+        """What the captured run called its board; None where it had none."""
+        any_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
+        return (str(self.command.get("board") or "board")) if any_board else None
+
     def model_path(self, file: str) -> str:
         """The path of a model's file. BadFileError where its hash is not the recorded one."""
         path = os.path.join(self.folder, "models", file)

@@ -9,9 +9,10 @@ from typing import Any
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.inputs.sources import Asked
 from qverify.session.frames import Kept, Tell, frame_row, not_run
 from qverify.session.models import Models, open_models
-from qverify.session.verify import Host, Outcome, Ran, Watch, judged
+from qverify.session.verify import Host, Outcome, Pull, Ran, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -30,6 +31,31 @@ class Recall:
     board: str | None = None
     run_sim: bool = True
     models: tuple[str, ...] = ()
+
+
+class CapturedJob:
+    """A capture in a job's place: its sides are not run, its board cannot be asked."""
+
+    def __init__(self, capture: Capture, models: Models, run_sim: bool):
+        self.capture, self.models, self.run_sim = capture, models, run_sim
+        self._host, self._frame = Host(models), 0
+
+    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+        self._frame = number
+        return self.capture.prepared(number, self.models.graph)
+
+    def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
+        """The captured sides of the frame that was prepared last."""
+        held = self.capture.recordings(self._frame)
+        ran = Ran({n: r for n, r in held.items() if self.run_sim or r.side != "simulator"})
+        ran.run_unit = self._host.run_units(self.run_sim)
+        return ran, None, ""
+
+    def refresh(self, ran: Ran) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:

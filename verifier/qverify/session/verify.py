@@ -100,7 +100,7 @@ class Job:
     def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
         """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
-        prepared = prepared_inputs(self.models.graph, inputs)
+        prepared = self.prepared(inputs, frame)
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = judged(self.models, prepared, ran, options, pull)
@@ -109,6 +109,10 @@ class Job:
         self.refresh(ran)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
+
+    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+        """Of frame `number`."""
+        return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
         """Every side once; how to ask the board for more; why there was no board to speak to."""

@@ -130,6 +130,12 @@ FAULTS |= {
     "a row is 0": ("dropped-or-repeated", lambda c: _with(c.out(), np.s_[:, :, 4], 0)),
     "a row repeats": ("dropped-or-repeated", lambda c: _with(c.out(), np.s_[:, :, 4], c.out()[:, :, 3])),
     "a channel is missing": ("dropped-or-repeated", lambda c: _with(c.out(), np.s_[:, 6], ZY)),
+    "an input row is missing": ("dropped-input", lambda c: c.out(c.acc(x=_with(c.x.copy(), np.s_[:, :, 5], ZX)))),
+    "an input column repeats": (
+        "dropped-input",
+        lambda c: c.out(c.acc(x=_with(c.x.copy(), np.s_[..., 5], c.x[..., 4]))),
+    ),
+    "an input channel is 0": ("dropped-input", lambda c: c.out(c.acc(x=_with(c.x.copy(), np.s_[:, 2], 0)))),
     "a tile repeats": ("dropped-or-repeated", lambda c: _with(c.out(), np.s_[:, :, 4:8, 4:8], c.out()[:, :, 4:8, 0:4])),
     "a row is dropped, the others move up": ("dropped-or-repeated", lambda c: _dropped_row(c.out())),
     "the end was not written": (

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, limits
+from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import Variant
 from qverify.triage.places import Place, at, places
 
@@ -23,7 +23,7 @@ def variants(case: Case) -> Iterator[Variant]:
         if place.said in ("the bias", "the scales", "the table"):
             continue
         for said, run, stride in _strides(place):
-            for filled, fill in _fills(case, place):
+            for filled, fill in _fills(case, place, run, stride):
                 yield Variant(
                     f"alignment: {place.said} is written with {said} of {stride} elements and read with {run}; {filled} between",
                     at(place, partial(padded, run=run, stride=stride, fill=fill)),
@@ -43,16 +43,19 @@ def _strides(place: Place) -> Iterator[tuple[str, int, int]]:
         if len(shape) < -axis + 1 or run == place.spec.elements:
             continue
         for stride in [prod(aligned[axis:]), *(-(-run // m) * m for m in MULTIPLES), run + 1, run - 1]:
-            if stride != run and stride > 0 and (run, stride) not in seen and stride <= 4 * run:
+            if stride != run and stride > 0 and (run, stride) not in seen and stride <= max(4 * run, MULTIPLES[-1]):
                 seen.add((run, stride))
                 yield said, run, stride
 
 
-def _fills(case: Case, place: Place) -> list[tuple[str, int]]:
-    zero = place.spec.zero_point[0] if len(place.spec.zero_point) == 1 else 0
-    found = {0: "zeros", zero: "the zero point"}
-    if place.spec.numpy_dtype.kind in "iu" and place.spec.quantized:
-        found |= {limits(place.spec)[0]: "the smallest value"}
+def _fills(case: Case, place: Place, run: int, stride: int) -> list[tuple[str, int]]:
+    """What stands in padding; of the output also the one value that was recorded there."""
+    found = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
+    if place.kind == "output" and place.spec.numpy_dtype.kind in "iu" and stride > run:
+        numbered = padded(np.arange(1, case.recorded.size + 1), run, stride, 0)
+        values = np.unique(case.recorded.reshape(-1)[numbered == 0])
+        if len(values) == 1:
+            found.setdefault(int(values[0]), f"{values[0]}")
     return [(said, value) for value, said in found.items()]
 
 

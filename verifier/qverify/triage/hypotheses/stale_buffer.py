@@ -16,8 +16,7 @@ NAME = "stale-buffer"
 
 
 def variants(case: Case) -> Iterator[Variant]:
-    others = [n for n in case.graph.observable() if n != case.output] + list(case.graph.inputs)
-    names = list(dict.fromkeys(others))
+    names = list(dict.fromkeys([*_before(case), *case.graph.inputs]))
     for said, find in [("the previous frame's", partial(_previous, name=case.output))] + [
         (n, partial(_other, name=n)) for n in names
     ]:
@@ -25,6 +24,14 @@ def variants(case: Case) -> Iterator[Variant]:
     for name in case.unit.inputs:
         if case.previous(name) is not None:
             yield Variant(f"stale buffer: {name} is read as the previous frame left it", partial(_input, name=name))
+
+
+def _before(case: Case) -> list[str]:
+    """Tensors made before the unit ran: what comes after cannot have been in its buffer, and may be a copy of its output."""
+    nodes = [node.name for node in case.graph.nodes]
+    first = nodes.index(case.unit.nodes[0].name)
+    made = {o for node in case.graph.nodes[:first] for o in node.outputs}
+    return [n for n in case.graph.observable() if n in made and n not in case.unit.outputs]
 
 
 def _previous(case: Case, name: str) -> Array | None:

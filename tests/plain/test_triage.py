@@ -164,9 +164,19 @@ def test_two_float_files_that_differ_name_the_first_node(made: Path, tmp_path: P
     status, found = run(tmp_path, "-m", f"{made}/float.onnx,{tmp_path}/lost.onnx", "-i", made / "x.npy")
     rung = found["rungs"][0]
     assert (status, found["broken"], rung["first_divergence"]["tensor"]) == (1, "float ~ float2", "c2")
+    assert rung["forced_failures"] == ["c2"]
     around = rung["neighbourhoods"][0]
     assert [(n["tensor"], n["mark"]) for n in around["above"]] == [("r1", "agree")]
     assert [(n["tensor"], n["mark"]) for n in around["below"]] == [("r2", "differ")]
+
+
+def test_a_float_model_of_any_batch_takes_the_dims_of_the_quantized_one(made: Path, tmp_path: Path) -> None:
+    model = onnx.load(made / "float.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, tmp_path / "dynamic.onnx")
+    words = ("-m", f"{tmp_path}/dynamic.onnx,{made}/bad.onnx", "-i", made / "x.npy", "--loss", "always")
+    status, found = run(tmp_path, *words)
+    assert status == 1 and found["losses"][0]["tensor"] == PLANTED
 
 
 def test_stages_in_an_order_of_their_own(made: Path, tmp_path: Path) -> None:

@@ -51,8 +51,11 @@ def _evidence(rung: Rung) -> str:
         lines.append(f"  first divergence: {first.tensor} ({first.op}){also}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > SHOWN else ""
-        lines.append(f"  fails forced: {', '.join(rung.forced_failures[:SHOWN])}{more}")
-    lines += [_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods]
+        count = f"{len(rung.forced_failures)} of {rung.forced}"
+        lines.append(f"  fails forced ({count} tensors): {', '.join(rung.forced_failures[:SHOWN])}{more}")
+    if rung.not_forced:
+        lines.append(f"  {rung.not_forced} tensors could not be recomputed from the other side's inputs")
+    lines += ["\n\n".join(_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods)] if rung.neighbourhoods else []
     lines += [f"  {neighbourhood.LEGEND}"] if rung.neighbourhoods else []
     return "\n".join(lines)
 

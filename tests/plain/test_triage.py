@@ -179,6 +179,22 @@ def test_a_float_model_of_any_batch_takes_the_dims_of_the_quantized_one(made: Pa
     assert status == 1 and found["losses"][0]["tensor"] == PLANTED
 
 
+def test_stripped_ends_and_bytes_of_pictures_reach_the_float_model(made: Path, tmp_path: Path) -> None:
+    quant, binary = made / "bad.onnx", tmp_path / "model.bin"
+    given = {"--strip-io-quant": [], "--input": ["x=rgb,train=rgb,mean=127.5,scale=0.0078431373"]}
+    for option, value in given.items():
+        assert main(["compile", str(quant), "-o", str(binary), option, *value]) == 0
+        status, found = run(tmp_path, "-m", f"{made}/float.onnx,{quant},{binary}", "-b", "local")
+        assert (status, found["broken"], found["losses"][0]["tensor"]) == (1, "float ~ reference", PLANTED)
+        assert not found["unpaired"]
+
+
+def test_a_board_that_offers_final_outputs_only(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = run(tmp_path, "-m", f"{made}/quant.onnx", "-b", "finals:local", "-i", made / "x.npy")
+    assert status == 0 and found["rungs"][-1]["forced"] == 0 < found["rungs"][-1]["not_forced"]
+    assert "tensors could not be recomputed" in capsys.readouterr().out
+
+
 def test_stages_in_an_order_of_their_own(made: Path, tmp_path: Path) -> None:
     order = f"{made}/float.onnx,{made}/quant.onnx,{made}/bad.onnx,simulator"
     status, found = run(

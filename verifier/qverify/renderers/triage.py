@@ -12,7 +12,7 @@ SHOWN = 5
 def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
     parts = [_ladder(found)]
-    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods]
+    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]

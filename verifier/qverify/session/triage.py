@@ -175,7 +175,7 @@ class Ladder:
         if asked.app_input is not None:
             self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
         if asked.app_output is not None:
-            device = self.report.stages[-2]
+            device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
             gate = asked.gates.get(f"{device.name}~application")
             self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
         job.refresh(ran)

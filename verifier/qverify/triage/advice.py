@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qverify.report.triage import TensorLoss, WhatIf
+from qverify.triage.what_if import MOST
 
 CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the range that is reached
 HARD, WIDESPREAD = (
@@ -25,7 +26,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "weights": "quantize the weights per channel, or raise these layers to 16 bit: {tensors}",
         "few": "raise these layers to 16 bit: {tensors}",
         "spread": "recalibrate with more representative data or another method; else 16 bit or quantization-aware training",
-        "": "the loss could not be located: {why}",
+        "": "the loss is not located ({why}): give float and quantized ONNX in -m, without --loss never",
     },
     "integer": {
         "node": "report to the compiler team: the node, model.bin and this input",
@@ -64,7 +65,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
     first = ranked[0]
     if first.tensor in network_inputs and (first.clipped > CLIPPED or first.used < UNUSED):
         return "input_range"
-    if sum(row.clipped > HARD for row in losses) > WIDESPREAD * len(losses):
+    if sum(row.clipped > HARD for row in losses) > max(MOST, WIDESPREAD * len(losses)):
         return "clipped"
     if first.weights_one_scale and first.channels_lost > LOST:
         return "weights"

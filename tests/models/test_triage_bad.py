@@ -71,7 +71,9 @@ def test_the_converter_that_lost_biases(tmp_path: Path) -> None:
     models = f"{MODELS}/kwt1/kwt1.onnx,{BAD}/kwt1_tf2onnx_lostbias_float.onnx"
     status, found = triage(tmp_path, "-m", models)
     assert (status, found["broken"]) == (1, "float ~ float2")
-    assert found["rungs"][0]["first_divergence"]["tensor"] == "blk0.ffn1"
+    rung = found["rungs"][0]
+    assert (rung["first_divergence"]["tensor"], rung["kind"], rung["not_forced"]) == ("blk0.ffn1", "node", 0)
+    assert rung["forced_failures"] == [f"blk{block}.ffn{half}" for block in range(12) for half in (1, 2)]
 
 
 @pytest.mark.parametrize("folder", ["yunet_n_320", "mbv1_025_224"])

@@ -164,9 +164,35 @@ def test_two_float_files_that_differ_name_the_first_node(made: Path, tmp_path: P
     status, found = run(tmp_path, "-m", f"{made}/float.onnx,{tmp_path}/lost.onnx", "-i", made / "x.npy")
     rung = found["rungs"][0]
     assert (status, found["broken"], rung["first_divergence"]["tensor"]) == (1, "float ~ float2", "c2")
+    assert rung["forced_failures"] == ["c2"]
     around = rung["neighbourhoods"][0]
     assert [(n["tensor"], n["mark"]) for n in around["above"]] == [("r1", "agree")]
     assert [(n["tensor"], n["mark"]) for n in around["below"]] == [("r2", "differ")]
+
+
+def test_a_float_model_of_any_batch_takes_the_dims_of_the_quantized_one(made: Path, tmp_path: Path) -> None:
+    model = onnx.load(made / "float.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, tmp_path / "dynamic.onnx")
+    words = ("-m", f"{tmp_path}/dynamic.onnx,{made}/bad.onnx", "-i", made / "x.npy", "--loss", "always")
+    status, found = run(tmp_path, *words)
+    assert status == 1 and found["losses"][0]["tensor"] == PLANTED
+
+
+def test_stripped_ends_and_bytes_of_pictures_reach_the_float_model(made: Path, tmp_path: Path) -> None:
+    quant, binary = made / "bad.onnx", tmp_path / "model.bin"
+    given = {"--strip-io-quant": [], "--input": ["x=rgb,train=rgb,mean=127.5,scale=0.0078431373"]}
+    for option, value in given.items():
+        assert main(["compile", str(quant), "-o", str(binary), option, *value]) == 0
+        status, found = run(tmp_path, "-m", f"{made}/float.onnx,{quant},{binary}", "-b", "local")
+        assert (status, found["broken"], found["losses"][0]["tensor"]) == (1, "float ~ reference", PLANTED)
+        assert not found["unpaired"]
+
+
+def test_a_board_that_offers_final_outputs_only(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = run(tmp_path, "-m", f"{made}/quant.onnx", "-b", "finals:local", "-i", made / "x.npy")
+    assert status == 0 and found["rungs"][-1]["forced"] == 0 < found["rungs"][-1]["not_forced"]
+    assert "tensors could not be recomputed" in capsys.readouterr().out
 
 
 def test_stages_in_an_order_of_their_own(made: Path, tmp_path: Path) -> None:

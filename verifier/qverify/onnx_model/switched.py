@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from qverify.onnx_model.engine import Engine
 
 Array = npt.NDArray[Any]
-_SIXTEEN = ("int16", "uint16")  # ONNX knows them from opset 21 on, onnxruntime's own domain always
+DOMAIN = "com.microsoft"  # its QuantizeLinear takes 8 and 16 bit and channels, whatever the opset of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph, nodes = made.graph, list(made.graph.node)
-    fed = {i.name for i in graph.input}
+    fed = [i.name for i in graph.input]
     renamed = {s.tensor: f"{s.tensor}~float" for s in switches if s.tensor not in fed}
     taken = {s.tensor: f"{s.tensor}~switched" for s in switches if s.tensor in fed}
     makers = {o: node for node in nodes for o in node.output}
@@ -78,8 +78,9 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
         ordered += [node, *(after[o] for o in node.output if o in after)]
     del graph.node[:], graph.value_info[:]
     graph.node.extend(ordered)
-    if not any(o.domain == "com.microsoft" for o in made.opset_import):
-        made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    if not any(o.domain == DOMAIN for o in made.opset_import):
+        made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    made.ir_version = max(made.ir_version, 4)  # before, an initializer had to be an input, too
     return made
 
 
@@ -88,12 +89,11 @@ def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, fl
     names = [f"{flag}/scale", f"{flag}/zero_point"]
     for name, value in zip(names, (switch.scale.astype(np.float32), switch.zero_point), strict=True):
         graph.initializer.append(numpy_helper.from_array(value.reshape(()) if value.size == 1 else value, name))
-    domain = "com.microsoft" if str(switch.zero_point.dtype) in _SIXTEEN else ""
     axis: dict[str, Any] = {"axis": switch.axis} if switch.scale.size > 1 else {}
     whole, back = f"{flag}/q", f"{flag}/dq"
     inside = [
-        helper.make_node("QuantizeLinear", [source, *names], [whole], domain=domain, **axis),
-        helper.make_node("DequantizeLinear", [whole, *names], [back], domain=domain, **axis),
+        helper.make_node("QuantizeLinear", [source, *names], [whole], domain=DOMAIN, **axis),
+        helper.make_node("DequantizeLinear", [whole, *names], [back], domain=DOMAIN, **axis),
     ]
     return _branches(flag, target, inside, back, source)
 

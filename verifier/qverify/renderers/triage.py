@@ -14,7 +14,7 @@ SHOWN = 5
 def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
     parts = [_ladder(found)]
-    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods]
+    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
     parts += [_explained(one) for one in found.explained]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
@@ -62,8 +62,11 @@ def _evidence(rung: Rung) -> str:
         lines.append(f"  first divergence: {first.tensor} ({first.op}){also}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > SHOWN else ""
-        lines.append(f"  fails forced: {', '.join(rung.forced_failures[:SHOWN])}{more}")
-    lines += [_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods]
+        count = f"{len(rung.forced_failures)} of {rung.forced}"
+        lines.append(f"  fails forced ({count} tensors): {', '.join(rung.forced_failures[:SHOWN])}{more}")
+    if rung.not_forced:
+        lines.append(f"  {rung.not_forced} tensors could not be recomputed from the other side's inputs")
+    lines += ["\n\n".join(_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods)] if rung.neighbourhoods else []
     lines += [f"  {neighbourhood.LEGEND}"] if rung.neighbourhoods else []
     return "\n".join(lines)
 

@@ -48,7 +48,9 @@ class DeviceRungs:
         rung.outputs = [_output(r, gate) for r in finals if r.metrics]
         failing = [n for n, f in where.forced.items() if f.verdict == "FAILED"] if where is not None else []
         if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause != "does_not_run":
-            _regate(rung, gate, failing)
+            _regate(rung, gate)
+        if failing and pair.b == "dump":  # whatever the final outputs say
+            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
         if where is not None:
             rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
             rung.not_forced = len(graph.observable()) - rung.forced
@@ -62,6 +64,8 @@ class DeviceRungs:
             )
         if rung.blame is not None:
             rung.evidence.append(f"blame: {rung.blame.side} at {rung.blame.node}: {rung.blame.why}")
+        if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
+            rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
         rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
         return rung
 
@@ -72,8 +76,8 @@ def _output(row: TensorRow, gate: Gate | None) -> OutputRow:
     return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
 
 
-def _regate(rung: Rung, gate: Gate, failing: list[str]) -> None:
-    """The verdict of another gate over the final outputs; a node that fails forced breaks the rung whatever they say."""
+def _regate(rung: Rung, gate: Gate) -> None:
+    """The verdict of another gate over the final outputs."""
     bad = [o for o in rung.outputs if not o.holds]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
     if bad:
@@ -83,9 +87,6 @@ def _regate(rung: Rung, gate: Gate, failing: list[str]) -> None:
         )
     elif not rung.outputs:
         rung.verdict, rung.why = "INCONCLUSIVE", "no final output was compared"
-    if failing and rung.b == "dump":
-        rung.verdict, rung.kind = "FAILED", "node"
-        rung.why = rung.why or f"{failing[0]} fails forced"
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
 
 

@@ -31,7 +31,7 @@ from qverify.session.verify import Job, Pull, Ran, Request, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
-from qverify.triage.divergence import agreeing, first_of, pieces
+from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.float_pairing import pair_ends
 from qverify.triage.ladder import Gate, Outputs, default_gate
 from qverify.triage.neighbourhood import neighbourhoods
@@ -96,8 +96,8 @@ class Ladder:
         self.board = request.board if held is None else held.board
         kept = [] if held is None else [held.model_path(f) for f in held.models]
         self.files = stage_files([*kept, *request.models], request.stages, request.run_sim, self.board)
-        self.floats = [opened(o, request.shapes) for o in self.files.originals]
         self.job = self._job() if self.files.models else None
+        self.floats = [opened(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
             raise UsageError(
                 "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
@@ -119,11 +119,18 @@ class Ladder:
         if asked.capture is not None:
             models = open_models(self.files.models, asked.shapes, asked.allow_other_model)
             return CapturedJob(asked.capture, models, self.files.run_sim)
-        alone = bool(self.floats or self.files.dumps or asked.app_output)
+        alone = bool(self.files.originals or self.files.dumps or asked.app_output)
         wanted = Request(
             self.files.models, asked.board, self.files.run_sim, asked.inputs, Options(), asked.deadline_s, asked.shapes
         )
         return Job(replace(wanted, allow_other_model=asked.allow_other_model, reach=asked.reach), 1 if alone else 2)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the network's inputs, for float files whose own are dynamic."""
+        if self.job is None:
+            return self.request.shapes
+        graph = self.job.models.graph
+        return {n: graph.spec(n).shape for n in graph.inputs} | self.request.shapes
 
     def _paired(self) -> FloatLosses | None:
         """Of the last float file; None without one, or without a quantized ONNX."""
@@ -189,7 +196,7 @@ class Ladder:
         if asked.app_input is not None:
             self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
         if asked.app_output is not None:
-            device = self.report.stages[-2]
+            device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
             gate = asked.gates.get(f"{device.name}~application")
             self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
         job.refresh(ran)
@@ -279,8 +286,9 @@ class Ladder:
         self.losses.finish()
         lossy = [r for r in broken if stages[r.b].kind in ("reference", "fake-quantized")]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
-            gates = [o.gate for (_, b), o in self.outputs.items() if b == "reference"]
-            self.losses.one_at_a_time(gates[-1], self.watch)
+            last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
+            gate = next(o.gate for (a, _), o in self.outputs.items() if a == last)
+            self.losses.one_at_a_time(gate, self.watch)
             self.report.timings["loss"] = self.losses.duration_s
         for rung in lossy[:1]:
             self.losses.explain(rung)
@@ -290,14 +298,19 @@ class Ladder:
         """First divergence over the graph of the second file, on the first frame."""
         assert one.file is not None and other.file is not None
         common = [n for n in one.file.view.producer if n in other.file.view.producer]
-        known = agreeing(*(dict(f.tensors(fed(f, self.first_feed)[0], common)) for f in (one.file, other.file)))
+        given = [fed(f, self.first_feed)[0] for f in (one.file, other.file)]
+        held = dict(one.file.tensors(given[0], common))
+        known = agreeing(held, dict(other.file.tensors(given[1], common)))
         parts = pieces(other.file.view, known)
+        forced = forced_pieces(parts, known, held | given[1], other.file.alone)
         first = first_divergence(parts, lambda name: known.get(name, True))
-        if first is None:
-            return
-        names = [first.node, *first.also]
+        failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
+        names = [*([first.node, *first.also] if first is not None else [])]
         rung.first_divergence = first_of(parts, names)
-        rung.neighbourhoods = neighbourhoods(parts, tuple(other.file.view.inputs), known.get, {}, names)
+        rung.kind = "node" if failed else rung.kind
+        rung.forced_failures, rung.forced, rung.not_forced = failed, len(forced), len(known) - len(forced)
+        around = list(dict.fromkeys([*names, *failed]))
+        rung.neighbourhoods = neighbourhoods(parts, tuple(other.file.view.inputs), known.get, forced, around)
 
     def _not_known(self, kinds: set[str]) -> None:
         found = []

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import Any
 
 from qverify.compiler.match import exposed
 from qverify.compiler.view import View
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.load import load
+from qverify.onnx_model.load import load, parse
+from qverify.onnx_model.piece import piece
 from qverify.tensors.recording import Array
 
 MOST_EXPOSED = 1 << 27  # bytes of tensors one run gives; more are taken in further runs
 
 
 class FloatFile:
-    """Raises BadFileError where the file cannot be run. shapes: of its dynamic inputs. folder: of external data."""
+    """Raises BadFileError where the file cannot be run. shapes: of inputs, for the dynamic ones. folder: of external data."""
 
     def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
-        self.name, self.model = name, load(data, name, folder, dict(shapes or {}))
+        self.name, self.model = name, load(data, name, folder, _wanted(parse(data, name), shapes or {}))
         self.view = View(self.model, name)
         self._plain = Engine(self.model.SerializeToString())
         self._exposing: dict[tuple[str, ...], Engine] = {}
@@ -46,6 +48,11 @@ class FloatFile:
                 self._exposing[part] = Engine(exposed(self.model, list(part)).SerializeToString())
             yield from self._exposing[part].run(given, part).items()
 
+    def alone(self, output: str, given: Mapping[str, Array]) -> Array:
+        """One tensor, computed from the tensors `given` instead of the file's inputs."""
+        made = Engine(piece(self.model, given, output).SerializeToString(), threads=1)
+        return made.run({n: given[n] for n in made.inputs})[output]
+
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:
         parts: list[list[str]] = [[]]
         size = 0
@@ -57,6 +64,15 @@ class FloatFile:
             parts[-1].append(name)
             size += bytes_of
         return [tuple(p) for p in parts if p]
+
+
+def _wanted(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes for the dynamic inputs of this file; by name, or the only one for the only one."""
+    constants = {i.name for i in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in constants]
+    known = {inputs[0].name: next(iter(shapes.values()))} if len(inputs) == len(shapes) == 1 else dict(shapes)
+    dynamic = [i.name for i in inputs if any(d.dim_value < 1 for d in i.type.tensor_type.shape.dim)]
+    return {n: known[n] for n in dynamic if n in known}
 
 
 def _cast(value: Array, dtype: str) -> Array:

@@ -3,62 +3,58 @@
 from __future__ import annotations
 
 from qverify.report.triage import TensorLoss, WhatIf
+from qverify.triage.what_if import MOST
 
 CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the range that is reached
-WIDESPREAD = 0.25  # share of tensors that are clipped
+HARD, WIDESPREAD = (
+    0.1,
+    0.1,
+)  # share of a tensor's elements, and of the tensors: clipped in so many, calibration was wrong
 LOST = 0.1  # share of output channels whose weights are lost
 
-ADVICE = {
-    ("inputs", "differ"): "fix preprocessing: `qverify inputs diff` names what was done otherwise",
-    (
-        "float",
-        "outputs",
-    ): "report to the converter or optimizer team, with both float files, this input and the first divergence",
-    (
-        "quantized",
-        "input_range",
-    ): "fix preprocessing: calibrate with inputs prepared as the network is fed, and quantize again",
-    ("quantized", "clipped"): "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",
-    (
-        "quantized",
-        "few_clipped",
-    ): "recalibrate {tensors}: the range is too narrow; or raise these layers to 16 bit with a new range",
-    ("quantized", "weights"): "quantize the weights per channel, or raise these layers to 16 bit: {tensors}",
-    ("quantized", "few"): "raise these layers to 16 bit: {tensors}",
-    (
-        "quantized",
-        "spread",
-    ): "recalibrate with more representative data or another method; if that does not help, 16 bit or quantization-aware training",
-    ("quantized", "outputs"): "the loss could not be located: {why}",
-    ("integer", "node"): "report to the compiler team: the node, model.bin and this input",
-    (
-        "integer",
-        "accumulated_rounding",
-    ): "no node is wrong, rounding adds up: judge by another gate (--gate), or compile with another --rounding",
-    ("integer", "unlocated"): "repeat the run; if it stays, report to the compiler team with model.bin and this input",
-    ("integer", "does_not_run"): "make this side run first: {why}",
-    ("board", "node"): "report the driver or the runtime of the board: the node and its inputs reproduce it",
-    ("board", "accumulated_rounding"): "no node is wrong, rounding adds up: judge by another gate (--gate)",
-    (
-        "board",
-        "unlocated",
-    ): "report the driver: outputs differ, but no node could be recomputed alone; let the board dump its nodes, or repeat the run",
-    ("board", "does_not_run"): "reach the board first: {why}",
-    ("dump", "node"): "report to the vendor of this runtime: the node computes otherwise from its own inputs",
-    (
-        "application",
-        "outputs",
-    ): "fix the application's reading of the outputs or its post-processing: layout, strides, type, scale, order",
+_ROUNDING = "no node is wrong, rounding adds up: judge by another gate (--gate)"
+ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any other kind
+    "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done otherwise"},
+    "float": {
+        "node": "report to the converter or optimizer team: both float files, this input, the nodes that fail forced",
+        "": "no tensor of both files differs by itself: report what only one has to the converter or optimizer team",
+    },
+    "quantized": {
+        "input_range": "fix preprocessing: calibrate with inputs prepared as the network is fed, and quantize again",
+        "clipped": "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",
+        "few_clipped": "recalibrate {tensors}: the range is too narrow; or raise these layers to 16 bit with a new range",
+        "weights": "quantize the weights per channel, or raise these layers to 16 bit: {tensors}",
+        "few": "raise these layers to 16 bit: {tensors}",
+        "spread": "recalibrate with more representative data or another method; else 16 bit or quantization-aware training",
+        "": "the loss is not located ({why}): give float and quantized ONNX in -m, without --loss never",
+    },
+    "integer": {
+        "node": "report to the compiler team: the node, model.bin and this input",
+        "accumulated_rounding": f"{_ROUNDING}, or compile with another --rounding",
+        "does_not_run": "make this side run first: {why}",
+        "": "repeat the run; if it stays, report to the compiler team with model.bin and this input",
+    },
+    "board": {
+        "node": "report the driver or the runtime of the board: the node and its inputs reproduce it",
+        "accumulated_rounding": _ROUNDING,
+        "does_not_run": "reach the board first: {why}",
+        "": "report the driver: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
+    },
+    "dump": {
+        "node": "report to the vendor of this runtime: the node computes otherwise from its own inputs",
+        "accumulated_rounding": _ROUNDING,
+        "": "let that runtime dump every tensor, from these very inputs: {why}",
+    },
+    "application": {
+        "": "fix the application's reading of the outputs or its post-processing: layout, strides, type, scale, order"
+    },
 }
-DEFAULT = "read the evidence above; report it with the models and this input"
 
 
 def advice(rung: str, kind: str, tensors: list[str] | None = None, why: str = "") -> str:
-    """rung: inputs, float, quantized, integer, board, dump, application: what the upper stage is."""
+    """rung: a key of ADVICE. tensors: the culprits."""
     named = ", ".join(tensors or []) or "the tensors above"
-    return ADVICE.get((rung, kind), ADVICE.get((rung, "outputs"), DEFAULT)).format(
-        tensors=named, why=why or "see above"
-    )
+    return ADVICE[rung].get(kind, ADVICE[rung][""]).format(tensors=named, why=why or "see above")
 
 
 def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: list[str]) -> str:
@@ -69,7 +65,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
     first = ranked[0]
     if first.tensor in network_inputs and (first.clipped > CLIPPED or first.used < UNUSED):
         return "input_range"
-    if sum(row.clipped > CLIPPED for row in losses) > WIDESPREAD * len(losses):
+    if sum(row.clipped > HARD for row in losses) > max(MOST, WIDESPREAD * len(losses)):
         return "clipped"
     if first.weights_one_scale and first.channels_lost > LOST:
         return "weights"

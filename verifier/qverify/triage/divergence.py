@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qverify.compiler.view import View
 from qverify.model_bin.units import Unit
-from qverify.report.document import FirstDivergence
-from qverify.tensors.recording import Array
+from qverify.report.document import FirstDivergence, Forced
 from qverify.triage.loss import nearest, sqnr_db
 
+Array = npt.NDArray[Any]
 AGREE_DB = 80.0  # float32 sums in another order keep 100 dB and more; a lost bias does not
 
 
@@ -24,6 +28,30 @@ def pieces(view: View, known: Mapping[str, bool]) -> list[Unit]:
     ops = {o: node.op_type for node in view.nodes for o in node.output}
     inputs = {*known, *view.inputs}
     return [Unit(n, ops[n], (), tuple(nearest(view, n, inputs)), (n,), True) for n in names]
+
+
+def forced_pieces(
+    units: list[Unit],
+    known: Mapping[str, bool],
+    values: Mapping[str, Array],
+    alone: Callable[[str, Mapping[str, Array]], Array],
+) -> dict[str, Forced]:
+    """Each piece of the second graph on the first one's values, against the first one's. What agrees, made of what agrees, is
+    settled. alone: computes one tensor of the second graph from given ones."""
+    found = {}
+    for unit in units:
+        name, limit = unit.name, f"{AGREE_DB:g} dB"
+        if known[name] and all(known.get(n, True) for n in unit.inputs):
+            found[name] = Forced("PASSED", None, 0, 0.0, values[name].size, limit, why="inputs and outputs agree")
+            continue
+        if not all(n in values for n in unit.inputs):
+            continue
+        got = alone(name, {n: values[n] for n in unit.inputs})
+        holds = got.shape == values[name].shape and sqnr_db(values[name], got) >= AGREE_DB
+        largest = float(np.abs(got - values[name]).max(initial=0.0)) if got.shape == values[name].shape else None
+        apart = int(np.count_nonzero(got != values[name])) if largest is not None else None
+        found[name] = Forced("PASSED" if holds else "FAILED", None, apart, largest, values[name].size, limit)
+    return found
 
 
 def first_of(units: list[Unit], diverging: list[str]) -> FirstDivergence | None:

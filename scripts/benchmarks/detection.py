@@ -91,6 +91,7 @@ def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
         },
         "over_a_bad_link": _tally([p for p in plants if p.link]),
         "withheld": _tally([p for p in plants if len(p.faults) == 1 and p.faults[0].kind in WITHHELD]),
+        "detected_without_a_changed_byte": sum(p.detected for p in plants if not p.changed),
         "median_list": _median_list(changed),
         "healthy_runs": len(healthy),
         "healthy_but_different": sum(h.kind != SAME for h in healthy),
@@ -148,4 +149,5 @@ def _good(result: dict[str, Any]) -> bool:
         and named
         and not result["false_explanations"]
         and not result["false_alarms"]
+        and not result["detected_without_a_changed_byte"]
     )

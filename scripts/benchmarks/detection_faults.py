@@ -133,17 +133,17 @@ class Planter:
         except Refused:
             return
         order = [n.name for n in subject.graph.nodes]
-        parts = sorted([plant, second], key=lambda p: order.index(p.faults[0].node))
-        striking = [p for p in parts if p.changed]
-        plant.faults = [p.faults[0] for p in parts]
+        parts = sorted(
+            [(plant.faults[0], plant.changed), (second.faults[0], second.changed)], key=lambda p: order.index(p[0].node)
+        )
+        striking = [fault.node for fault, changed in parts if changed]
+        plant.faults = [fault for fault, _ in parts]
         report, digests = self._judged(subject, plant)
         plant.changed = self._differs(subject, plant.source, digests)
-        if not striking:
-            return
-        plant.located = _blames(report, subject.unit_of(striking[0].faults[0].node))
-        apart = len(striking) == 2 and not _feeds(subject, *(p.faults[0].node for p in striking))
-        if apart:
-            plant.both = plant.located and subject.unit_of(striking[1].faults[0].node) in _failing(report)
+        if striking:
+            plant.located = _blames(report, subject.unit_of(striking[0]))
+        if len(striking) == 2 and not _feeds(subject, *striking):
+            plant.both = plant.located and subject.unit_of(striking[1]) in _failing(report)
 
     def _judged(self, subject: Subject, plant: Plant) -> tuple[Report, dict[str, str]]:
         prepared = subject.inputs(plant.source)

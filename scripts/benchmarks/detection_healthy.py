@@ -17,7 +17,7 @@ from qverify.tensors.recording import Recording
 from benchmarks.detection_subjects import REAL, Subject
 
 # The scale itself is another one in the pow2 modes: a board of these is not healthy for a network with free scales.
-ROUNDINGS = ("tflite-single", "gemmlowp", "cmsis", "mul15", "mul16", "mul24", "mul31")
+ROUNDINGS = ("tflite-single", "gemmlowp", "cmsis", "mul8", "mul15", "mul16", "mul24", "mul31")
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 SAME, DIFFERENT = "same arithmetic", ("other rounding", "two roundings", "onnxruntime", "litert")
 TFLITE = {
@@ -90,8 +90,10 @@ class Fleet:
         return found
 
     def _kinds(self) -> list[str]:
-        if any(s.name in TFLITE for s in self.subjects) and _litert() is None:
-            self.skipped["litert"] = "ai_edge_litert is not installed; only the golden dumps stand for it"
+        if not any(s.name in TFLITE for s in self.subjects):
+            self.skipped["litert"] = "none of these networks has a LiteRT file"
+        elif _litert() is None:
+            self.skipped["litert"] = "ai_edge_litert is not installed; only the dumps beside the models stand for it"
         return [k for k in DIFFERENT if k not in self.skipped]
 
     def _in(self, name: str, rounding: str) -> Subject:

@@ -58,7 +58,7 @@ qv_why qv_alter_resize_offset(qv_shadow *w) {
   return NULL;
 }
 static int64_t corner(int64_t i, int64_t in, int64_t out) { return i * in / out; }
-static int64_t aligned(int64_t i, int64_t in, int64_t out) { return out < 2 ? 0 : (2 * i * (in - 1) + out - 1) / (2 * (out - 1)); }
+static int64_t aligned(int64_t i, int64_t in, int64_t out) { return out < 2 ? 0 : i * (in - 1) / (out - 1); }
 static int64_t centre(int64_t i, int64_t in, int64_t out) { return ((2 * i + 1) * in - 1) / (2 * out); }
 qv_why qv_alter_resize_mode(qv_shadow *w) {
   if (strcmp(w->node.op_name, "resize_nearest") != 0) return "it is no resize by nearest pixels";

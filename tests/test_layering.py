@@ -23,6 +23,7 @@ NEVER = {
     "qverify.ops": ("qverify.sides", "qverify.compiler", "qverify.session", "qverify.compare"),
     "qverify.sides": ("qverify.session", "qverify.compare", "qverify.cli"),
     "qverify.compiler": ("qverify.session", "qverify.compare", "qverify.cli"),
+    "qverify.triage": ("qverify.session", "qverify.cli", "qverify.sides", "qverify_agents"),
     "qverify.session": ("qverify.cli",),
 }
 HOMES = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from qverify.compare.judge import Judged
-from qverify.compare.limits import BITS, Limit, limit_for
+from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.values import same
 from qverify.errors import QVerifyError
@@ -18,6 +19,16 @@ from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What forcing a pair found, tensor by tensor: a, b: sides; same: of equal bytes, None where not known."""
+
+    a: str
+    b: str
+    same: Callable[[str], bool | None]
+    forced: Mapping[str, Forced]
 
 
 class Forcing:
@@ -110,7 +121,10 @@ class Forcing:
         return distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
 
     def _limit(self, unit: Unit, name: str) -> Limit:
-        return BITS if self.exact else limit_for(unit, name, self.graph)
+        if self.exact:
+            return BITS
+        limit = limit_for(unit, name, self.graph)
+        return another_runtime(limit, self.graph.spec(name)) if self.judged.b.recording.side == "dump" else limit
 
     def _settled(self, unit: Unit, name: str) -> Forced:
         spec, limit = self.graph.spec(name), self._limit(unit, name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+from qverify.tensors.spec import TensorSpec
 
 FLOAT_SHARE = 2.0**-18
 _MULTIPLIER_BITS = {
@@ -48,6 +49,11 @@ def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
         return Limit(1, 0.0, "1 LSB")
     bound = sixteen_bit_bound(unit, graph)
     return Limit(bound, 0.0, f"{bound} LSB (16 bit, derived)")
+
+
+def another_runtime(limit: Limit, spec: TensorSpec) -> Limit:
+    """A side that is no runtime of ours rounds in its own way: 1 LSB at the least (MODELS: LiteRT never differs by more)."""
+    return Limit(1, 0.0, "1 LSB") if spec.quantized and limit.lsb < 1 else limit
 
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 
 from qverify.compare.blame import culprits, first_divergence
-from qverify.compare.forced import Forcing, RunUnit
+from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
 from qverify.compare.values import Pull, Values
@@ -31,9 +31,11 @@ def judge_all(
     inputs: Mapping[str, Array] | None = None,
     progress: Progress | None = None,
     distrusted: Collection[str] = (),
+    located: list[Located] | None = None,
 ) -> Report:
     """recordings: by label; the side of each says what it is. run_unit: by side. pull: for the board. inputs: of the graph.
-    The float side is triage's and is not paired. distrusted: as of culprits."""
+    The float side is triage's and is not paired. distrusted: as of culprits.
+    located: gets what forcing found, pair by pair; then pairs whose gate holds are forced everywhere, too."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
     if not paired:
@@ -50,9 +52,12 @@ def judge_all(
         if graph is not None and one.pair.cause != "does_not_run":
             exact = one.pair.a == "simulator" and one.pair.b == "board" and b.settings.get("runtime", "qvrt") == "qvrt"
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact, inputs or {}))
-            matrix[(a.side, b.side)] = _force(forcing[-1], units, progress)
+            matrix[(a.side, b.side)] = _force(forcing[-1], units, progress, located is not None)
     blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
     for force in forcing:
+        if located is not None:
+            key = (force.judged.a.recording.side, force.judged.b.recording.side)
+            located.append(Located(*key, force.same, matrix[key]))
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _show(one, options)
@@ -79,12 +84,13 @@ def _role(label: str, recording: Recording) -> str:
     return label if recording.side == "dump" else recording.side
 
 
-def _force(force: Forcing, units: list[Unit], progress: Progress | None) -> dict[str, Forced]:
-    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show."""
+def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
+    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show,
+    or everywhere."""
     judged = force.judged
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
-    if judged.pair.verdict == "PASSED":
+    if judged.pair.verdict == "PASSED" and not everywhere:
         todo = [u for u in todo if any(o in judged.rows for o in u.outputs)]
     todo = [u for u in todo if _reachable(force, u)]
     force.prefetch(todo)

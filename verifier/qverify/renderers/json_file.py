@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+from typing import Any
 
 from qverify.errors import UsageError
 from qverify.report.document import Report
@@ -13,7 +14,12 @@ from qverify.report.document import Report
 
 def write(report: Report, path: str) -> None:
     """`-` is stdout. UsageError when the file cannot be written."""
-    text = json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
+    write_document(report.to_json(), path)
+
+
+def write_document(held: dict[str, Any], path: str) -> None:
+    """Any document of plain values, as write()."""
+    text = json.dumps(held, indent=1, allow_nan=False) + "\n"
     if path == "-":
         sys.stdout.write(text)
         return

@@ -153,20 +153,21 @@ class Report:
 
 def to_json(report: Report) -> dict[str, Any]:
     """The document as plain values that `json.dumps(allow_nan=False)` takes; metrics of a row stand in the row."""
-    found: dict[str, Any] = {"schema": SCHEMA} | _plain(report)
+    found: dict[str, Any] = {"schema": SCHEMA} | plain(report)
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses to dicts, numbers that are not finite to text."""
     if isinstance(value, TensorRow):
-        row = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
-        return row | {name: _plain(metric) for name, metric in value.metrics.items()}
+        row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
+        return row | {name: plain(metric) for name, metric in value.metrics.items()}
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -6,7 +6,9 @@ import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from qverify.report import triage
 from qverify.report.document import SCHEMA, Report, TensorRow
+from qverify.report.triage import Triage
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
@@ -37,7 +39,15 @@ ROWS: dict[str, Any] = {
     "inputs": _rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
     "models": _rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
     "sides": _rows(name=_TEXT, engine=_TEXT, version=_TEXT, settings={"type": "object"}, seconds=NUMBER, host=_TEXT),
-    "frames": _rows(frame={"type": "integer"}, source=_TEXT, verdict=_TEXT, why=_TEXT, failing=_COUNT, max_abs=_REAL),
+    "frames": _rows(
+        frame={"type": "integer"},
+        source=_TEXT,
+        verdict=_TEXT,
+        why=_TEXT,
+        failing=_COUNT,
+        max_abs=_REAL,
+        board={"type": ["string", "null"]},
+    ),
     "no_integer_reference": _rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",
@@ -56,11 +66,20 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 def report_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `to_json(report)`."""
+    return _document(Report, SCHEMA)
+
+
+def triage_schema() -> dict[str, Any]:
+    """The same of `Triage.to_json()`."""
+    return _document(Triage, triage.SCHEMA)
+
+
+def _document(kind: type, name: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    body = _object(Report, definitions)
-    body["properties"] = {"schema": {"const": SCHEMA}} | body["properties"]
+    body = _object(kind, definitions)
+    body["properties"] = {"schema": {"const": name}} | body["properties"]
     body["required"] = ["schema", *body["required"]]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA} | body | {"$defs": definitions}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name} | body | {"$defs": definitions}
 
 
 def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def open_models(
     rows = []
     for path in paths:
         data = read_file(path)
-        kind = _kind(path, data)
+        kind = kind_of(path, data)
         rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
         if kind == "model.bin":
             binary = _only(binary, path, data, kind)
@@ -95,7 +95,8 @@ def _only(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -
     return path, data
 
 
-def _kind(path: str, data: bytes) -> str:
+def kind_of(path: str, data: bytes) -> str:
+    """float.onnx, quant.onnx or model.bin, by content. BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     for start, name in FOREIGN.items():

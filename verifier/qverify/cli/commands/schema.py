@@ -1,15 +1,17 @@
-"""Prints the JSON Schema (draft 2020-12) of the report that --json writes."""
+"""Prints the JSON Schema of what --json writes: reports, or what triage found."""
 
 from __future__ import annotations
+
+import json
+from typing import Literal
 
 import click
 
 
 @click.command(help=__doc__)
-def command() -> int:
-    import json
+@click.argument("of", type=click.Choice(("report", "triage")), default="report")
+def command(of: Literal["report", "triage"]) -> int:
+    from qverify.report.schema import report_schema, triage_schema
 
-    from qverify.report.schema import report_schema
-
-    click.echo(json.dumps(report_schema(), indent=2, sort_keys=True))
+    click.echo(json.dumps(report_schema() if of == "report" else triage_schema(), indent=2, sort_keys=True))
     return 0

@@ -1,0 +1,127 @@
+"""A float ONNX with a switch at chosen tensors: on, the tensor and its maker's weights are what quantization makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.onnx_model.engine import Engine
+
+Array = npt.NDArray[Any]
+_SIXTEEN = ("int16", "uint16")  # ONNX knows them from opset 21 on, onnxruntime's own domain always
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """value: dequantized, in the place of input number `at` of the node that makes the tensor `maker`."""
+
+    maker: str
+    at: int
+    value: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """tensor: float tensor of the model. scale: float32, one or one a channel. zero_point: of the quantized type."""
+
+    tensor: str
+    scale: Array
+    zero_point: Array
+    axis: int = -1
+    weights: tuple[Weights, ...] = ()
+
+
+class Switched:
+    """run() quantizes the tensors that are switched on and leaves the others float: one session, any subset.
+
+    Raises BadFileError where onnxruntime refuses the model."""
+
+    def __init__(self, model: onnx.ModelProto, switches: list[Switch]):
+        self.switches = {s.tensor: _flag(i) for i, s in enumerate(switches)}
+        self._engine = Engine(_built(model, switches).SerializeToString())
+
+    def run(self, feed: Mapping[str, Array], on: Collection[str]) -> dict[str, Array]:
+        """The model's outputs with the tensors of `on` quantized."""
+        flags = {flag: np.array(tensor in on) for tensor, flag in self.switches.items()}
+        return self._engine.run({**feed, **flags})
+
+
+def _flag(at: int) -> str:
+    return f"qverify/switch/{at}"
+
+
+def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph, nodes = made.graph, list(made.graph.node)
+    fed = {i.name for i in graph.input}
+    renamed = {s.tensor: f"{s.tensor}~float" for s in switches if s.tensor not in fed}
+    taken = {s.tensor: f"{s.tensor}~switched" for s in switches if s.tensor in fed}
+    makers = {o: node for node in nodes for o in node.output}
+    ahead = [n for at, s in enumerate(switches) for n in _weights(graph, makers, s, _flag(at))]
+    for node in nodes:
+        node.output[:] = [renamed.get(o, o) for o in node.output]
+        node.input[:] = [taken.get(i, i) for i in node.input]
+    after: dict[str, onnx.NodeProto] = {}
+    for at, switch in enumerate(switches):
+        source = renamed.get(switch.tensor, switch.tensor)
+        after[source] = _choice(graph, switch, source, taken.get(switch.tensor, switch.tensor), _flag(at))
+        graph.input.append(helper.make_tensor_value_info(_flag(at), onnx.TensorProto.BOOL, []))
+    ordered = ahead + [after[name] for name in fed if name in after]
+    for node in nodes:
+        ordered += [node, *(after[o] for o in node.output if o in after)]
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(ordered)
+    if not any(o.domain == "com.microsoft" for o in made.opset_import):
+        made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return made
+
+
+def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, flag: str) -> onnx.NodeProto:
+    """target = flag ? dequantized(quantized(source)) : source."""
+    names = [f"{flag}/scale", f"{flag}/zero_point"]
+    for name, value in zip(names, (switch.scale.astype(np.float32), switch.zero_point), strict=True):
+        graph.initializer.append(numpy_helper.from_array(value.reshape(()) if value.size == 1 else value, name))
+    domain = "com.microsoft" if str(switch.zero_point.dtype) in _SIXTEEN else ""
+    axis: dict[str, Any] = {"axis": switch.axis} if switch.scale.size > 1 else {}
+    whole, back = f"{flag}/q", f"{flag}/dq"
+    inside = [
+        helper.make_node("QuantizeLinear", [source, *names], [whole], domain=domain, **axis),
+        helper.make_node("DequantizeLinear", [whole, *names], [back], domain=domain, **axis),
+    ]
+    return _branches(flag, target, inside, back, source)
+
+
+def _weights(
+    graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], switch: Switch, flag: str
+) -> list[onnx.NodeProto]:
+    """The nodes that choose between float and quantized weights; their readers read the choice from now on."""
+    found = []
+    for one in switch.weights:
+        node, name = makers[one.maker], f"{flag}/{one.maker}/{one.at}"
+        graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(one.value, np.float32), f"{name}/quantized")
+        )
+        found.append(_branches(flag, f"{name}/chosen", [], f"{name}/quantized", node.input[one.at]))
+        node.input[one.at] = f"{name}/chosen"
+    return found
+
+
+def _branches(flag: str, target: str, inside: list[onnx.NodeProto], on: str, off: str) -> onnx.NodeProto:
+    """An If, which computes only the branch that is taken."""
+
+    def branch(nodes: list[onnx.NodeProto], source: str, name: str) -> onnx.GraphProto:
+        copy = helper.make_node("Identity", [source], [f"{target}/{name}"])
+        result = onnx.ValueInfoProto(name=f"{target}/{name}")
+        result.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        return helper.make_graph([*nodes, copy], name, [], [result])
+
+    return helper.make_node(
+        "If", [flag], [target], then_branch=branch(inside, on, "on"), else_branch=branch([], off, "off")
+    )

@@ -1,0 +1,137 @@
+"""Triage for people at a terminal: the ladder, the evidence of the rung that breaks, the losses, the next step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.renderers import forensics, neighbourhood
+from qverify.report.triage import Rung, TensorLoss, Triage
+
+MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
+SHOWN = 5
+
+
+def render(found: Triage, top: int = 10) -> str:
+    """top: how many tensors of the loss table are shown."""
+    parts = [_ladder(found)]
+    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods]
+    parts += [_explained(one) for one in found.explained]
+    parts += [_losses(found.losses, top)] if found.losses else []
+    parts += [_what_if(found)] if found.what_if is not None else []
+    around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
+    parts += ["\n".join(around)] if around else []
+    return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
+
+
+def _explained(one: Any) -> str:
+    """What the board did at its blamed node."""
+    if one.explanation is None:
+        return f"board at {one.tensor}: {one.why}"
+    lines = [f"board at {one.tensor} ({one.op}): {forensics.verdict(one.explanation)}"]
+    return "\n".join([*lines, *(f"  {line}" for line in forensics.details(one.explanation))])
+
+
+def _ladder(found: Triage) -> str:
+    from tabulate import tabulate
+
+    kinds = {s.name: f"{s.name} ({s.source})" for s in found.stages}
+    rows = [[kinds.get(r.a, r.a), kinds.get(r.b, r.b), r.gate, MARKS[r.verdict], _worst(r)] for r in found.rungs]
+    return tabulate(rows, ["from", "to", "gate", "", "worst output"], disable_numparse=True)
+
+
+def _worst(rung: Rung) -> str:
+    if not rung.outputs:
+        return rung.why
+    worst = min(rung.outputs, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
+    same = all(o.max_abs == 0 for o in rung.outputs)
+    if same and rung.verdict == "FAILED":
+        return "equal, other tensors differ"
+    return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
+
+
+def _evidence(rung: Rung) -> str:
+    lines = [f"{rung.a} ~ {rung.b}: {MARKS[rung.verdict]}" + (f": {rung.why}" if rung.why else "")]
+    lines += [f"  {line}" for line in rung.evidence]
+    first = rung.first_divergence
+    if first is not None:
+        also = (
+            f", also {', '.join(first.also[:SHOWN])}" + (" ..." if len(first.also) > SHOWN else "")
+            if first.also
+            else ""
+        )
+        lines.append(f"  first divergence: {first.tensor} ({first.op}){also}")
+    if rung.forced_failures:
+        more = " ..." if len(rung.forced_failures) > SHOWN else ""
+        lines.append(f"  fails forced: {', '.join(rung.forced_failures[:SHOWN])}{more}")
+    lines += [_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods]
+    lines += [f"  {neighbourhood.LEGEND}"] if rung.neighbourhoods else []
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _losses(rows: list[TensorLoss], top: int) -> str:
+    from tabulate import tabulate
+
+    ranked = any(r.single is not None for r in rows)
+    shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
+    head = ["tensor", "op", "SQNR dB", "cosine", "RMSE", "step dB", "clipped", "range used", "weights dB"]
+    table = tabulate(
+        [_row(r, ranked) for r in shown],
+        [*head, *(["alone: worst output", "cosine"] if ranked else [])],
+        disable_numparse=True,
+    )
+    order = "the most sensitive first" if ranked else "the lowest SQNR first"
+    return f"quantization loss of {len(rows)} tensors, {order}:\n{table}"
+
+
+def _row(row: TensorLoss, ranked: bool) -> list[str]:
+    cells = [
+        row.tensor,
+        row.op or "input",
+        f"{row.sqnr_db:.1f}",
+        f"{row.cosine:.4f}",
+        f"{row.rmse:.4g}",
+        "" if row.drop_db is None else f"{row.drop_db:.1f}",
+        f"{row.clipped:.2%}",
+        f"{row.used:.0%}",
+        "" if row.weights_sqnr_db is None else f"{row.weights_sqnr_db:.1f}",
+    ]
+    if ranked:
+        cells += [row.single.worst_output, f"{row.single.cosine:.4f}"] if row.single else ["", ""]
+    return cells
+
+
+def _what_if(found: Triage) -> str:
+    tested = found.what_if
+    assert tested is not None
+    lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
+    lines += [
+        f"  {', '.join(s.tensors)} at 16 bit (measured as float32): worst output {s.worst_output}, cosine {s.cosine:.4f}"
+        for s in tested.steps
+    ]
+    end = "the gate holds then" if tested.holds else "the gate does not hold"
+    lines.append(
+        f"  {end}; searched: the {len(tested.candidates)} most sensitive tensors, at most {tested.most} at once, "
+        f"{tested.frames} frames, {tested.runs} runs"
+    )
+    return "\n".join(lines)
+
+
+def _conclusion(found: Triage) -> str:
+    if found.verdict == "PASSED":
+        return f"TRIAGE: all {len(found.rungs)} gates hold"
+    state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
+    return f"TRIAGE: {state}\nnext step: {found.next_step}"
+
+
+def reduced(held: dict[str, Any]) -> str:
+    """Of session.reduce.Reduced, as a dictionary."""
+    if held["state"] != "reduced":
+        return f"reduce: INCONCLUSIVE: {held['why']}"
+    parts = f"{held['nodes']} node{'s' if held['nodes'] != 1 else ''} of {held['of']}"
+    return (
+        f"reduced to {parts}, ending in {held['node']} ({held['op']}), in {held['runs']} board runs: {held['folder']}"
+    )

@@ -1,0 +1,325 @@
+"""Triage: every stage of the ladder once a frame, every rung judged, and where it breaks the evidence and the next step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from qverify.capture.reader import Capture
+from qverify.compare.blame import first_divergence
+from qverify.compare.forced import Located
+from qverify.compare.options import Options
+from qverify.errors import UsageError
+from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.renderers.json_file import printable
+from qverify.report.document import Report, worst
+from qverify.report.triage import Rung, Stage, Triage
+from qverify.session.application import input_rung, output_rung
+from qverify.session.captured import CapturedJob
+from qverify.session.device_rungs import DeviceRungs, with_dump
+from qverify.session.float_losses import FloatLosses
+from qverify.session.float_stages import FloatStage, Values, fed, inputs_only, network, opened
+from qverify.session.forensics import explain_blame
+from qverify.session.frames import Frame, sources
+from qverify.session.models import open_models
+from qverify.session.stages import stage_files, stages_of
+from qverify.session.verify import Job, Pull, Ran, Request, Watch, judged
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array
+from qverify.triage.advice import advice
+from qverify.triage.divergence import agreeing, first_of, pieces
+from qverify.triage.float_pairing import pair_ends
+from qverify.triage.ladder import Gate, Outputs, default_gate
+from qverify.triage.neighbourhood import neighbourhoods
+
+RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
+
+
+@dataclass(frozen=True, slots=True)
+class TriageRequest:
+    """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
+    application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
+    capture: takes the place of its models, its inputs and its board; models are then files beside it."""
+
+    models: list[str]
+    stages: list[str] = field(default_factory=list)
+    board: str | None = None
+    run_sim: bool = True
+    inputs: Asked = field(default_factory=Asked)
+    gates: dict[str, Gate] = field(default_factory=dict)
+    app_input: str | None = None
+    app_output: str | None = None
+    loss: Literal["auto", "always", "never"] = "auto"
+    deadline_s: float = 120.0
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    allow_other_model: bool = False
+    reach: dict[str, str] = field(default_factory=dict)
+    explain_s: float = 20.0
+    capture: Capture | None = None
+
+
+def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
+    """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE."""
+    start = time.perf_counter()
+    asked = request.inputs.files
+    several = sources(asked if isinstance(asked, str) else None)
+    frames = [Frame(asked or "", str(asked or "random"))] if several is None else several
+    if request.capture is not None:
+        frames = [Frame("", str(row["source"])) for row in request.capture.frames]
+    if len(frames) > 1 and (request.app_input or request.app_output):
+        raise UsageError("--app-input and --app-output are of one frame; give one with -i")
+    ladder = Ladder(request, watch)
+    try:
+        for number, frame in enumerate(frames):
+            if frame.wrong:
+                raise UsageError(f"{frame.source}: {frame.wrong}")
+            files = frame.files or None
+            ladder.frame(replace(request.inputs, files=files, prepared=frame.stated), frame.source, number)
+    finally:
+        ladder.close()
+    found = ladder.conclude()
+    found.timings["total"] = time.perf_counter() - start
+    return found
+
+
+class Ladder:
+    """The stages, opened once; frame() runs them all on one set of inputs, conclude() judges what was added up."""
+
+    def __init__(self, request: TriageRequest, watch: Watch | None = None):
+        self.request, self.watch = request, watch
+        self.report = Triage("INCONCLUSIVE", None, "")
+        held = request.capture
+        self.board = request.board if held is None else held.board
+        kept = [] if held is None else [held.model_path(f) for f in held.models]
+        self.files = stage_files([*kept, *request.models], request.stages, request.run_sim, self.board)
+        self.floats = [opened(o, request.shapes) for o in self.files.originals]
+        self.job = self._job() if self.files.models else None
+        if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
+            raise UsageError(
+                "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
+            )
+        names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
+        self.report.stages = stages_of(self.files, names, self.board, request.app_output)
+        if self.files.dumps and "quant.onnx" not in names:
+            raise UsageError(
+                f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
+            )
+        self._check_gates()
+        self.devices, self.outputs = DeviceRungs(request.gates), dict[tuple[str, str], Outputs]()
+        self.ends: dict[str, Rung] = {}  # input, output: of the application
+        self.losses = self._paired()
+        self.first_feed: dict[str, Array] = {}
+
+    def _job(self) -> Job | CapturedJob:
+        asked = self.request
+        if asked.capture is not None:
+            models = open_models(self.files.models, asked.shapes, asked.allow_other_model)
+            return CapturedJob(asked.capture, models, self.files.run_sim)
+        alone = bool(self.floats or self.files.dumps or asked.app_output)
+        wanted = Request(
+            self.files.models, asked.board, self.files.run_sim, asked.inputs, Options(), asked.deadline_s, asked.shapes
+        )
+        return Job(replace(wanted, allow_other_model=asked.allow_other_model, reach=asked.reach), 1 if alone else 2)
+
+    def _paired(self) -> FloatLosses | None:
+        """Of the last float file; None without one, or without a quantized ONNX."""
+        files = [s.file for s in self.floats if s.stage.kind == "float" and s.file is not None]
+        if not files or self.job is None or self.job.models.original is None:
+            return None
+        found = FloatLosses(files[-1], self.job.models, self.files.models)
+        self.report.unpaired = found.paired.unpaired
+        self._note(*found.paired.notes)
+        return found
+
+    def _check_gates(self) -> None:
+        known = {f"{a}~{b}" for a, b in self._neighbours()}
+        for gate in self.request.gates:
+            if gate not in known:
+                raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(known)) or 'none'}")
+
+    def _neighbours(self) -> list[tuple[str, str]]:
+        """A dump of another runtime is held to the reference; what follows it, too."""
+        chain = [s.name for s in self.report.stages if s.kind != "dump"]
+        found = list(pairwise(chain))
+        return [*found, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else found
+
+    def close(self) -> None:
+        if self.job is not None:
+            self.job.close()
+
+    def _note(self, *lines: str) -> None:
+        self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
+
+    def frame(self, inputs: Asked, source: str, number: int) -> None:
+        """All stages on one set of inputs."""
+        self.report.frames.append(printable(source))
+        if self.job is not None:
+            self._compiled(self.job, inputs, number)
+            return
+        prepared = prepared_inputs(inputs_only(self.floats[0]), inputs)
+        self._described(prepared)
+        self._floats(prepared.arrays(), None)
+
+    def _compiled(self, job: Job | CapturedJob, inputs: Asked, number: int) -> None:
+        graph, asked = job.models.graph, self.request
+        prepared = job.prepared(inputs, number)
+        ran, pull, unreached = job.record(prepared, self.watch)
+        if unreached and isinstance(job, Job):  # the next frame would only wait for the same
+            self._note(unreached)
+            job.request = replace(job.request, board=None)
+        for path in self.files.dumps:
+            ran.recordings["dump"] = with_dump(path, graph)
+            self._note(*ran.recordings["dump"].notes)
+        if len(ran.recordings) > 1:
+            located: list[Located] = []
+            report = judged(job.models, prepared, ran, Options(frame=number), pull, located)
+            self.devices.add(report, located, graph)
+            self._forensics(report, ran, graph, prepared, pull)
+            self._said(report)
+        else:
+            self.report.models = list(job.models.rows)
+        self._described(prepared)
+        feed, finals = network(graph, prepared, ran)
+        self._floats(feed, finals)
+        self._lost(feed, prepared, ran)
+        if asked.app_input is not None:
+            self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
+        if asked.app_output is not None:
+            device = self.report.stages[-2]
+            gate = asked.gates.get(f"{device.name}~application")
+            self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
+        job.refresh(ran)
+
+    def _forensics(self, report: Report, ran: Ran, graph: Graph, prepared: PreparedInputs, pull: Pull | None) -> None:
+        """The first frame with a blamed board: known faults are tried at its node."""
+        if self.report.explained or self.request.explain_s <= 0:
+            return
+        self.report.explained += explain_blame(
+            report, ran.recordings, graph, prepared.arrays(), pull, deadline_s=self.request.explain_s
+        )
+
+    def _said(self, report: Report) -> None:
+        self.report.models = report.models
+        self._note(*report.notes, *report.caveats)
+        for name, seconds in report.timings.items():
+            self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
+
+    def _described(self, prepared: PreparedInputs) -> None:
+        self.report.inputs += [
+            {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
+            for i in prepared.inputs
+        ]
+        if any(i.seed is not None for i in prepared.inputs) and RANDOM not in self.report.unknown:
+            self.report.unknown.append(RANDOM)
+
+    def _floats(self, feed: Mapping[str, Array], finals: Values | None) -> None:
+        """The stages before the reference, and the rungs up to it. finals: of the first compiled side."""
+        self.first_feed = self.first_feed or dict(feed)
+        ran: list[tuple[Stage, Values]] = []
+        for one in self.floats:
+            given, note = fed(one.file, feed) if one.file is not None else ({}, "")
+            self._note(note)
+            ran.append((one.stage, one.run(given)))
+        first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
+        if finals is not None and first is not None:
+            ran.append((first, finals))
+        for (a, values), (b, others) in pairwise(ran):
+            self._between(a, b, values, others).add(values, others)
+
+    def _between(self, a: Stage, b: Stage, values: Values, others: Values) -> Outputs:
+        if (a.name, b.name) not in self.outputs:
+            shapes: Any = (lambda n: values[n][0].shape, lambda n: others[n][0].shape)
+            names, note = pair_ends(list(values), list(others), shapes, f"outputs of {a.name} and {b.name}")
+            self._note(note)
+            gate = self.request.gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
+            wanted = {n: names.get(n, "") for n in values}
+            self.outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted)
+        return self.outputs[(a.name, b.name)]
+
+    def _lost(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: Ran) -> None:
+        if self.losses is not None and "reference" in ran.recordings:
+            held = {**prepared.arrays(), **ran.recordings["reference"].tensors}
+            self.losses.add(fed(self.losses.file, feed)[0], held)
+
+    def conclude(self) -> Triage:
+        """The rungs in order, the first that fails, and what is not known."""
+        report, stages = self.report, {s.name: s for s in self.report.stages}
+        made = self.devices.rungs() | {key: outputs.rung() for key, outputs in self.outputs.items()}
+        if "output" in self.ends:
+            made[(self.ends["output"].a, "application")] = self.ends["output"]
+        nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
+        report.rungs = [made.get(key, none) for key, none in nothing.items()]
+        self._explain(report.rungs, stages)
+        report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
+        for rung in report.rungs:
+            if rung.verdict != "PASSED":
+                culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
+                rung.next_step = advice(_room(stages, rung), rung.kind, culprits, rung.why)
+        report.verdict = worst([r.verdict for r in report.rungs])
+        bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
+        if bad is not None:
+            report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
+            report.next_step = bad.next_step
+        self._not_known({s.kind for s in stages.values()})
+        return report
+
+    def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
+        """Evidence of the rungs from float; those of the devices bring their own."""
+        files = {s.stage.name: s for s in self.floats if s.file is not None}
+        broken = [r for r in rungs if r.verdict == "FAILED"]
+        for rung in broken:
+            if rung.a in files and rung.b in files:
+                self._float_divergence(rung, files[rung.a], files[rung.b])
+        if self.losses is None:
+            return
+        self.losses.finish()
+        lossy = [r for r in broken if stages[r.b].kind in ("reference", "fake-quantized")]
+        if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
+            gates = [o.gate for (_, b), o in self.outputs.items() if b == "reference"]
+            self.losses.one_at_a_time(gates[-1], self.watch)
+            self.report.timings["loss"] = self.losses.duration_s
+        for rung in lossy[:1]:
+            self.losses.explain(rung)
+        self.report.losses, self.report.what_if = self.losses.rows, self.losses.what_if
+
+    def _float_divergence(self, rung: Rung, one: FloatStage, other: FloatStage) -> None:
+        """First divergence over the graph of the second file, on the first frame."""
+        assert one.file is not None and other.file is not None
+        common = [n for n in one.file.view.producer if n in other.file.view.producer]
+        known = agreeing(*(dict(f.tensors(fed(f, self.first_feed)[0], common)) for f in (one.file, other.file)))
+        parts = pieces(other.file.view, known)
+        first = first_divergence(parts, lambda name: known.get(name, True))
+        if first is None:
+            return
+        names = [first.node, *first.also]
+        rung.first_divergence = first_of(parts, names)
+        rung.neighbourhoods = neighbourhoods(parts, tuple(other.file.view.inputs), known.get, {}, names)
+
+    def _not_known(self, kinds: set[str]) -> None:
+        found = []
+        if "float" not in kinds:
+            found.append(
+                "no float ONNX: what quantization costs is not known, the ladder starts at the quantized model"
+            )
+        elif self.losses is None:
+            found.append("no quantized ONNX: what each tensor's quantization costs is not known")
+        if self.report.unpaired:
+            count = len(self.report.unpaired)
+            found.append(f"{count} quantized tensors have no float tensor of their own; their loss is not known")
+        if not kinds & {"board", "dump"}:
+            found.append("no -b BOARD: what the device computes is not known")
+        self.report.unknown += found
+
+
+def _room(stages: Mapping[str, Stage], rung: Rung) -> str:
+    """What the upper stage is, as advice names it."""
+    if rung.a == "inputs":
+        return "inputs"
+    kind = stages[rung.b].kind
+    if kind == "simulator" and stages[rung.a].kind == "float":
+        return "quantized"
+    return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer"}.get(kind, kind)

@@ -1,0 +1,63 @@
+"""An ONNX file run as it is on onnxruntime, nothing fused: the float feet of the ladder, and a vendor's fake-quantized one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from qverify.compiler.match import exposed
+from qverify.compiler.view import View
+from qverify.errors import BadFileError
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.load import load
+from qverify.tensors.recording import Array
+
+MOST_EXPOSED = 1 << 27  # bytes of tensors one run gives; more are taken in further runs
+
+
+class FloatFile:
+    """Raises BadFileError where the file cannot be run. shapes: of its dynamic inputs. folder: of external data."""
+
+    def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
+        self.name, self.model = name, load(data, name, folder, dict(shapes or {}))
+        self.view = View(self.model, name)
+        self._plain = Engine(self.model.SerializeToString())
+        self._exposing: dict[tuple[str, ...], Engine] = {}
+
+    @property
+    def outputs(self) -> list[str]:
+        return self.view.outputs
+
+    def run(self, feed: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs. feed: by this file's input names."""
+        lacking = [n for n in self.view.inputs if n not in feed]
+        if lacking:
+            raise BadFileError(
+                f"{self.name}: nothing is known for its input {lacking[0]!r}; its inputs must be the quantized model's, by name or by position"
+            )
+        return self._plain.run({n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs})
+
+    def tensors(self, feed: Mapping[str, Array], names: list[str]) -> Iterator[tuple[str, Array]]:
+        """Any tensors by name, at most MOST_EXPOSED bytes at a time."""
+        given = {n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs}
+        yield from ((n, given[n]) for n in names if n in given)
+        for part in self._parts([n for n in names if n not in given]):
+            if part not in self._exposing:
+                self._exposing[part] = Engine(exposed(self.model, list(part)).SerializeToString())
+            yield from self._exposing[part].run(given, part).items()
+
+    def _parts(self, names: list[str]) -> list[tuple[str, ...]]:
+        parts: list[list[str]] = [[]]
+        size = 0
+        for name in names:
+            bytes_of = 4 * prod(self.view.types[name][1]) if name in self.view.types else 0
+            if parts[-1] and size + bytes_of > MOST_EXPOSED:
+                parts.append([])
+                size = 0
+            parts[-1].append(name)
+            size += bytes_of
+        return [tuple(p) for p in parts if p]
+
+
+def _cast(value: Array, dtype: str) -> Array:
+    return value.astype(dtype, copy=False)

@@ -1,0 +1,250 @@
+"""Which float tensor each quantized tensor stands for: by name, by onnxruntime's suffixes, else by structure; never guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compiler.view import View, attributes
+from qverify.model_bin.graph import Graph
+
+Array = npt.NDArray[Any]
+SUFFIXES = ("_QuantizeLinear_Input", "_quantized", "_QuantizeLinear_Output")  # of onnxruntime's quantizer
+ACTIVATIONS = ("Relu", "Clip")
+_PLAIN = {"QLinearConv": "Conv", "QGemm": "Gemm", "QLinearMatMul": "MatMul"}
+_WEIGHTS = {  # QOperator: input of the float operator to (value, scale, zero point) among its own inputs
+    "QLinearConv": {1: (3, 4, 5), 2: (8, -1, -1)},
+    "QLinearMatMul": {1: (3, 4, 5)},
+    "QGemm": {1: (3, 4, 5), 2: (6, -1, -1)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FloatPair:
+    """tensor: of the float model. quantized: of model.bin's graph. how: name, suffix or structure. node, op: what makes the
+    float tensor, before its activation. weights: input number of that node to the dequantized value of its constant."""
+
+    tensor: str
+    quantized: str
+    how: str
+    node: str = ""
+    op: str = ""
+    weights: dict[int, Array] = field(default_factory=dict)
+    one_scale: bool | None = None  # its weights share one scale; None where they have none
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """pairs: in running order. unpaired: quantized tensor to why no float tensor is its own. inputs, outputs: names of the
+    quantized model to the float one's. notes: what was paired otherwise than by name."""
+
+    pairs: list[FloatPair]
+    unpaired: dict[str, str]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    notes: list[str]
+
+
+def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what: str) -> tuple[dict[str, str], str]:
+    """Names of one model's inputs or outputs to the other's: by name, else by position where number and shapes agree."""
+    if set(mine) <= set(theirs):
+        return {n: n for n in mine}, ""
+    if len(mine) == len(theirs) and all(shapes[0](a) == shapes[1](b) for a, b in zip(mine, theirs, strict=True)):
+        found = dict(zip(mine, theirs, strict=True))
+        said = ", ".join(f"{a} is {b}" for a, b in found.items() if a != b)
+        return found, f"{what} paired by position, their names differ: {said}"
+    return {n: n for n in mine if n in theirs}, ""
+
+
+def pair_float(floats: View, quantized: View, graph: Graph) -> Paired:
+    """Of the original float model and the quantized one; graph: compiled from the latter."""
+    return _Pairing(floats, quantized, graph).run()
+
+
+class _Pairing:
+    def __init__(self, floats: View, quantized: View, graph: Graph):
+        self.floats, self.quantized, self.graph = floats, quantized, graph
+        self.inputs, _ = pair_ends(quantized.inputs, floats.inputs, (quantized.shape, floats.shape), "inputs")
+        self.outputs, _ = pair_ends(quantized.outputs, floats.outputs, (quantized.shape, floats.shape), "outputs")
+        self.found: dict[str, FloatPair] = {}
+        self.taken: set[str] = set()
+
+    def run(self) -> Paired:
+        names = [n for n in (*self.graph.inputs, *self.graph.observable()) if self.graph.spec(n).quantized]
+        for name in names:
+            self._by_name(name)
+        left = [n for n in names if n not in self.found]
+        while left and any([self._by_structure(n) for n in left]):
+            left = [n for n in left if n not in self.found]
+        structural = sum(p.how == "structure" for p in self.found.values())
+        notes = [f"{structural} tensors paired by their place in the graph, their names differ"] if structural else []
+        order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
+        pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
+        return Paired(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
+
+    def _why(self, name: str) -> str:
+        others = [a for a in self._aliases(name) if a in self.floats.producer or a in self.floats.inputs]
+        if others and others[0] in self.taken:
+            return f"{others[0]} is already paired"
+        if others:
+            return f"{others[0]} has another shape in the float model"
+        return "no float tensor of its name, and none alone in its place"
+
+    def _aliases(self, name: str) -> list[str]:
+        """What the float model may call it."""
+        view, found = self.quantized, []
+        maker = view.producer.get(name)
+        if maker is not None and maker.op_type == "QuantizeLinear":
+            found.append(maker.input[0])
+        found += [o for user in view.consumers[name] if user.op_type == "DequantizeLinear" for o in user.output]
+        found += [n.removesuffix(s) for n in [*found, name] for s in SUFFIXES if n.endswith(s)]
+        return [self.inputs.get(n, self.outputs.get(n, n)) for n in dict.fromkeys(found)]
+
+    def _by_name(self, name: str) -> None:
+        for at, called in enumerate(self._aliases(name)):
+            alias = self._behind(called, name)
+            if alias in self.floats.tensors and alias not in self.floats.constants and alias not in self.taken:
+                if self._fits(alias, name):
+                    self._add(alias, name, "name" if at == 0 else "suffix")
+                    return
+
+    def _fits(self, tensor: str, name: str) -> bool:
+        known = self.floats.types.get(tensor)
+        return known is None or known == ("float32", tuple(self.graph.spec(name).shape))
+
+    def _add(self, tensor: str, name: str, how: str) -> None:
+        core = _core(self.floats, tensor)
+        mine = self._core_of(name)
+        weights = {} if core is None or mine is None else _dequantized(self.quantized, mine, self.floats, core)
+        node, op = ("", "") if core is None else (core.name, core.op_type)
+        one_scale = _one_scale(self.quantized, mine, [at for at, v in weights.items() if v.ndim > 1])
+        self.found[name] = FloatPair(tensor, name, how, node, op, weights, one_scale)
+        self.taken.add(tensor)
+
+    def _core_of(self, name: str) -> Any:
+        """The node of the quantized model that computes the tensor: a QLinear operator, or the float one between DQ and Q."""
+        maker = self.quantized.producer.get(name)
+        if maker is None or maker.op_type != "QuantizeLinear":
+            return maker
+        return _core(self.quantized, maker.input[0])
+
+    def _by_structure(self, name: str) -> bool:
+        """The one float node of the same operator that reads the float tensors of the same inputs."""
+        mine = self._core_of(name)
+        read = None if mine is None else self._read(mine)
+        if mine is None or not read or any(r is None for r in read):
+            return False
+        op = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
+        near = [n for n in self.floats.consumers[str(read[0])] if n.op_type == op]
+        fitting = [n for n in near if [i for i in n.input if i and i not in self.floats.constants] == read]
+        fitting = [n for n in fitting if self._target(n, name) not in self.taken]
+        if len(fitting) > 1:
+            fitting = [n for n in fitting if self._same_weights(mine, n)]
+        if len(fitting) != 1 or not self._fits(self._target(fitting[0], name), name):
+            return False
+        self._add(self._target(fitting[0], name), name, "structure")
+        return True
+
+    def _read(self, node: Any) -> list[str | None]:
+        """The float tensors of the activations it reads; None for one that is not paired."""
+        found: list[str | None] = []
+        for tensor in node.input:
+            maker = self.quantized.producer.get(tensor)
+            source = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else tensor
+            if source and source not in self.quantized.constants:
+                pair = self.found.get(source)
+                found.append(pair.tensor if pair else self.inputs.get(source))
+        return found
+
+    def _target(self, node: Any, name: str) -> str:
+        return self._behind(str(node.output[0]), name)
+
+    def _behind(self, tensor: str, name: str) -> str:
+        """The output of the float tensor's activation, where the quantized node has it inside; otherwise the tensor itself."""
+        user = self.floats.sole_consumer(tensor)
+        outside = any(u.op_type in ACTIVATIONS for u in self._users(name))
+        return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not outside else tensor
+
+    def _users(self, name: str) -> list[Any]:
+        view = self.quantized
+        dequantized = [o for u in view.consumers[name] if u.op_type == "DequantizeLinear" for o in u.output]
+        return [u for n in [name, *dequantized] for u in view.consumers[n]]
+
+    def _same_weights(self, mine: Any, node: Any) -> bool:
+        for at, value in _dequantized(self.quantized, mine, self.floats, node).items():
+            real = self.floats.constants[node.input[at]].astype(np.float64)
+            if not np.linalg.norm(real - value) <= 0.25 * np.linalg.norm(real):
+                return False
+        return True
+
+
+def _core(view: View, tensor: str) -> Any:
+    """What makes the tensor; of an activation, what is before it unless that is quantized by itself."""
+    node = view.producer.get(tensor)
+    if node is not None and node.op_type in ACTIVATIONS:
+        before = view.producer.get(node.input[0])
+        if before is not None and before.op_type not in ("DequantizeLinear", *ACTIVATIONS):
+            return before
+    return node
+
+
+def _dequantized(view: View, mine: Any, floats: View, core: Any) -> dict[int, Array]:
+    """Float constants of `core` by input number, as the quantized node `mine` holds them; those of another shape are left out."""
+    plain = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
+    if core.op_type != plain:
+        return {}
+    found = {}
+    for at, name in enumerate(core.input):
+        real = floats.constants.get(name)
+        if real is None or real.dtype != np.float32:
+            continue
+        value = _constant(view, mine, at)
+        if value is not None and value.shape == real.shape:
+            found[at] = value
+    return found
+
+
+def _constant(view: View, node: Any, at: int) -> Array | None:
+    """The dequantized constant in the place of the float operator's input `at`; None where there is none."""
+    table = _WEIGHTS.get(node.op_type)
+    if table is None:
+        known = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
+        return view.float_constant(node.input[at]) if known else None
+    places = table.get(at)
+    value = view.constants.get(node.input[places[0]]) if places and places[0] < len(node.input) else None
+    if places is None or value is None:
+        return None
+    if places[1] >= 0:
+        scale, zero = (view.constants[node.input[i]].reshape(-1) for i in places[1:])
+    else:  # a bias: int32 in units of the input's scale times the weights'
+        scale = view.constants[node.input[1]].reshape(-1) * view.constants[node.input[4]].reshape(-1)
+        zero = np.zeros(1, np.int64)
+    axis = 0 if value.ndim == 1 or node.op_type == "QLinearConv" or _transposed(node) else value.ndim - 1
+    real = (value.astype(np.int64) - _along(zero.astype(np.int64), value, axis)) * _along(scale, value, axis)
+    return real.astype(np.float32)
+
+
+def _one_scale(view: View, node: Any, places: list[int]) -> bool | None:
+    """Whether the weights in these places have one scale for all channels."""
+    sizes = []
+    for at in places:
+        if node.op_type in _WEIGHTS:
+            sizes.append(view.constants[node.input[_WEIGHTS[node.op_type][at][1]]].size)
+        else:
+            held = view.dequantized(node.input[at])
+            sizes += [len(held.scale)] if held is not None else []
+    return all(size == 1 for size in sizes) if sizes else None
+
+
+def _transposed(node: Any) -> bool:
+    return bool(attributes(node).get("transB"))
+
+
+def _along(values: Array, like: Array, axis: int) -> Array:
+    shape = [1] * like.ndim
+    if values.size > 1:
+        shape[axis] = -1
+    return values.reshape(shape)

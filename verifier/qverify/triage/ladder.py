@@ -1,0 +1,174 @@
+"""Stages and gates as data, and the verdict of a rung that only the host computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qverify.compare.metrics import Context, Measure, measures
+from qverify.compare.paired_values import PairedValues
+from qverify.errors import UsageError
+from qverify.report.document import Verdict
+from qverify.report.triage import OutputRow, Rung
+from qverify.tensors.recording import Array
+from qverify.tensors.spec import TensorSpec
+
+KINDS = ("exact", "decimals", "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or least cosine."""
+
+    kind: str
+    limit: float = 0.0
+
+    def describe(self) -> str:
+        return {
+            "exact": "equal values",
+            "decimals": f"{self.limit:g} decimals: |a-b| <= 0.5e-{self.limit:g}",
+            "cosine": f"cosine >= {self.limit:g}",
+        }[self.kind]
+
+    def holds(self, max_abs: float, cosine: float) -> bool:
+        """NaN never holds."""
+        if self.kind == "exact":
+            return max_abs == 0
+        return max_abs <= 0.5 * 10.0**-self.limit if self.kind == "decimals" else cosine >= self.limit
+
+
+DEFAULT_GATES = {  # by the kinds of the two stages
+    ("float", "float"): Gate("cosine", 0.9999),  # another order of the same sums: 1 - 1e-10 and better
+    ("float", "quantized"): Gate(
+        "cosine", 0.75
+    ),  # good detectors and spotters: 0.80 and better; bad cases: 0.68 and worse
+    ("quantized", "quantized"): Gate("cosine", 0.98),
+    ("reference", "dump"): Gate("cosine", 0.98),  # another runtime: 1 LSB a node adds up
+    ("reference", "simulator"): Gate("decimals", 5),
+    ("reference", "board"): Gate("decimals", 5),
+    ("simulator", "board"): Gate("exact"),
+    ("device", "application"): Gate("decimals", 3),  # what it prints or stores is seldom every bit
+}
+
+
+def default_gate(a: str, b: str) -> Gate:
+    """By the kinds of two neighbouring stages."""
+    if (a, b) in DEFAULT_GATES:
+        return DEFAULT_GATES[(a, b)]
+    if b == "application":
+        return DEFAULT_GATES[("device", "application")]
+    sides = tuple("float" if kind == "float" else "quantized" for kind in (a, b))
+    return DEFAULT_GATES.get((sides[0], sides[1]), Gate("cosine", 0.98))
+
+
+def parse_gate(text: str) -> tuple[str, Gate]:
+    """`A~B=exact`, `A~B=decimals:3`, `A~B=cosine:0.99`: ("A~B", the gate). UsageError for any other form."""
+    rung, equals, rule = text.rpartition("=")
+    kind, _, limit = rule.partition(":")
+    try:
+        number = float(limit) if limit else 0.0
+    except ValueError:
+        number = math.nan
+    wanted = {"exact": not limit, "decimals": number in range(18) and bool(limit), "cosine": -1 <= number <= 1}
+    if not equals or "~" not in rung or not wanted.get(kind) or (kind == "cosine" and not limit):
+        raise UsageError(
+            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to 17) or A~B=cosine:X (-1 to 1), A and B neighbouring stages"
+        )
+    return "~".join(part.strip() for part in rung.split("~")), Gate(kind, number)
+
+
+@dataclass(slots=True)
+class Distance:
+    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite."""
+
+    elements: int = 0
+    one_sided: int = 0
+    both_sided: int = 0
+    _measures: dict[str, Measure] = field(default_factory=dict)
+    _squares: float = 0.0
+
+    def add(self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec) -> None:
+        """a: what is measured by. ValueError where the shapes differ."""
+        if a.shape != b.shape:
+            raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
+        if not self._measures:
+            found = measures(Context("half", 5, 0, False))
+            self._measures = {name: found[name] for name in ("max_abs", "cosine", "sqnr_db")}
+        values = PairedValues(a, b, spec_a, spec_b)
+        for block in values.blocks():
+            self._squares += block.weighted(block.distance * block.distance)
+            for measure in self._measures.values():
+                measure.add(block)
+        self.elements += a.size
+        self.one_sided += values.one_sided
+        self.both_sided += values.both_sided
+
+    def metric(self, name: str) -> float:
+        """max_abs, cosine (NaN where a value is not finite on one side), sqnr_db."""
+        return float(self._measures[name].result())  # type: ignore[arg-type]
+
+    @property
+    def rmse(self) -> float:
+        return math.sqrt(self._squares / self.elements) if self.elements else 0.0
+
+    def row(self, name: str, gate: Gate) -> OutputRow:
+        found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
+        holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
+        return OutputRow(name, self.elements, holds, found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
+
+
+def bare(name: str, value: Array) -> TensorSpec:
+    """The spec of an array whose values are real numbers as they are."""
+    return TensorSpec(name, str(value.dtype), value.shape)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """The final outputs of two stages, frame after frame. names: a's output to b's."""
+
+    a: str
+    b: str
+    gate: Gate
+    names: Mapping[str, str]
+    distances: dict[str, Distance] = field(default_factory=dict)
+    wrong: str = ""
+
+    def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
+        for name, other in self.names.items():
+            if name not in one or other not in two:
+                absent = other if name in one and other else name
+                self.wrong = self.wrong or f"output {absent} is not there on both"
+                continue
+            (a, spec_a), (b, spec_b) = one[name], two[other]
+            try:
+                self.distances.setdefault(name, Distance()).add(a, b, spec_a, spec_b)
+            except ValueError as error:
+                self.wrong = self.wrong or f"{name}: {error}"
+
+    def rung(self) -> Rung:
+        """Fails closed: an output that is missing, of another shape or not finite never holds."""
+        rows = [d.row(n, self.gate) for n, d in self.distances.items() if d.elements]
+        verdict: Verdict = "PASSED"
+        why = ""
+        bad = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
+        if bad:
+            verdict, why = "FAILED", _why(bad[0], len(bad), len(rows))
+        elif self.wrong or not rows or len(rows) < len(self.names):
+            verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
+        elif any(d.both_sided for d in self.distances.values()):
+            verdict, why = "INCONCLUSIVE", "an output holds NaN or Inf on both"
+        return Rung(self.a, self.b, self.gate.describe(), verdict, "outputs" if bad else "", why, rows)
+
+
+def _why(worst: OutputRow, bad: int, of: int) -> str:
+    more = f" ({bad} of {of} outputs)" if of > 1 else ""
+    return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}"
+
+
+def real(value: Array, spec: TensorSpec) -> Any:
+    """Dequantized float32."""
+    return spec.dequantized(value).astype(np.float32) if spec.quantized else value

@@ -1,0 +1,204 @@
+"""What quantization costs: every paired tensor accumulated over frames, and the outputs when one tensor alone is quantized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compiler.view import View, attributes
+from qverify.model_bin.graph import Graph
+from qverify.onnx_model.switched import Switch, Switched, Weights
+from qverify.report.triage import Single, TensorLoss
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.float_pairing import FloatPair, Paired
+from qverify.triage.ladder import Distance, bare
+
+Array = npt.NDArray[Any]
+LOST_DB = 20.0  # 8 bit per channel keeps 35 dB and more
+MOST_RUNS = 400  # of the float model, for all tensors alone; fewer frames are used where there are many tensors
+Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
+
+
+@dataclass(slots=True)
+class _One:
+    """One pair over the frames. low, high: of the float values; outside: elements beyond the quantized range."""
+
+    distance: Distance = field(default_factory=Distance)
+    low: float = math.inf
+    high: float = -math.inf
+    outside: int = 0
+
+
+class Losses:
+    """add() once a frame with both sides' tensors; rows() in running order."""
+
+    def __init__(self, paired: Paired, floats: View, graph: Graph):
+        self.paired, self.floats, self.graph = paired, floats, graph
+        self._found = {p.tensor: _One() for p in paired.pairs}
+        self._pair = {p.tensor: p for p in paired.pairs}
+
+    def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
+        """values: of the float model, one after the other. A tensor the quantized side does not have counts as not seen."""
+        for name, value in values:
+            other = quantized.get(self._pair[name].quantized)
+            if other is None or not value.size:
+                continue
+            spec, one = self.graph.spec(self._pair[name].quantized), self._found[name]
+            one.distance.add(value, other, bare(name, value), spec)
+            one.low, one.high = min(one.low, float(value.min())), max(one.high, float(value.max()))
+            low, high = quantized_range(spec)
+            half = float(max(spec.scale)) / 2
+            one.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
+
+    def rows(self) -> list[TensorLoss]:
+        found: dict[str, TensorLoss] = {}
+        for pair in self.paired.pairs:
+            one = self._found[pair.tensor]
+            if one.distance.elements:
+                found[pair.tensor] = self._row(pair, one)
+        for row in found.values():
+            above = [found[n].sqnr_db for n in nearest(self.floats, row.tensor, found.keys())]
+            row.drop_db = min(above) - row.sqnr_db if above and math.isfinite(min(above)) else None
+        return list(found.values())
+
+    def _row(self, pair: FloatPair, one: _One) -> TensorLoss:
+        spec, distance = self.graph.spec(pair.quantized), one.distance
+        low, high = quantized_range(spec)
+        reached = max(min(one.high, high) - max(one.low, low), 0.0)
+        weights = [
+            (self._real(pair, at), value, self._axis(pair)) for at, value in pair.weights.items() if value.ndim > 1
+        ]  # biases are int32
+        return TensorLoss(
+            pair.tensor,
+            pair.quantized,
+            pair.node,
+            pair.op,
+            pair.how,
+            distance.metric("sqnr_db"),
+            distance.metric("cosine"),
+            distance.rmse,
+            None,
+            low,
+            high,
+            one.low,
+            one.high,
+            one.outside / distance.elements,
+            reached / (high - low),
+            min((sqnr_db(a, b) for a, b, _ in weights), default=None),
+            pair.one_scale,
+            max((channels_lost(a, b, axis) for a, b, axis in weights), default=0.0),
+        )
+
+    def _axis(self, pair: FloatPair) -> int:
+        """Of the output channels in the weights."""
+        node = next(n for n in self.floats.nodes if n.name == pair.node)
+        if node.op_type == "Conv" or (node.op_type == "Gemm" and attributes(node).get("transB")):
+            return 0
+        return 1 if node.op_type == "ConvTranspose" else -1
+
+    def _real(self, pair: FloatPair, at: int) -> Array:
+        node = next(n for n in self.floats.nodes if n.name == pair.node)
+        return self.floats.constants[node.input[at]]
+
+
+def sqnr_db(a: Array, b: Array) -> float:
+    """10 log10(sum a^2 / sum (a-b)^2)."""
+    signal, noise = float(np.square(a, dtype=np.float64).sum()), float(np.square(a - b, dtype=np.float64).sum())
+    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+
+
+def channels_lost(a: Array, b: Array, axis: int) -> float:
+    """Share of the channels along axis whose SQNR is below LOST_DB; channels that are all zero are whole."""
+    one, other = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+    found = [sqnr_db(x, y) for x, y in zip(one, other, strict=True)]
+    return sum(x < LOST_DB for x in found) / max(len(found), 1)
+
+
+def quantized_range(spec: TensorSpec) -> tuple[float, float]:
+    """The real values between which the tensor's integers lie; of several channels the widest."""
+    limits = np.iinfo(spec.numpy_dtype)  # type: ignore[type-var]
+    scale, zero = np.array(spec.scale, np.float64), np.array(spec.zero_point, np.float64)
+    return float(((limits.min - zero) * scale).min()), float(((limits.max - zero) * scale).max())
+
+
+def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
+    """The known tensors this one is computed from, with none of them in between."""
+    wanted, found, seen = set(known), dict[str, None](), {tensor}
+    todo = list(view.producer[tensor].input) if tensor in view.producer else []
+    while todo:
+        name = todo.pop(0)
+        if name in seen or name in view.constants or not name:
+            continue
+        seen.add(name)
+        if name in wanted:
+            found[name] = None
+        elif name in view.producer:
+            todo += view.producer[name].input
+    return list(found)
+
+
+def switches(paired: Paired, floats: View, graph: Graph) -> list[Switch]:
+    """One a paired tensor, its maker's weights with it."""
+    makers = {node.name: str(node.output[0]) for node in floats.nodes}
+    found = []
+    for pair in paired.pairs:
+        spec = graph.spec(pair.quantized)
+        weights = tuple(Weights(makers[pair.node], at, value) for at, value in pair.weights.items())
+        zero = np.array(spec.zero_point, spec.numpy_dtype)
+        found.append(Switch(pair.tensor, np.array(spec.scale, np.float32), zero, spec.channel_axis, weights))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The final outputs of some tensors quantized, against none: worst output, its cosine and SQNR, mean cosine of all."""
+
+    worst: str
+    cosine: float
+    sqnr_db: float
+    mean: float
+
+
+class Experiment:
+    """Runs the switched model and measures its outputs against its own float run, over the frames. runs: counted."""
+
+    def __init__(self, switched: Switched, frames: Frames):
+        self.switched, self.frames, self.runs = switched, frames, 0
+        self._float = [self._run(f, ()) for f in frames]
+
+    def _run(self, feed: dict[str, Array], on: Iterable[str]) -> dict[str, Array]:
+        self.runs += 1
+        return self.switched.run(feed, frozenset(on))
+
+    def measure(self, on: Iterable[str]) -> Outcome:
+        """Quantized: the tensors of `on`."""
+        distances: dict[str, Distance] = {}
+        for feed, plain in zip(self.frames, self._float, strict=True):
+            for name, value in self._run(feed, on).items():
+                here = bare(name, value)
+                distances.setdefault(name, Distance()).add(plain[name], value, here, here)
+        cosines = {n: _number(d.metric("cosine")) for n, d in distances.items()}
+        worst = min(cosines, key=lambda n: (cosines[n], n))
+        return Outcome(
+            worst, cosines[worst], distances[worst].metric("sqnr_db"), sum(cosines.values()) / len(distances)
+        )
+
+
+def _number(cosine: float) -> float:
+    return -1.0 if math.isnan(cosine) else cosine
+
+
+def alone(experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None) -> None:
+    """Fills `single` of every row, and sorts the rows: what damages the worst output most comes first."""
+    mean = {}
+    for at, row in enumerate(rows):
+        found = experiment.measure([row.tensor])
+        row.single, mean[row.tensor] = Single(found.worst, found.cosine, found.sqnr_db), found.mean
+        if tell is not None:
+            tell(at + 1, len(rows))
+    rows.sort(key=lambda r: (r.single.cosine if r.single else 1.0, mean[r.tensor], r.tensor))

@@ -1,0 +1,47 @@
+"""What is around a diverging tensor: what it reads and what reads it, each with how both sides compare there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from qverify.model_bin.units import Unit
+from qverify.report.document import Forced
+from qverify.report.triage import Neighbour, Neighbourhood
+
+MOST_DRAWN = 4  # diverging tensors with a drawing; a board that spoils everything would fill the screen
+
+
+def neighbourhoods(
+    units: list[Unit],
+    inputs: tuple[str, ...],
+    same: Callable[[str], bool | None],
+    forced: Mapping[str, Forced],
+    tensors: list[str],
+) -> list[Neighbourhood]:
+    """Of these tensors, in order. inputs: of the network, which both sides are given."""
+    makers = {o: unit for unit in units for o in unit.outputs}
+
+    def neighbour(tensor: str) -> Neighbour:
+        op = makers[tensor].op if tensor in makers else "input"
+        verdict = forced.get(tensor)
+        if tensor in inputs:
+            return Neighbour(tensor, op, "given")
+        if verdict is not None and verdict.verdict == "FAILED":
+            return Neighbour(tensor, op, "fails forced", numbers(verdict))
+        known = same(tensor)
+        return Neighbour(tensor, op, "not known" if known is None else "agree" if known else "differ")
+
+    found = []
+    for tensor in tensors[:MOST_DRAWN]:
+        above = makers[tensor].inputs if tensor in makers else ()
+        below = [o for unit in units if tensor in unit.inputs for o in unit.outputs]
+        found.append(Neighbourhood(neighbour(tensor), [neighbour(n) for n in above], [neighbour(n) for n in below]))
+    return found
+
+
+def numbers(forced: Forced) -> str:
+    """How many elements are otherwise from the same inputs, and by how much."""
+    if forced.mismatched is None:
+        return forced.why
+    apart = f"{forced.max_lsb} LSB" if forced.max_lsb is not None else f"{forced.max_abs or 0:.3g}"
+    return f"{forced.mismatched} of {forced.elements} elements, up to {apart}"

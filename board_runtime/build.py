@@ -36,9 +36,11 @@ FLAGS = [
 
 
 def sources(faulty: bool) -> list[Path]:
-    """Every C file of one binary, sorted; the faulty table takes the place of the real one."""
-    skip = "ops/table.c" if faulty else "faults/table.c"
-    return sorted(p for p in (HERE / "src").rglob("*.c") if p.relative_to(HERE / "src").as_posix() != skip)
+    """Every C file of one binary, sorted; src/faults with its op table takes the place of the real one."""
+    here = (HERE / "src").rglob("*.c")
+    if faulty:
+        return sorted(p for p in here if p != HERE / "src" / "ops" / "table.c")
+    return sorted(p for p in here if p.parent.name != "faults")
 
 
 def source_sha256() -> str:

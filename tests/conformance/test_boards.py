@@ -112,6 +112,8 @@ def test_repeat_cancel_and_inject() -> None:
         ("-p22", "wanted HOST"),
         ("user@host:99999", "from 1 to 65535"),
         ("faulty:local", "needs \\?fault"),
+        ("faulty:local?fault=bitflip:x@u", "needs \\?fault"),
+        ("faulty:local?fault=bitflip@u|zork@u", "needs \\?fault"),
         ("local?link_fault=rain", "wanted one of none, drop"),
     ],
 )

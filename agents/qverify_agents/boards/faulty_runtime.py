@@ -1,4 +1,5 @@
-"""faulty:BOARD?fault=KIND@NODE: a board whose runtime spoils one node; for tests and demonstrations."""
+"""faulty:BOARD?fault=KIND[:SEED]@NODE: a board whose runtime spoils a node; for tests, benchmarks and demonstrations.
+Two faults stand apart by |; an & within a name is %26."""
 
 from __future__ import annotations
 
@@ -7,13 +8,36 @@ from qverify_agents.errors import BadAddress
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
 
-
-KINDS = ("bitflip", "off_by_one", "zero_tail", "plus_one", "nan", "die", "hang", "garbage")
+# Mistakes that drivers, compilers and DMA engines are known to make.
+_KNOWN = """
+    bitflip bit_flips stuck_bit byte_order nan nan_scrub sign_output plus_one off_by_one zero_tail stride_ignored
+    stride_imagined align_garbage layout_output axes_swapped channel_swap channel_reverse group_order tile_repeated
+    tile_dropped row_repeated row_dropped stale_tensor stale_frame acc_sat16 acc_sat_pairs acc_wrap16 acc_wrap20
+    pad_value round_half_away round_floor round_to_zero round_exact_product round_through_reals round_tflite_single
+    round_gemmlowp round_cmsis round_pow2_half_up round_pow2_half_away round_pow2_floor round_mul8 round_mul15
+    round_mul16 round_mul24 round_mul31 round_f64 zero_input zero_weight zero_output scales_shifted
+    scales_per_tensor bias_missing bias_shifted bias_narrow clamp_missing clamp_extra sign_input sign_weight
+    layout_input layout_weight window_offset pool_count resize_offset resize_mode lut_offset lut_sign
+"""
+# For the benchmark: nothing in the verifier may be written for one of them.
+_WITHHELD = """
+    channel_drift checkerboard narrow_saturation dither gamma gray_code echo scrambler fade smoothed running_max
+    nibble_mirrored line_reversed  tiles_negated sheared ploughed dealt lanes_shuffled tiles_turned weight_half_lost input_sign_folded tap_mirrored
+"""
+KNOWN, WITHHELD = tuple(_KNOWN.split()), tuple(_WITHHELD.split())
+FATAL = ("die", "hang", "garbage")  # the process ends or blocks
+KINDS = (*KNOWN, *WITHHELD, *FATAL)
 
 
 def plainer(address: Address) -> Address:
-    kind, at, node = address.options.get("fault", "").partition("@")
-    if kind not in KINDS or not at or not node:
+    asked = address.options.get("fault", "")
+    if not all(_valid(one) for one in asked.split("|")):
         raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
     inner = parse(address.rest or "local")
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
+
+
+def _valid(one: str) -> bool:
+    kind, at, node = one.partition("@")
+    name, colon, seed = kind.partition(":")
+    return name in KINDS and bool(at and node) and (not colon or (seed.isascii() and seed.isdigit()))

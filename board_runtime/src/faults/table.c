@@ -1,4 +1,4 @@
-/* The op table of qvrt-faulty: every op runs as it should, then the fault QVRT_FAULT=KIND@NODE spoils that node's output. */
+/* The op table of qvrt-faulty: every op runs as it should, but for the nodes that QVRT_FAULT=KIND[:SEED]@NODE[|...] names. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdio.h>
@@ -6,36 +6,109 @@
 #include <unistd.h>
 
 #include "../ops/list.h"
+#include "alterations.h"
+#include "spoilers.h"
 
-/* Spoils the bytes of a tensor; kinds that end or block the process never return. */
-static void spoil(const char *kind, const qv_tensor *t, uint8_t *data) {
-  size_t bytes = (size_t)t->dense_bytes, size = qv_dtype_size(t->dtype);
-  if (strncmp(kind, "bitflip", 7) == 0) data[bytes / 2] ^= 1;
-  else if (strncmp(kind, "off_by_one", 10) == 0) memmove(data + size, data, bytes - size);
-  else if (strncmp(kind, "zero_tail", 9) == 0) memset(data + bytes / 2, 0, bytes - bytes / 2);
-  else if (strncmp(kind, "plus_one", 8) == 0) for (size_t i = 0; i < bytes; i += size) data[i]++;
-  else if (strncmp(kind, "nan", 3) == 0) for (size_t i = 0; i + 4 <= bytes && t->dtype == QV_F32; i += 4) memset(data + i, 0xff, 4);
-  else if (strncmp(kind, "die", 3) == 0) raise(SIGKILL);
-  else if (strncmp(kind, "hang", 4) == 0) for (;;) pause();
-  else if (strncmp(kind, "garbage", 7) == 0 && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
-}
+typedef struct {
+  const char *name;
+  qv_why (*spoil)(const qv_spoiling *f); /* after the kernel */
+  qv_why (*alter)(qv_shadow *w);         /* instead of it, on a copy */
+} fault_kind;
+
+#define SPOILER(kind) {#kind, qv_spoil_##kind, NULL},
+#define ALTERATION(kind) {#kind, NULL, qv_alter_##kind},
+static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION)};
+
+/* One fault as asked for: `text` up to `end`. */
+typedef struct {
+  const char *text, *at, *end;
+  uint64_t seed;
+} asked_fault;
 
 /* A fault that can never strike would make a test pass for nothing. */
-static void refuse(const char *asked, const char *why) {
-  fprintf(stderr, "QVRT_FAULT=%s: %s\n", asked, why);
+static void refuse(const char *why) {
+  fprintf(stderr, "QVRT_FAULT=%s: %s\n", getenv("QVRT_FAULT"), why);
   exit(4);
 }
 
+/* Reads one fault; returns where the next begins, or NULL after the last. */
+static const char *read_fault(const char *text, asked_fault *a) {
+  a->text = text;
+  a->end = text + strcspn(text, "|");
+  a->at = memchr(text, '@', (size_t)(a->end - text));
+  if (!a->at) refuse("wanted KIND[:SEED]@NODE");
+  const char *colon = memchr(text, ':', (size_t)(a->at - text));
+  a->seed = colon ? strtoull(colon + 1, NULL, 10) : 0;
+  return *a->end ? a->end + 1 : NULL;
+}
+
+static int names(const asked_fault *a, const char *node) {
+  size_t length = (size_t)(a->end - a->at - 1);
+  return strlen(node) == length && memcmp(a->at + 1, node, length) == 0;
+}
+
+static int is_kind(const asked_fault *a, const char *kind) {
+  size_t length = strcspn(a->text, ":@");
+  return strlen(kind) == length && memcmp(a->text, kind, length) == 0;
+}
+
+/* Kinds that end or block the process; they never return. */
+static void end_process(const asked_fault *a) {
+  if (is_kind(a, "die")) raise(SIGKILL);
+  else if (is_kind(a, "hang")) for (;;) pause();
+  else if (is_kind(a, "garbage") && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
+}
+
+static void measure(qv_spoiling *f) {
+  const qv_tensor *y = f->y;
+  f->channels = y->rank > 1 ? y->shape[1] : 1;
+  f->area = y->rank > 1 ? y->elements / y->shape[0] / y->shape[1] : 1;
+  f->columns = f->area > 1 ? y->shape[y->rank - 1] : y->elements;
+  f->rows = f->area > 1 ? f->area / f->columns : 1;
+}
+
+static qv_why spoil(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
+  const qv_tensor *y = &s->model->tensors[n->outputs[0]];
+  qv_spoiling f = {.s = s, .n = n, .y = y, .data = qv_data(s, y), .elements = y->elements, .size = qv_dtype_size(y->dtype), .seed = seed};
+  measure(&f);
+  uint8_t *before = malloc((size_t)y->dense_bytes);
+  if (!before) return "no memory";
+  memcpy(before, f.data, (size_t)y->dense_bytes);
+  f.before = before;
+  qv_why why = kind->spoil(&f);
+  free(before);
+  return why;
+}
+
+static qv_why alter(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
+  qv_shadow *w = qv_shadow_open(s, n, seed);
+  if (!w) return "no memory";
+  qv_why why = kind->alter(w);
+  if (!why) why = qv_shadow_run(w, s, n);
+  qv_shadow_close(w);
+  return why;
+}
+
+static void strike(const asked_fault *a, const qv_session *s, const qv_node *n) {
+  end_process(a);
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    if (!is_kind(a, kinds[i].name)) continue;
+    qv_why why = kinds[i].spoil ? spoil(&kinds[i], s, n, a->seed) : alter(&kinds[i], s, n, a->seed);
+    if (why) refuse(why);
+    return;
+  }
+  refuse("no such kind");
+}
+
 static void fault(const qv_session *s, const qv_node *n) {
-  static int known;
-  const char *asked = getenv("QVRT_FAULT"), *at = asked ? strchr(asked, '@') : NULL;
-  if (!at) return;
-  for (int i = 0; i < s->model->n_nodes && !known; i++) known = strcmp(at + 1, s->model->nodes[i].name) == 0;
-  if (!known) refuse(asked, "the model has no such node");
-  if (strcmp(at + 1, n->name) != 0) return;
-  const qv_tensor *t = &s->model->tensors[n->outputs[0]];
-  if (strncmp(asked, "nan", 3) == 0 && t->dtype != QV_F32) refuse(asked, "nan needs a float tensor");
-  spoil(asked, t, qv_data(s, t));
+  asked_fault a;
+  for (const char *text = getenv("QVRT_FAULT"); text;) {
+    text = read_fault(text, &a);
+    int known = 0;
+    for (int i = 0; i < s->model->n_nodes && !known; i++) known = names(&a, s->model->nodes[i].name);
+    if (!known) refuse("the model has no such node");
+    if (names(&a, n->name)) strike(&a, s, n);
+  }
 }
 
 #define WRAP(stem) \

@@ -1,0 +1,18 @@
+/* Every kind of fault that spoils a node's output, one line each; the last two rows are withheld from the verifier. */
+#ifndef QV_SPOILERS_H
+#define QV_SPOILERS_H
+#include "fault.h"
+
+#define QV_SPOILERS(X) \
+  X(bitflip) X(bit_flips) X(stuck_bit) X(byte_order) X(nan) X(nan_scrub) X(sign_output) \
+  X(plus_one) X(off_by_one) X(zero_tail) X(stride_ignored) X(stride_imagined) X(align_garbage) \
+  X(layout_output) X(axes_swapped) X(channel_swap) X(channel_reverse) X(group_order) \
+  X(tile_repeated) X(tile_dropped) X(row_repeated) X(row_dropped) X(stale_tensor) X(stale_frame) \
+  X(acc_sat16) X(acc_sat_pairs) X(acc_wrap16) X(acc_wrap20) X(pad_value) \
+  X(round_half_away) X(round_floor) X(round_to_zero) X(round_exact_product) X(round_through_reals) \
+  X(channel_drift) X(checkerboard) X(narrow_saturation) X(dither) X(gamma) X(gray_code) X(echo) X(scrambler) X(fade) X(smoothed) X(running_max) X(nibble_mirrored) \
+  X(line_reversed) X(tiles_negated) X(sheared) X(ploughed) X(dealt) X(lanes_shuffled) X(tiles_turned)
+
+#define QV_DECLARE_SPOILER(name) qv_why qv_spoil_##name(const qv_spoiling *f);
+QV_SPOILERS(QV_DECLARE_SPOILER)
+#endif

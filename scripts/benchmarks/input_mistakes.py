@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 from qverify.inputs import buffers, picture
-from qverify.inputs.description import described
+from qverify.inputs.description_tables import described
 from qverify.inputs.difference import Cause, Difference, Explanation, compared
 from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start
 
-from benchmarks import input_oracle
+from benchmarks import input_oracle, input_speed
 
 ROOT = Path(__file__).resolve().parents[2]
 PHOTOS = ROOT.parent / "shared" / "models" / "inputs" / "images"
@@ -253,6 +253,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(words)
     print(f"seed {options.seed}", file=sys.stderr, flush=True)
+    speed = input_speed.measured()
     photos, begun = _photos(options.pictures), time.monotonic()
     campaign = Campaign(Planter(options.seed, photos))
     for kind in campaign.scores:
@@ -267,7 +268,7 @@ def main(words: list[str]) -> int:
         "median_list_with_the_same_bytes": statistics.median(listed) if listed else None,
         "false_exact": campaign.false_exact + unknown["called_exact"],
         "unknown": unknown,
-        # "nv12_1080p_vs_opencv": the speed of preparing, measured by a page of its own, belongs here
+        **speed,
         "seconds": round(time.monotonic() - begun, 1),
         "missed": campaign.missed,
     }

@@ -13,7 +13,8 @@ from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.inputs import buffers, picture
 from qverify.inputs.colour import MODES, PRESETS, Colour
-from qverify.inputs.description import FORMATS, LEGAL, YUV420, Description, described
+from qverify.inputs.description import FORMATS, LEGAL, YUV420, Description
+from qverify.inputs.description_tables import described
 
 from tests.conftest import MODELS
 
@@ -240,7 +241,7 @@ def test_prepare_show_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (
         held["size_bytes"] == 32 * 12
         and len(held["files"]) == 3
-        and sorted(held["failed"]) == ["broken.jpg", "notes.md"]
+        and [row["source"] for row in held["failed"]] == ["broken.jpg", "notes.md"]
     )
     rgb = cv2.resize(noise(20, 30, seed=0), (16, 8), interpolation=cv2.INTER_LINEAR)
     luma = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420)[:8]

@@ -118,7 +118,7 @@ def verified_frames(folder: Path) -> dict[str, list[dict[str, object]]]:
         ("{f}/a.png,{f}/z.npy", ["--roi", "mid:0,0,9,9"], "no such input"),
         ("{f}/a.png,{f}/z.npy", ["--roi", "1,2,3"], "wanted x,y,width,height"),
         ("{f}/a.png,{f}/z.npy", ["--description", "{f}/nothing.toml"], "nothing.toml"),
-        ("{f}/a.png,{f}/z.npy", ["--description", "{f}/other.toml"], "another format, size"),
+        ("{f}/a.png,{f}/z.npy", ["--description", "{f}/other.toml"], "format rgb, wanted nv12"),
     ],
 )
 def test_mistakes_are_one_line_each(
@@ -145,7 +145,7 @@ def test_prepare_random_and_check_by_the_models_own_description(two: Path, capsy
     for path in ("one", "some", "some/0001.bin"):
         assert main(["inputs", "check", str(two / path), *model]) == 0
     assert main(["inputs", "check", str(two / "one"), *model, "--width-align", "64"]) == 2
-    assert "its manifest lays out" in capsys.readouterr().err
+    assert "its manifest says planes y [12, 20] as [12, 32]" in capsys.readouterr().err
     assert main(["inputs", "check", str(two / "some" / "0001.bin")]) == 2
     assert "nothing says what its bytes are" in capsys.readouterr().err
     assert main(["inputs", "prepare", str(two / "a.png"), "-o", str(two / "x"), "-m", str(two / "m.bin")]) == 2

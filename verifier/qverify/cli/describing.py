@@ -25,10 +25,13 @@ CHOICES = {
     "fill": "of a letterbox, 0 to 255",
     "mean": "one number, or one a channel: 123.7,116.3,103.5",
     "scale": "as mean; (x - mean) * scale",
+    "std": "as mean; 1 / scale",
+    "resize-order": "before-normalize or after-normalize",
     "quantize": "SCALE,ZERO of an integer featuremap or raw_s16",
     "quantize-dtype": "of a quantized featuremap: int8, uint8, int16",
     "rounding": "of quantizing: half-even, half-away, truncate",
     "layout": "NHWC or NCHW",
+    "stride": "bytes of a stored row of the first plane, instead of width-align",
     "width-align": "multiple, in elements",
     "height-align": "multiple, in rows",
     "innermost-align": "multiple of the last dimension, in elements",
@@ -54,6 +57,6 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
     gathered = click.option("-m", "--model", help="a model.bin that describes its inputs; options win over it")(
         gathered
     )
-    return click.option("--description", "toml", metavar="FILE", help="TOML with [inputs.NAME]; options win over it")(
-        gathered
-    )
+    return click.option(
+        "--description", "toml", metavar="FILE", help="TOML or JSON with [inputs.NAME]; options win over it"
+    )(gathered)

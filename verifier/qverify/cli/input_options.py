@@ -19,7 +19,7 @@ OPTIONS = (
     click.option(
         "--description",
         metavar="FILE",
-        help="TOML with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not say it",
+        help="TOML or JSON with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not say it",
     ),
     click.option(
         "--roi",
@@ -36,14 +36,17 @@ def taking_inputs(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **given: Any) -> int:
-        from qverify.inputs.description import tables
+        from qverify.inputs.description_tables import tables
         from qverify.inputs.sources import Asked
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
-        described = tables(description)
+        described, given_for = tables(description), set[str]()
         for roi in rois:
             name, _, area = roi.rpartition(":")
+            if name in given_for:
+                raise click.UsageError(f"--roi {roi}: given twice for {name or 'every input'}")
+            given_for.add(name)
             described[name] = {**described.get(name, {}), "roi": area}
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from qverify.cli.describing import describing
+from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="of searching")
+@click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="of searching")
 @click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
 @describing
 def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
@@ -38,14 +40,18 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
 
 def _lines(frames: list[Frame]) -> list[str]:
     from qverify.renderers.inputs_difference import details, verdict
+    from qverify.renderers.json_file import printable
 
     if len(frames) == 1:
         (only,) = frames
-        return [verdict(only.difference), *(f"  {line}" for line in details(only.difference, _advice(only)))]
+        return [
+            verdict(only.difference),
+            *(f"  {line}" for line in details(only.difference, partial(_advice, only.wanted))),
+        ]
     lines = [_summary(frames)]
     for frame in frames:
-        lines.append(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}")
-        lines += [f"  {line}" for line in details(frame.difference, _advice(frame))]
+        lines.append(printable(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}"))
+        lines += [f"  {line}" for line in details(frame.difference, partial(_advice, frame.wanted))]
     return lines
 
 
@@ -60,31 +66,19 @@ def _summary(frames: list[Frame]) -> str:
     return f"DIFFERENT: {differing} of {len(frames)} frames; {said}"
 
 
-class _advice:
-    """What would make both sides say the same."""
+def _advice(wanted: Description | None, one: Explanation) -> str:
+    """What would make both sides say the same: of the description where that can say it, else the families' own."""
+    from qverify.inputs.hypotheses import fix
+    from qverify.session import inputs_diff
 
-    def __init__(self, frame: Frame) -> None:
-        self.wanted = frame.wanted
-
-    def __call__(self, one: Explanation) -> str:
-        from qverify.cli.describing import CHOICES
-        from qverify.inputs.hypotheses import fix
-        from qverify.session import inputs_diff
-
-        own = [text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text]
-        changed = inputs_diff.fix(one, self.wanted)
-        words = {k.replace("_", "-"): _text(v) for k, v in changed.items()}
-        options = " ".join(f"--{k} {v}" for k, v in words.items() if k in CHOICES)
-        table = ", ".join(f'{k.replace("-", "_")} = "{v}"' for k, v in words.items() if f"--{k} " not in f"{options} ")
-        if words:
-            own.append(
-                f"make the board feed what is described, or describe what it feeds: {options or ''}{' and ' if options and table else ''}{table}"
-            )
-        return "; ".join(own)
+    if changed := inputs_diff.fix(one, wanted):
+        options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
+        return f"make the board feed what is described, or describe what it feeds: {options}"
+    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
 
 
 def _text(value: object) -> str:
-    return ",".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)
+    return ",".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
 
 def _write(a: str, b: str, frames: list[Frame], path: str) -> None:

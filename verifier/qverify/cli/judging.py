@@ -77,11 +77,12 @@ def judging(command: Callable[..., int]) -> Callable[..., int]:
 
 def shown(outcome: Any, dump_all: bool, json_path: str | None) -> int:
     """The report on stdout and in --json; its exit status."""
-    from qverify.renderers import json_file, terminal
+    from qverify.renderers import frames, json_file, terminal
     from qverify.report.document import EXIT
 
     if json_path != "-":
-        click.echo(terminal.render(outcome.report, outcome.finals, dump_all))
+        many = outcome.report.frames
+        click.echo(frames.render(outcome.report) if many else terminal.render(outcome.report, outcome.finals, dump_all))
     if json_path:
         json_file.write(outcome.report, json_path)
     return EXIT[outcome.report.verdict]

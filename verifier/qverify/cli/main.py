@@ -14,7 +14,7 @@ from qverify.cli.options import normalized
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
     "compile": "quantized ONNX to model.bin",
-    "inputs": "pictures to the aligned bytes a chip reads, shown again, checked",
+    "inputs": "pictures to the aligned bytes a chip reads, shown again, checked, compared with what the board was fed",
     "plan": "bytes and seconds a board's link will take, before touching the board",
     "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
     "replay": "judge what a bundle's run.sh wrote on the board",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from qverify.compiler.builder import float_word
 from qverify.errors import UnsupportedError, UsageError
 from qverify.inputs import buffers
-from qverify.inputs.description import FORMATS, REAL, SIGNED, YUV420, Description
+from qverify.inputs.description import MOST_BYTES, Description
 from qverify.inputs.fed import completed, layout_of
+from qverify.inputs.front_words import channels_of, convert_words, normalize_words, unpack_words
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
+
+OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
 def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
@@ -43,7 +46,7 @@ def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:
     if wanted is None:
         return graph
     spec, plane = graph.spec(name), buffers.planes(wanted)[0]
-    stored = replace(spec, aligned_shape=(1, *plane.aligned_shape))
+    stored = replace(spec, aligned_shape=(1, *plane.aligned_shape), layout=wanted.layout)
     return replace(graph, tensors={**graph.tensors, name: stored})
 
 
@@ -56,9 +59,14 @@ class _Front:
         self._tensors: dict[str, TensorSpec] = {}
         self._layout = layout_of(self._spec)
         width, height = wanted.size
-        planar = (1, self._channels(), height, width)
+        planar = (1, channels_of(wanted), height, width)
         self._planar, self._frame = planar, (*planar[:2], *wanted.frame[::-1])
         self.roi: str | None = None
+        size = prod(self._frame) * np.dtype(buffers.dtype_of(wanted)).itemsize
+        if size > MOST_BYTES:
+            raise UsageError(
+                f"input {name!r}: its picture is {size} bytes on the board; at most {MOST_BYTES} are taken"
+            )
         if not self._layout or self._spec.shape != (
             planar if self._layout == "NCHW" else tuple(planar[k] for k in (0, 2, 3, 1))
         ):
@@ -66,15 +74,12 @@ class _Front:
                 f"input {name!r} is {list(self._spec.shape)}; {wanted.format} of {width}x{height} makes {list(planar)}"
             )
 
-    def _channels(self) -> int:
-        return 1 if self._wanted.gray else 3
-
     def graph(self) -> tuple[Graph, str]:
         wanted, name = self._wanted, self._spec.name
         raw = self._named("raw", TensorSpec("", "uint8", (buffers.size_bytes(wanted),)))
         stored = buffers.dtype_of(wanted)
         at = raw
-        steps = [("unpack", stored, self._unpack()), *self._cut(stored), *self._converted(), *self._normalized()]
+        steps = [("unpack", stored, unpack_words(wanted)), *self._cut(stored), *self._arithmetic()]
         if steps[-1][1] != self._spec.dtype:
             raise UnsupportedError(
                 f"input {name!r} is {self._spec.dtype}; {wanted.format} makes {steps[-1][1]} of it. Give another format, or mean and scale"
@@ -106,33 +111,6 @@ class _Front:
         self._tensors[name] = replace(spec, name=name)
         return name
 
-    def _unpack(self) -> list[int]:
-        """format, then every channel's offset, row stride, column stride, shift."""
-        wanted, rows = self._wanted, []
-        parts = buffers.planes(wanted)
-        if wanted.format in YUV420:
-            y = parts[0]
-            rows = [(y.offset, y.strides_bytes[0], 1, 0)]
-            if wanted.format == "i420":
-                rows += [(p.offset, p.strides_bytes[0], 1, 1) for p in parts[1:]]
-            else:
-                uv = [(parts[1].offset + k, parts[1].strides_bytes[0], 2, 1) for k in (0, 1)]
-                rows += uv if wanted.format == "nv12" else uv[::-1]
-        else:
-            strides = parts[0].strides_bytes
-            along = 2 if wanted.layout == "NHWC" else 0  # of the channels
-            row, column = (k for k in range(3) if k != along)
-            rows = [(parts[0].offset + c * strides[along], strides[row], strides[column], 0) for c in self._order()]
-        return [FORMATS.index(wanted.format), *(row[k] for k in range(4) for row in rows)]
-
-    def _order(self) -> list[int]:
-        """Which stored channel is each of the network's."""
-        wanted = self._wanted
-        stored = wanted.format[:3]
-        if self._channels() == 1 or stored not in ("rgb", "bgr") or wanted.train in ("", stored):
-            return list(range(self._channels()))
-        return [2, 1, 0]
-
     def _cut(self, dtype: str) -> list[tuple[str, str, list[int]]]:
         """A resizer's: its roi is a graph input beside the bytes."""
         if self._wanted.source is None:
@@ -140,36 +118,9 @@ class _Front:
         self.roi = self._named("roi", TensorSpec("", "int32", (4,)))
         return [("resizer", dtype, [])]
 
-    def _converted(self) -> list[tuple[str, str, list[int]]]:
-        wanted = self._wanted
-        yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
-        if not yuv or wanted.train == "yuv444":
-            return []
-        if not wanted.train:
-            raise UsageError(f"input {self._spec.name!r}: {wanted.format} becomes what? Give train=rgb, bgr or yuv444")
-        words = list(wanted.colour.inverse(wanted.format in YUV420))
-        if wanted.format in SIGNED:
-            words[2:5] = [w - 128 for w in words[2:5]]
-        if wanted.train == "bgr":
-            words[5:8], words[11:14] = words[11:14], words[5:8]
-        return [("yuv_to_rgb", "uint8", words)]
-
-    def _normalized(self) -> list[tuple[str, str, list[int]]]:
-        """(x - mean) * scale, of the byte even where it is stored less 128; raw_s16 is dequantized."""
-        wanted = self._wanted
-        if wanted.format == "raw_s16":
-            if wanted.quantize is None:
-                raise UsageError(f"input {self._spec.name!r}: raw_s16 needs quantize=SCALE,ZERO")
-            mean, scale = [float(wanted.quantize[1])], [wanted.quantize[0]]
-        elif wanted.format in REAL or self._spec.dtype != "float32":
-            if self._spec.dtype != "float32" and (wanted.mean, wanted.scale) != ((0.0,), (1.0,)):
-                raise UsageError(
-                    f"input {self._spec.name!r} is {self._spec.dtype}: mean and scale need a float32 input"
-                )
-            return []
-        else:
-            less = 128.0 if wanted.format in SIGNED and not self._converted() else 0.0
-            mean, scale = [m - less for m in wanted.mean], list(wanted.scale)
-        channels = self._channels()
-        spread = [np.resize(np.array(v), channels) for v in (mean, scale)]
-        return [("normalize", "float32", [float_word(v) for part in spread for v in part])]
+    def _arithmetic(self) -> list[tuple[str, str, list[int]]]:
+        where = f"input {self._spec.name!r}"
+        converted = convert_words(self._wanted, where)
+        normalized = normalize_words(self._wanted, self._spec.dtype, where)
+        found = [] if converted is None else [("yuv_to_rgb", "uint8", converted)]
+        return found if normalized is None else [*found, ("normalize", "float32", normalized)]

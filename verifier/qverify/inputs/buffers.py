@@ -47,7 +47,7 @@ def dtype_of(wanted: Description) -> str:
 def planes(wanted: Description) -> list[Plane]:
     shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
     width, height = wanted.frame
-    wide, high = _up(width, wanted.width_align), _up(height, wanted.height_align)
+    wide, high = _columns(wanted), _up(height, wanted.height_align)
     if wanted.format in YUV420:
         wide, high = _up(wide, 2), _up(high, 2)
         half, small = (height // 2, width // 2), (high // 2, wide // 2)
@@ -68,6 +68,22 @@ def planes(wanted: Description) -> list[Plane]:
         found.append(Plane(name, dtype_of(wanted), shape, aligned, offset))
         offset += found[-1].size_bytes
     return found
+
+
+def _columns(wanted: Description) -> int:
+    """Stored columns: by the stride where one is given. UsageError where it holds no whole row."""
+    width, aligned = wanted.frame[0], _up(wanted.frame[0], wanted.width_align)
+    if not wanted.stride:
+        return aligned
+    inner = _up(wanted.channels, wanted.innermost_align) if wanted.layout == "NHWC" else 1
+    each = np.dtype(dtype_of(wanted)).itemsize * (1 if wanted.format in YUV420 else inner)
+    columns, rest = divmod(wanted.stride, each)
+    odd = wanted.format in YUV420 and columns % 2
+    if rest or columns < width or odd or columns % wanted.width_align:
+        raise UsageError(
+            f"stride {wanted.stride}: wanted a multiple of {each * (2 if wanted.format in YUV420 else 1)} bytes, at least {width * each}"
+        )
+    return columns
 
 
 def size_bytes(wanted: Description) -> int:
@@ -236,7 +252,7 @@ def _from_420(values: list[Array], wanted: Description) -> Array:
 
 def _unreal(values: Array, wanted: Description) -> Array:
     real = values.astype(np.float64)
-    if values.dtype.kind == "i":
+    if values.dtype.kind in "iu":
         step, zero = wanted.quantize or (1.0, 0)
         real = (real - zero) * step
     pixels = real / np.array(wanted.scale) + np.array(wanted.mean)

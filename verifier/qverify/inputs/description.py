@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from qverify.errors import UsageError
-from qverify.inputs.colour import MODES, PRESETS, RANGES, ROUNDINGS, SITINGS, Colour
+from qverify.inputs.colour import MODES, RANGES, ROUNDINGS, SITINGS, Colour
 
 YUV420 = ("nv12", "nv21", "i420")
 BYTES = ("yuv444", "rgb", "bgr", "rgba", "bgra", "gray")
@@ -18,10 +15,13 @@ REAL = ("featuremap", "raw_f32", "raw_s16")
 FORMATS = (*YUV420, *BYTES, *SIGNED, *REAL)
 TRAINING = ("rgb", "bgr", "gray", "yuv444", "featuremap")
 # Which formats a chip turns into which training format (VENDORS: input_type_rt, input_type_train).
+WHOLE = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 LEGAL = {
     "yuv444": ("nv12", "nv21", "i420", "yuv444", "yuv444_128"),
-    "rgb": (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgba", "bgra", "rgb_128", "bgr_128", *REAL),
-    "bgr": (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgba", "bgra", "rgb_128", "bgr_128", *REAL),
+    **dict.fromkeys(
+        ("rgb", "bgr"),
+        (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgba", "bgra", "rgb_128", "bgr_128", *REAL),
+    ),
     "gray": ("gray", "gray_128", *REAL),
     "featuremap": REAL,
 }
@@ -31,6 +31,8 @@ INTERPOLATIONS = ("nearest", "linear", "cubic", "area")
 LAYOUTS = ("NHWC", "NCHW")
 LARGEST_NUMBER = 2.0**60
 LARGEST = 1 << 15  # pixels a side
+LONGEST = 1 << 26  # samples of a sound
+MOST_BYTES = (1 << 31) - 1  # of a buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Description:
     pixels. fill: of a letterbox, 0..255. mean, scale: a channel, or one for all. quantize: (scale, zero point) or None.
     quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the picture, cut out before the fit.
     source: (width, height) of the frames of a resizer input: the board cuts the roi out of them and makes `size` of it.
-    profile: the vendor whose pairs of formats count; its defaults are filled in by described().
+    resize_order: where the resize stands, before or after (x - mean) * scale. stride: bytes of a stored row of the first
+    plane, 0 for what width_align gives. profile: the vendor whose pairs of formats count; described() fills its defaults in.
     width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in bytes."""
 
     format: str
@@ -58,6 +61,8 @@ class Description:
     quantize_dtype: str = "int8"
     roi: tuple[int, int, int, int] | None = None
     source: tuple[int, int] | None = None
+    resize_order: str = "before-normalize"
+    stride: int = 0
     profile: str = ""
     layout: str = "NHWC"
     width_align: int = 1
@@ -77,6 +82,7 @@ class Description:
             ("resize library", self.library, LIBRARIES),
             ("interpolation", self.interpolation, INTERPOLATIONS),
             ("resize dtype", self.resize_dtype, ("uint8", "float32")),
+            ("resize order", self.resize_order, ("before-normalize", "after-normalize")),
             ("fit", self.fit, FITS),
             ("layout", self.layout, LAYOUTS),
             ("quantize dtype", self.quantize_dtype, ("int8", "uint8", "int16")),
@@ -90,10 +96,13 @@ class Description:
         from qverify.inputs.profiles import legal
 
         pairs = legal(self.profile)
-        if self.train and self.format not in pairs.get(self.train, ()):
+        known = pairs.get(self.train, ()) if self.train else [f for row in pairs.values() for f in row]
+        if self.format not in known:
             table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in pairs.items())
             whose = f"no {self.profile} chip" if self.profile else "no chip"
-            raise UsageError(f"{whose} turns {self.format} into {self.train}; what can be (train: formats): {table}")
+            raise UsageError(
+                f"{whose} turns {self.format} into {self.train or 'anything'}; what can be (train: formats): {table}"
+            )
 
     def _check_numbers(self) -> None:
         for width, height in {self.size, self.frame}:
@@ -105,8 +114,9 @@ class Description:
         self._check_rest()
 
     def _check_size(self, width: int, height: int) -> None:
-        if not (0 < width <= LARGEST and 0 < height <= LARGEST):
-            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {LARGEST}x{LARGEST}")
+        longest = LONGEST if height == 1 and self.format in REAL else LARGEST
+        if not (0 < width <= longest and 0 < height <= LARGEST):
+            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {longest}x{LARGEST}")
         if (width, height) == self.frame and self.format in YUV420 and (width % 2 or height % 2):
             raise UsageError(
                 f"{self.format} of {width}x{height}: its chroma covers 2x2 pixels; both sides must be even"
@@ -122,8 +132,27 @@ class Description:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted one number{f', or {wanted}' * (wanted > 1)}")
         if self.quantize is not None and not 0 < self.quantize[0] < inf:
             raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
-        if not all(abs(v) <= LARGEST_NUMBER for v in (*self.mean, *self.scale)):
-            raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted numbers within 2^60")
+        if not all(abs(v) <= LARGEST_NUMBER for v in (*self.mean, *self.scale)) or 0 in self.scale:
+            raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted numbers within 2^60, and no scale of 0")
+        if self.resize_order != "before-normalize" and self.format not in REAL:
+            raise UsageError(f"resize order {self.resize_order}: {self.format} is not normalized before it is stored")
+        self._check_quantize()
+        self._check_bytes()
+
+    def _check_quantize(self) -> None:
+        if self.quantize is None:
+            return
+        if self.format not in ("featuremap", "raw_s16"):
+            raise UsageError(f"quantize: {self.format} holds no quantized values; it is for featuremap and raw_s16")
+        low, high = WHOLE["int16" if self.format == "raw_s16" else self.quantize_dtype]
+        if not low <= self.quantize[1] <= high:
+            raise UsageError(f"quantize: zero point {self.quantize[1]} is not within {low}..{high}")
+
+    def _check_bytes(self) -> None:
+        from qverify.inputs.buffers import size_bytes
+
+        if (size := size_bytes(self)) > MOST_BYTES:
+            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are taken")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 
@@ -139,106 +168,3 @@ class Description:
     @property
     def channels(self) -> int:
         return 1 if self.gray else 4 if self.format in ("rgba", "bgra") else 3
-
-
-def tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """[inputs.NAME] tables of a TOML file. UsageError for what is none; {} without a file."""
-    if path is None:
-        return {}
-    try:
-        with open(path, "rb") as file:
-            held = tomllib.load(file)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    found = held.get("inputs")
-    if not isinstance(found, dict) or not found or not all(isinstance(t, dict) for t in found.values()):
-        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
-    return found
-
-
-def parsed(text: str) -> tuple[str, dict[str, Any]]:
-    """`data=nv12,train=rgb,mean=1,2,3` to its name and table; a part without `=` goes on with the key before it."""
-    name, _, rest = text.partition("=")
-    parts = rest.split(",")
-    if not name or not parts[0]:
-        raise UsageError(f"--input {text}: wanted NAME=FORMAT,KEY=VALUE,...")
-    table, key = {"format": parts[0]}, ""
-    for part in parts[1:]:
-        if "=" in part:
-            key, _, value = part.partition("=")
-            key = key.strip().replace("-", "_")
-            table[key] = value
-        elif key:
-            table[key] += f",{part}"
-        else:
-            raise UsageError(f"--input {text}: wanted KEY=VALUE, got {part!r}")
-    return name, table
-
-
-KEYS = {f.name for f in fields(Description)} - {"colour"} | {"mode", "range", "siting", "colour_rounding"}
-
-
-def described(table: Mapping[str, Any], where: str) -> Description:
-    """Of a TOML or JSON table, or of options. UsageError names the key."""
-    given = {k.replace("-", "_"): v for k, v in table.items()}
-    if unknown := given.keys() - KEYS:
-        raise UsageError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
-    if missing := {"format", "size"} - given.keys():
-        raise UsageError(f"{where}: {min(missing)} is missing")
-    try:
-        return _described(_with_defaults(given))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{where}: {error}") from error
-
-
-def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """Under what is given, the profile's own. A mode or a range of the user's takes the profile's place."""
-    from qverify.inputs.profiles import PROFILES, defaults
-
-    profile = str(given.get("profile", ""))
-    if not profile:
-        return given
-    if profile not in PROFILES:
-        raise UsageError(f"input profile {profile!r}: wanted one of {', '.join(PROFILES)}")
-    return defaults(profile, str(given["format"])) | given
-
-
-def _described(given: dict[str, Any]) -> Description:
-    mode = str(given.pop("mode", "opencv"))
-    colour = Colour.preset(mode) if mode in PRESETS else Colour(mode, "full")
-    own = {"range": "range", "siting": "siting", "colour_rounding": "rounding"}
-    chosen = {own[k]: str(given.pop(k)) for k in list(given) if k in own}
-    if chosen and mode in PRESETS:
-        raise UsageError(f"{min(chosen)}: mode {mode} brings its own; give mode bt601 or bt709 to choose it")
-    words = {k: given.pop(k) for k in list(given) if isinstance(Description.__dataclass_fields__[k].default, str)}
-    numbers = {k: int(given.pop(k)) for k in list(given) if k.endswith("_align") or k == "fill"}
-    made = {k: tuple(float(x) for x in _several(given.pop(k))) for k in ("mean", "scale") if k in given}
-    quantize = given.pop("quantize", None)
-    scaled = None if quantize is None else _several(quantize)
-    pair = None if scaled is None else (float(scaled[0]), int(scaled[1]))
-    roi = given.pop("roi", None)
-    area = None if roi is None else tuple(int(v) for v in _several(roi))
-    if area is not None and len(area) != 4:
-        raise ValueError(f"roi {roi!r}: wanted x,y,width,height")
-    source = _size(given.pop("source")) if given.get("source") is not None else None
-    given.pop("source", None)
-    size = _size(given.pop("size"))
-    text = {k: str(v) for k, v in words.items()}
-    one = Description(
-        str(given.pop("format")), size, colour=replace(colour, **chosen), quantize=pair, roi=area, source=source
-    )
-    return replace(one, **text, **numbers, **made)  # type: ignore[arg-type]
-
-
-def _several(value: Any) -> list[Any]:
-    if isinstance(value, str):
-        return value.split(",")
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _size(value: Any) -> tuple[int, int]:
-    """`224x160` or [224, 160]: width, height."""
-    parts = value.lower().split("x") if isinstance(value, str) else list(value)
-    if len(parts) != 2:
-        raise ValueError(f"size {value!r}: wanted WIDTHxHEIGHT")
-    return int(parts[0]), int(parts[1])

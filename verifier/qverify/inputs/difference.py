@@ -8,14 +8,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
+from qverify.errors import UsageError
 from qverify.inputs.hypotheses import Page, pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
-from qverify.inputs.residual import Residual, residual, sampled, undone
+from qverify.inputs.residual import Residual, residual, undone
+from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
 NEAREST = 3  # of those nearest by a sample, judged in full
+PROMISING = 4  # of the nearest single mistakes: pairs with one of them come first
+MORE_S = 10.0  # once something is exact, so long for what else may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,19 @@ def compared(
     """Equal, else single mistakes, else pairs of different families. seconds: after them no more is tried. known: what
     explained other frames; where one of them does here, too, nothing else is searched."""
     intended = start.intended(len(captured))
-    trial = _Trial(Reproduction(start), captured, time.monotonic() + seconds)
+    trial = _Trial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     made = trial.reproduction.made(intended)
     found = Difference(made == captured, len(captured), len(made))
     if found.equal:
         return found
-    trial.judge(Explanation((), intended))
+    if trial.may(intended):
+        trial.judge(Explanation((), intended))
     again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
     exact = [one for one in again if trial.may(one.recipe) and start.reaches(one.recipe) and trial.judge(one)]
     for name, explanations in (("single mistakes", _singles), ("pairs of mistakes", _pairs)):
         if exact or trial.over:
             break
-        listed = in_key_order([e for e in explanations(intended) if trial.may(e.recipe)], lambda e: e.recipe)
-        exact = trial.all_of(listed, name, watch)
+        exact = trial.all_of(trial.ordered(explanations(intended)), name, watch)
     found.exact = _grouped(start, exact)
     found.nearest = None if exact else trial.nearest(Explanation((), intended))
     found.tried, found.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
@@ -114,23 +117,33 @@ class _Trial:
     reproduction: Reproduction
     captured: bytes
     deadline: float
+    sample: Sample
     tried: int = 0
     over: bool = False
     not_searched: list[str] = field(default_factory=list)
     out_of_reach: set[str] = field(default_factory=set)
     near: list[tuple[float, int, Explanation]] = field(default_factory=list)
-    samples: dict[tuple[object, ...], tuple[np.ndarray, float]] = field(default_factory=dict)
 
     def may(self, recipe: Recipe) -> bool:
         """Of the captured size."""
         return size_bytes(recipe) == len(self.captured)
 
+    def ordered(self, explanations: Iterator[Explanation]) -> list[Explanation]:
+        """Those of the captured size; with the nearest single mistakes first, else by shared stages."""
+        near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
+        parts: tuple[list[Explanation], list[Explanation]] = [], []
+        for one in explanations:
+            if self.may(one.recipe):
+                parts[near.isdisjoint(one.causes)].append(one)
+        return [one for part in parts for one in in_key_order(part, lambda e: e.recipe)]
+
     def all_of(self, listed: list[Explanation], name: str, watch: Watch | None) -> list[Explanation]:
-        exact = []
+        exact: list[Explanation] = []
         for at, one in enumerate(listed):
             if time.monotonic() > self.deadline:
                 self.over = True
-                self.not_searched.append(f"{len(listed) - at} of {len(listed)} {name}: the time was over")
+                why = "something exact was found, or the time was over" if exact else "the time was over"
+                self.not_searched.append(f"{len(listed) - at} of {len(listed)} {name}: {why}")
                 break
             if watch is not None:
                 watch(name, at + 1, len(listed))
@@ -138,38 +151,33 @@ class _Trial:
                 self.out_of_reach.update(c.family for c in one.causes if len(one.causes) == 1)
             elif self.judge(one):
                 exact.append(one)
+                self.deadline = min(self.deadline, time.monotonic() + MORE_S)
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
     def judge(self, one: Explanation) -> bool:
         """Whether it reproduces the bytes; how near it comes is kept."""
+        try:
+            return self._judged(one)
+        except UsageError:  # a roi that does not lie in a turned picture
+            return False
+
+    def _judged(self, one: Explanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
-            made = self.reproduction.made(one.recipe)
-            if made == self.captured:
+            far = self.sample.distance(one.recipe, self.reproduction)
+            if far is None and self.reproduction.made(one.recipe) == self.captured:
                 return True
-            if len(made) == len(self.captured):
-                self.near.append((self._sampled_distance(one.recipe, made), self.tried, one))
-                self.near = sorted(self.near, key=lambda n: n[:2])[:NEAREST]
+            if far is None:
+                far = self.sample.whole_distance(one.recipe, self.reproduction)
+        self.near.append((far, self.tried, one))
+        self.near = sorted(self.near, key=lambda n: n[:2])[: max(NEAREST, PROMISING)]
         return False
-
-    def _sampled_distance(self, recipe: Recipe, made: bytes) -> float:
-        """Mean |difference| of a sample by the spread of the captured elements, so that element types can be compared."""
-        back = undone(self.captured, recipe)
-        key = (recipe.bytes if back is not None else (), dtype_of(recipe.wanted))
-        if key not in self.samples:
-            theirs = sampled(self.captured if back is None else back, recipe.wanted)
-            spread = float(np.abs(theirs - np.median(theirs)).mean()) if theirs.size else 0.0
-            self.samples[key] = theirs, spread if np.isfinite(spread) and spread > 0 else 1.0
-        theirs, spread = self.samples[key]
-        ours = sampled(made if back is None else (undone(made, recipe) or made), recipe.wanted)
-        away = float(np.abs(ours - theirs).mean()) / spread if ours.size else np.inf
-        return away if np.isfinite(away) else np.inf
 
     def nearest(self, intended: Explanation) -> tuple[Explanation, Residual] | None:
         """The intended input itself is always among them."""
         found = []
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
-        for _, at, one in of_size + self.near:
+        for _, at, one in of_size + self.near[:NEAREST]:
             made, captured = self.reproduction.made(one.recipe), self.captured
             if (back := undone(captured, one.recipe)) is not None:
                 made, captured = self.reproduction.packed(one.recipe), back

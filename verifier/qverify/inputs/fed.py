@@ -8,7 +8,9 @@ from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.buffers import size_bytes
-from qverify.inputs.description import Description, described
+from qverify.inputs.description import Description
+from qverify.inputs.description_tables import described
+from qverify.inputs.front_words import convert_words, normalize_words, unpack_words
 from qverify.model_bin.graph import Graph
 from qverify.tensors.spec import TensorSpec
 
@@ -33,7 +35,7 @@ def fed_inputs(graph: Graph) -> dict[str, Fed]:
     rows = graph.meta.get("inputs", {})
     for name, row in rows.items() if isinstance(rows, dict) else ():
         table = row.get("description") if isinstance(row, dict) else None
-        if not isinstance(table, dict) or row["tensor"] not in graph.inputs:
+        if not isinstance(table, dict) or row.get("tensor") not in graph.inputs:
             raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
         try:
             found[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]), graph, row.get("roi"))
@@ -49,7 +51,25 @@ def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> F
         raise UsageError("its roi does not fit its graph")
     if wanted is not None and not spec.quantized and not _dense(spec, "uint8", size_bytes(wanted)):
         raise UsageError(f"{size_bytes(wanted)} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
+    if wanted is not None and not spec.quantized:
+        _check_nodes(graph, spec.name, wanted)
     return Fed(name, spec.name, wanted, table, roi)
+
+
+def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
+    """UsageError where the nodes that read the bytes do otherwise than the description says."""
+    after = {n: node for node in graph.nodes for n in node.inputs[:1] if n is not None}
+    found, node = dict[str, list[int]](), after.get(tensor)
+    last = tensor
+    while node is not None and node.op in ("unpack", "resizer", "yuv_to_rgb", "normalize") and node.op not in found:
+        found[node.op], last = list(node.words), node.outputs[0]
+        node = after.get(last)
+    where, dtype = f"input {tensor!r}", graph.spec(last).dtype
+    made = {"unpack": unpack_words(wanted), "yuv_to_rgb": convert_words(wanted, where)}
+    made["normalize"] = normalize_words(wanted, dtype, where)
+    for op, words in made.items():
+        if found.get(op) != words:
+            raise UsageError(f"{op} of {tensor!r} is not what its description says")
 
 
 def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
@@ -70,7 +90,11 @@ def completed(table: Table, spec: TensorSpec) -> Description | None:
         more |= {"quantize": [spec.scale[0], spec.zero_point[0]], "quantize_dtype": spec.dtype}
     if spec.shape[1 if layout == "NCHW" else 3] == 1:
         more["train"] = "gray"
-    return described({**table, **more}, where)
+    given = described({**more, **table}, where)
+    wanted = described({**table, **more}, where)
+    for key in (k for k in more if k in table and getattr(given, k) != getattr(wanted, k)):
+        raise UsageError(f"{where}: {key} {table[key]!r}, but the tensor's own is {more[key]!r}; leave it out")
+    return wanted
 
 
 def for_tensor(table: Table, spec: TensorSpec) -> Description | None:
@@ -89,6 +113,10 @@ def layout_of(spec: TensorSpec) -> str:
 def _size_of(spec: TensorSpec) -> list[int]:
     """Width and height of a picture's tensor."""
     layout = layout_of(spec)
+    if len(spec.shape) == 4 and spec.shape[0] != 1:
+        raise UsageError(
+            f"input {spec.name!r} {list(spec.shape)}: batch {spec.shape[0]}; pictures are for a batch of 1"
+        )
     if not layout:
         raise UsageError(
             f"input {spec.name!r} {list(spec.shape)} is no picture of 1 or 3 channels, which this format would need"

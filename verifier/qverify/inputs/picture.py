@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,41 +13,70 @@ from qverify.inputs.description import Description
 
 Array = npt.NDArray[Any]
 ORIENTATION = 0x0112  # of EXIF; 1 is upright
-MOST_PIXELS = 1 << 27
+MOST_PIXELS = 1 << 26
+KINDS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "GIF", "MPO")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
 
 
 def read(path: str, gray: bool = False) -> Array:
     """uint8 (H, W, 3), or (H, W, 1); EXIF rotation applied. UsageError for what is no picture, is cut short or too large."""
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise UsageError(f"{path}: {NEED}") from None
     try:
-        with Image.open(path) as picture:
-            if picture.width * picture.height > MOST_PIXELS:
-                raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
-            turned = ImageOps.exif_transpose(picture) if picture.getexif().get(ORIENTATION, 1) != 1 else picture
-            if turned.mode.startswith("I;16") or turned.mode == "I":
-                return _sixteen(np.asarray(turned), gray)
-            mode = "L" if gray else "RGB"
-            pixels = np.asarray(turned if turned.mode == mode else turned.convert(mode))
-    except (
-        OSError,
-        UnidentifiedImageError,
-        ValueError,
-        SyntaxError,
-        IndexError,
-        Image.DecompressionBombError,
-    ) as error:
-        raise UsageError(f"{path}: not a readable picture: {error}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong with a file is said in our own line
+            with Image.open(path, formats=KINDS) as picture:
+                return _pixels(path, picture, gray)
+    except UsageError:
+        raise
+    except Exception as error:  # decoders raise what they like
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: not a readable picture: {said}") from error
+
+
+def _pixels(path: str, picture: Any, gray: bool) -> Array:
+    from PIL import ImageOps
+
+    if picture.width * picture.height > MOST_PIXELS:
+        raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
+    coding = str(picture.tile[0][3]) if picture.tile else ""  # gone once the pixels are read
+    turned = picture.getexif().get(ORIENTATION, 1) != 1
+    if ";16" in coding or picture.mode.startswith("I;16"):
+        if turned:
+            raise UsageError(f"{path}: a 16-bit picture that EXIF turns; turn its pixels first")
+        return _sixteen(path, picture, gray)
+    if picture.mode in ("I", "F"):
+        raise UsageError(f"{path}: 32-bit values are no picture; give .npy, or 8 or 16 bits a channel")
+    whole = ImageOps.exif_transpose(picture) if turned else picture
+    mode = "L" if gray else "RGB"
+    pixels = np.asarray(whole if whole.mode == mode else whole.convert(mode))
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def _sixteen(values: Array, gray: bool) -> Array:
-    """16-bit gray: 65535 is 255, rounded half up."""
-    small = ((values.astype(np.int64) + 128) // 257).clip(0, 255).astype(np.uint8)[..., None]
-    return small if gray else np.repeat(small, 3, axis=-1)
+def _sixteen(path: str, picture: Any, gray: bool) -> Array:
+    """16 bits a channel: 65535 is 255, rounded half up; alpha dropped. Colours by OpenCV, as Pillow keeps their high bytes
+    only."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        small = _eight(np.asarray(picture))
+    else:
+        import cv2
+
+        held = cv2.imread(path, cv2.IMREAD_UNCHANGED)
+        if held is None or held.dtype != np.uint16:
+            raise UsageError(f"{path}: not a readable 16-bit picture")
+        small = _eight(held if held.ndim == 2 else held[..., 2::-1])
+    if small.ndim == 2:
+        return small[..., None] if gray else np.repeat(small[..., None], 3, axis=-1)
+    return np.asarray(Image.fromarray(small).convert("L"))[..., None] if gray else np.ascontiguousarray(small)
+
+
+def _eight(values: Array) -> Array:
+    return ((values.astype(np.int64) + 128) // 257).clip(0, 255).astype(np.uint8)
 
 
 def fitted(pixels: Array, wanted: Description) -> Array:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.inputs.description import LEGAL, REAL, YUV420
+from qverify.inputs.description import LEGAL, YUV420
 
 HORIZON = {
-    "yuv444": (*YUV420, "yuv444", "yuv444_128"),
-    "rgb": (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgb_128", "bgr_128"),
-    "bgr": (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgb_128", "bgr_128"),
+    "yuv444": ("nv12", "yuv444", "yuv444_128"),
+    **dict.fromkeys(("rgb", "bgr"), ("nv12", "yuv444", "yuv444_128", "rgb", "bgr", "rgb_128", "bgr_128")),
     "gray": ("gray", "gray_128"),
-    "featuremap": REAL,
+    "featuremap": ("featuremap",),
 }
 SIGMASTAR = {
-    **{train: ("nv12", "rgb", "bgr", "rgba", "bgra", "raw_f32", "raw_s16") for train in ("rgb", "bgr")},
+    **dict.fromkeys(("rgb", "bgr"), ("nv12", "rgb", "bgr", "rgba", "bgra", "gray", "raw_f32", "raw_s16")),
     "gray": ("gray", "raw_f32", "raw_s16"),
 }
 # Published facts; none was compared with a vendor's tool. Defaults of a 4:2:0 format stand under its name.
 PROFILES: dict[str, dict[str, Any]] = {
     "horizon-x5": {"mode": "horizon", "yuv420": {"width_align": 16}},
     "horizon-j6": {"mode": "horizon", "yuv420": {"width_align": 32}},
-    "sigmastar": {"mode": "sigmastar", "rounding": "truncate"},
+    "sigmastar": {"mode": "sigmastar", "rounding": "truncate", "raw_s16": {"innermost_align": 8}},
     "axera": {"layout": "NHWC"},
 }
 
@@ -34,5 +33,5 @@ def legal(profile: str) -> dict[str, tuple[str, ...]]:
 def defaults(profile: str, format_: str) -> dict[str, Any]:
     """KeyError for a profile that is not known."""
     held = dict(PROFILES[profile])
-    more = held.pop("yuv420", {})
-    return held | (more if format_ in YUV420 else {})
+    yuv, raw = held.pop("yuv420", {}), held.pop("raw_s16", {})
+    return held | (yuv if format_ in YUV420 else raw if format_ == "raw_s16" else {})

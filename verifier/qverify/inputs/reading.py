@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
-from typing import Any
+import zipfile
+from dataclasses import replace
+from math import prod
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify.errors import UsageError
+from qverify.errors import BadFileError, UsageError
 from qverify.inputs import buffers, picture, sound
-from qverify.inputs.description import REAL, Description
+from qverify.inputs.description import FORMATS, REAL, Description
+from qverify.inputs.regular import read_regular
 
 Array = npt.NDArray[Any]
-RAW = (".bin", ".raw", ".yuv", ".nv12", ".rgb", ".dat")
+RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))
+MOST_ARRAY = 1 << 30  # bytes
 
 
 def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
@@ -29,26 +35,57 @@ def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
         if wanted.format not in REAL:
             raise UsageError(f"{path}: sound becomes {', '.join(REAL)}, not {wanted.format}")
         return buffers.encoded(sound.fitted(sound.read(path), wanted, path), wanted)
-    return buffers.encoded(picture.fitted(picture.read(path, wanted.gray), wanted), wanted)
+    return _of_pixels(picture.read(path, wanted.gray), wanted)
+
+
+def _of_pixels(pixels: Array, wanted: Description) -> bytes:
+    if wanted.resize_order == "before-normalize":
+        return buffers.encoded(picture.fitted(pixels, wanted), wanted)
+    real = picture.fitted(buffers.normalized(pixels, wanted), replace(wanted, resize_dtype="float32"))
+    return buffers.packed(buffers.arranged([buffers.quantized(real, wanted)], wanted), wanted)
 
 
 def array_of(path: str, name: str = "") -> Array:
     """Of a .npy, or of a .npz the array of that name, or its only one."""
     try:
-        held = np.load(path, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return held
-        with held:
-            chosen = name if name in held else held.files[0] if len(held.files) == 1 else None
-            if chosen is None:
-                raise UsageError(f"{path}: holds {', '.join(held.files) or 'nothing'}; none is called {name!r}")
-            return np.asarray(held[chosen])
-    except (OSError, ValueError, EOFError, KeyError, MemoryError) as error:
-        raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {error}") from error
-    except Exception as error:  # zipfile raises its own, derived from Exception only
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{path}: not a readable .npz: {error}") from error
+        if path.lower().endswith(".npy"):
+            data = read_regular(path, MOST_ARRAY + 1, follow=True)
+            return _array(io.BytesIO(data), len(data), path)
+        with zipfile.ZipFile(path) as held:
+            return _of_npz(held, name, path)
+    except (UsageError, BadFileError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise what they like
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {said}") from error
+
+
+def _of_npz(held: zipfile.ZipFile, name: str, path: str) -> Array:
+    """The array of that name, or the only one."""
+    files = {n.removesuffix(".npy"): n for n in held.namelist() if n.endswith(".npy")}
+    chosen = name if name in files else next(iter(files)) if len(files) == 1 else None
+    if chosen is None:
+        raise UsageError(f"{path}: holds {', '.join(files) or 'nothing'}; none is called {name!r}")
+    size = held.getinfo(files[chosen]).file_size
+    with held.open(files[chosen]) as file:
+        return _array(file, size, f"{path}: {chosen}")
+
+
+def _array(file: IO[bytes], size: int, where: str) -> Array:
+    """Of a .npy, whose header must not promise more than there is. size: bytes of it."""
+    if size > MOST_ARRAY:
+        raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} are taken")
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    wanted = prod(shape) * dtype.itemsize
+    if dtype.hasobject or wanted > size:
+        raise UsageError(f"{where}: {dtype}{list(shape)} cannot be in {size} bytes")
+    data = file.read(wanted)
+    if len(data) != wanted:
+        raise UsageError(f"{where}: cut short: {len(data)} bytes of values, wanted {wanted}")
+    flat = np.frombuffer(data, dtype)
+    return flat.reshape(shape[::-1]).transpose() if fortran else flat.reshape(shape)
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
@@ -74,7 +111,7 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
     plane, channels = buffers.planes(wanted)[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
-        return buffers.encoded(picture.fitted(pixels, wanted), wanted)
+        return _of_pixels(pixels, wanted)
     values = array.astype(array.dtype.newbyteorder("="), copy=False)
     values = values[0] if values.ndim == len(plane.shape) + 1 and values.shape[0] == 1 else values
     one = len(buffers.planes(wanted)) == 1
@@ -93,14 +130,19 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
 def _raw(path: str, wanted: Description) -> bytes:
     """Bytes as they are when they have the buffer's size; the valid elements alone are aligned."""
     whole, dense = buffers.size_bytes(wanted), buffers.valid_bytes(wanted)
-    with open(path, "rb") as file:
-        data = file.read(max(whole, dense) + 1)
-    if len(data) == whole:
-        return data
-    if len(data) == dense:
-        return buffers.packed(buffers.dense_values(data, wanted), wanted)
+    data = read_regular(path, max(whole, dense) + 1, follow=True)
+    if len(data) == dense != whole:
+        data = buffers.packed(buffers.dense_values(data, wanted), wanted)
+    if len(data) != whole:
+        raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {wanted_sizes(wanted)}")
+    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.stored(data, wanted)):
+        raise UsageError(f"{path}: holds NaN or infinite values")
+    return data
+
+
+def wanted_sizes(wanted: Description) -> str:
+    """Which sizes of a file of raw bytes would fit, for a message."""
+    whole, dense = buffers.size_bytes(wanted), buffers.valid_bytes(wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.frame
-    raise UsageError(
-        f"{path}: {os.path.getsize(path)} bytes, wanted {sizes} for {wanted.format} {width}x{height} in {wanted.layout}"
-    )
+    return f"{sizes} for {wanted.format} {width}x{height} in {wanted.layout}"

@@ -12,19 +12,22 @@ from qverify.inputs.description import YUV420, Description
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")
 # The fields of a description that decide what a stage is given, beside those of the stages before.
-FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size")
-ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize")
+FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size", "source", "roi")
+ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize", "quantize_dtype")
+PLANES = ("layout", "width_align", "height_align", "innermost_align", "buffer_align")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """Something done at a stage. name: unique. change: the stage's values to others; it is told the whole recipe.
-    size: of bytes, to what it makes of that many. undo: for steps on bytes that can be taken back."""
+    size: of bytes, to what it makes of that many. undo: for steps on bytes that can be taken back. rowwise: of a step on
+    elements, that it gives some rows (two by two in 4:2:0) the same whether it sees the others or not."""
 
     name: str
     change: Callable[[Any, Recipe], Any] = field(compare=False)
     size: Callable[[int], int] = field(default=lambda size: size, compare=False)
     undo: Callable[[bytes, Recipe], bytes] | None = field(default=None, compare=False)
+    rowwise: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Recipe:
         return sum(len(getattr(self, stage)) for stage in STAGES)
 
     def key(self, stage: Stage) -> tuple[Any, ...]:
-        """Equal where the values after that stage's steps are."""
+        """Equal where the values after that stage's steps are; of bytes, before them."""
         wanted, format_ = self.wanted, self.wanted.format
         held: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
         if stage == "picture":
@@ -83,4 +86,7 @@ class Recipe:
         if stage == "fitted":
             return tuple(held)
         held += [self.normalized, *(getattr(wanted, name) for name in ELEMENTS), format_ in YUV420 or format_]
-        return tuple(held) if stage == "normalized" else (*held, self.elements)
+        if stage == "normalized":
+            return tuple(held)
+        held += [self.elements]
+        return tuple(held) if stage == "elements" else (*held, format_, *(getattr(wanted, name) for name in PLANES))

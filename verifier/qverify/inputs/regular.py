@@ -8,13 +8,16 @@ import stat
 from qverify.errors import BadFileError
 
 
-def read_regular(path: str, limit: int) -> bytes:
-    """The first `limit` bytes. BadFileError for links, pipes, devices, folders, and what cannot be read."""
+def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
+    """The first `limit` bytes. BadFileError for pipes, devices, folders, for links unless they are to be followed, and for
+    what cannot be read."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, flags)
         with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
+            held = os.fstat(handle)
+            if not stat.S_ISREG(held.st_mode):
                 raise BadFileError(f"{path}: not a regular file")
-            return file.read(limit)
-    except OSError as error:
-        raise BadFileError(f"{path}: {error.strerror}") from error
+            return file.read(min(limit, held.st_size + 1))
+    except (OSError, ValueError) as error:
+        raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error

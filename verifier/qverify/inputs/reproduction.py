@@ -66,8 +66,23 @@ class Reproduction:
     def packed(self, recipe: Recipe) -> bytes:
         if self.start.stage == "bytes":
             return bytes(self.start.values)
-        values = self._elements(recipe)
-        return buffers.packed(buffers.arranged(values, recipe.wanted), recipe.wanted)
+
+        def made() -> bytes:
+            values = self._elements(recipe)
+            return buffers.packed(buffers.arranged(values, recipe.wanted), recipe.wanted)
+
+        return bytes(self._once("bytes", recipe, made))
+
+    def rows(self, recipe: Recipe, pairs: Array) -> list[Array]:
+        """The elements of rows 2i and 2i + 1 alone, i of pairs; where every step on elements is rowwise."""
+        wanted = recipe.wanted
+        if self.start.stage == "elements":
+            values = rows_of(self.start.values, pairs)
+        else:
+            (pixels,) = rows_of([self._fitted(recipe)], pairs)
+            values = self._made_elements(pixels, recipe)
+        dtype = buffers.dtype_of(wanted)
+        return [v.astype(dtype) for v in _stepped(values, recipe.elements, recipe)]
 
     def _elements(self, recipe: Recipe) -> list[Array]:
         def made() -> list[Array]:
@@ -78,14 +93,13 @@ class Reproduction:
         return list(self._once("elements", recipe, made))
 
     def _normalized(self, recipe: Recipe) -> list[Array]:
-        def made() -> list[Array]:
-            wanted, pixels = recipe.wanted, self._fitted(recipe)
-            if wanted.format not in REAL:
-                return buffers.elements(pixels, wanted)
-            real = _stepped(buffers.normalized(pixels, wanted), recipe.normalized, recipe)
-            return [buffers.quantized(real, wanted)]
+        return list(self._once("normalized", recipe, lambda: self._made_elements(self._fitted(recipe), recipe)))
 
-        return list(self._once("normalized", recipe, made))
+    def _made_elements(self, pixels: Array, recipe: Recipe) -> list[Array]:
+        if recipe.wanted.format not in REAL:
+            return buffers.elements(pixels, recipe.wanted)
+        real = _stepped(buffers.normalized(pixels, recipe.wanted), recipe.normalized, recipe)
+        return [buffers.quantized(real, recipe.wanted)]
 
     def _fitted(self, recipe: Recipe) -> Array:
         return np.asarray(self._once("fitted", recipe, lambda: _stepped(self._resized(recipe), recipe.fitted, recipe)))
@@ -106,6 +120,12 @@ class Reproduction:
         return self.kept[stage][1]
 
 
+def rows_of(values: list[Array], pairs: Array) -> list[Array]:
+    """Of elements: the coarser planes have one row a pair."""
+    both = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
+    return [values[0][both], *(v[pairs] for v in values[1:])]
+
+
 def size_bytes(recipe: Recipe) -> int:
     """Of the bytes it will make."""
     known = recipe.evidence.undescribed_bytes
@@ -116,13 +136,13 @@ def size_bytes(recipe: Recipe) -> int:
 
 
 def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
-    """So that neighbours share their stages: grouped by picture, fitted, elements, in order of first appearance."""
+    """So that neighbours share their stages: grouped by them, in order of first appearance."""
     ranks: list[dict[Any, int]] = [{} for _ in STAGES]
     rows = []
     for at, one in enumerate(recipes):
         recipe = of(one)
-        keys = [recipe.key(stage) for stage in STAGES[:-1]]
-        rows.append((*(rank.setdefault(key, at) for rank, key in zip(ranks, keys, strict=False)), at))
+        keys = [recipe.key(stage) for stage in STAGES]
+        rows.append((*(rank.setdefault(key, at) for rank, key in zip(ranks, keys, strict=True)), at))
     return [recipes[row[-1]] for row in sorted(rows)]
 
 

@@ -13,18 +13,23 @@ from qverify.inputs.description import YUV420, Description
 from qverify.inputs.recipe import Recipe
 
 Array = npt.NDArray[Any]
-SAMPLED = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Of valid elements where the sizes are the buffer's, else of all. equal: share of equal bytes. first: plane, row,
-    column, channel, or the byte where it is in no plane."""
+    """Of valid elements where the sizes are the buffer's, else of all. spread: mean distance of the captured elements from
+    their median. equal: share of equal bytes. first: plane, row, column, channel, or the byte where it is in no plane."""
 
     max_abs: float
     mean_abs: float
+    spread: float
     equal: float
     first: dict[str, int | str]
+
+    @property
+    def unrelated(self) -> bool:
+        """As far away as another picture would be."""
+        return not self.mean_abs <= self.spread / 2
 
 
 def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
@@ -36,6 +41,7 @@ def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
     return Residual(
         max((float(a.max()) for a in away if a.size), default=0.0),
         sum(float(a.sum()) for a in away) / max(count, 1),
+        _spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
         _first(ours, theirs, wanted) if len(made) == buffers.size_bytes(wanted) else {"byte": int(np.argmin(same))},
     )
@@ -48,14 +54,6 @@ def undone(captured: bytes, recipe: Recipe) -> bytes | None:
             return None
         captured = step.undo(captured, recipe)
     return captured
-
-
-def sampled(data: bytes, wanted: Description) -> Array:
-    """Some thousands of its elements, float64, from everywhere."""
-    dtype = np.dtype(buffers.dtype_of(wanted)).newbyteorder("<")
-    values = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
-    step = max(1, values.size // SAMPLED) | 1  # odd and no multiple of 3: every channel has its share
-    return values[:: step if step == 1 or step % 3 else step + 2].astype(np.float64)
 
 
 def _parts(data: bytes, wanted: Description) -> list[Array]:
@@ -71,6 +69,12 @@ def _away(a: Array, b: Array) -> Array:
     made[np.isnan(made)] = np.inf
     made[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
     return np.asarray(made)
+
+
+def _spread(values: Array) -> float:
+    with np.errstate(all="ignore"):
+        real = values.astype(np.float64)
+        return float(np.abs(real - np.median(real)).mean())
 
 
 def _bits(a: Array) -> Array:

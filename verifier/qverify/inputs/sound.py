@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
-from qverify.inputs.description import Description
+from qverify.inputs.description import LONGEST, Description
 
 Array = npt.NDArray[Any]
-MOST_FRAMES = 1 << 26
+MOST_FRAMES = LONGEST
 
 
 def read(path: str) -> Array:
@@ -26,7 +26,7 @@ def read(path: str) -> Array:
                 raise UsageError(f"{path}: {frames} samples; wanted 1 to {MOST_FRAMES}")
             data = sound.readframes(frames)
     except (OSError, EOFError, wave.Error) as error:
-        raise UsageError(f"{path}: not a readable .wav: {error or 'it is cut short'}") from error
+        raise UsageError(f"{path}: not a readable .wav: {str(error) or 'it is cut short'}") from error
     if len(data) != frames * channels * 2:
         raise UsageError(f"{path}: cut short: {len(data)} bytes of samples, wanted {frames * channels * 2}")
     return np.frombuffer(data, "<i2").reshape(1, frames, channels).astype(np.int16)

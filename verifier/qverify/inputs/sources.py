@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ import numpy.typing as npt
 
 from qverify.errors import UsageError
 from qverify.inputs import buffers, picture, reading
-from qverify.inputs.description import Description
+from qverify.inputs.description import YUV420, Description
+from qverify.inputs.description_keys import differences, normalization_key, values_key
 from qverify.inputs.fed import Fed, fed_inputs, for_tensor
 from qverify.inputs.prepare import random_inputs
+from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
@@ -25,31 +28,64 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """files: as of -i, None for random ones. seed: of these. tables: descriptions by input name, "" for every input."""
+    """files: as of -i, or input name ("" for the only one) to path; None for random ones. seed: of these. tables:
+    descriptions by input name, "" for every input. prepared: path to what its manifest says, which must then hold."""
 
-    files: str | None = None
+    files: str | Mapping[str, str] | None = None
     seed: int = 0
     tables: Tables = field(default_factory=dict)
+    prepared: Mapping[str, Stated] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a manifest says of one file."""
+
+    description: Description
+    sha256: str
 
 
 def prepared_inputs(graph: Graph, asked: Asked) -> PreparedInputs:
     if asked.files is None:
         return random_inputs(graph, asked.seed)
-    return prepare(graph, asked.files, asked.tables)
+    return prepare(graph, asked.files, asked.tables, asked.prepared)
 
 
-def prepare(graph: Graph, text: str, tables: Tables | None = None) -> PreparedInputs:
+def prepare(
+    graph: Graph,
+    files: str | Mapping[str, str],
+    tables: Tables | None = None,
+    stated: Mapping[str, Stated] | None = None,
+) -> PreparedInputs:
     """`a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all; what model.bin
     itself describes needs none. UsageError names what does not fit and what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], wishes(graph, tables or {})
     asked = [s for s in specs if wanted[s.name].fixed is None]
     called = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
-    parts = [p for p in text.split(",") if p]
-    if len(parts) == 1 and parts[0].endswith(".npz"):
-        files = {s.name: parts[0] for s in asked}
+    if not isinstance(files, str):
+        found = _by_name(files, asked, called)
     else:
-        files = _assigned(parts, asked, called)
-    return PreparedInputs(tuple(wanted[s.name].prepared(files.get(s.name, "")) for s in specs))
+        parts = [p for p in files.split(",") if p]
+        alone = len(parts) == 1 and parts[0].endswith(".npz")
+        found = {s.name: parts[0] for s in asked} if alone else _assigned(parts, asked, called)
+    for name, path in found.items():
+        if stated and path in stated:
+            wanted[name].check(path, stated[path])
+    return PreparedInputs(tuple(wanted[s.name].prepared(found.get(s.name, "")) for s in specs))
+
+
+def _by_name(files: Mapping[str, str], asked: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
+    """Graph input to file, of names ("" for the only input)."""
+    if "" in files and len(asked) == 1:
+        return {asked[0].name: files[""]}
+    unknown = [n for n in files if n not in called]
+    missing = [s.name for s in asked if s.name not in {called.get(n) for n in files}]
+    if unknown or missing:
+        raise UsageError(
+            f"-i: {', '.join(files) or 'a folder'} for the model inputs {', '.join(dict.fromkeys(called))}; "
+            f"missing {', '.join(missing) or 'none'}: give NAME:FOLDER for each"
+        )
+    return {called[n]: path for n, path in files.items()}
 
 
 def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
@@ -96,6 +132,16 @@ class Wish:
             )
         return PreparedInput(self.spec, self.bytes_of(path), path)
 
+    def check(self, path: str, stated: Stated) -> None:
+        """UsageError where the file is not what its manifest says, or was prepared for other eyes than this input's."""
+        data = read_regular(path, buffers.size_bytes(stated.description) + 1, follow=True)
+        if hashlib.sha256(data).hexdigest() != stated.sha256:
+            raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
+        if self.description is not None:
+            other = differences(values_key(stated.description), values_key(self.description))
+            if other:
+                raise UsageError(f"{path}: prepared as {'; '.join(other)} for input {self.called!r}")
+
     def bytes_of(self, path: str) -> bytes:
         if self.description is None:
             return _bytes(self.spec, path, self.called)
@@ -105,6 +151,10 @@ class Wish:
         values = buffers.stored(data, self.description)
         found = values[0] if len(values) == 1 else np.zeros(0, np.uint8)
         array = found[None] if found.size == self.spec.elements and found.ndim == len(self.spec.shape) - 1 else found
+        if (
+            self.description.channels == 1 and found.size == self.spec.elements
+        ):  # of one channel, no layout says otherwise
+            array = found.reshape(self.spec.shape)
         return self.spec.aligned_bytes(_fitting(self.spec, array, path))
 
 
@@ -121,9 +171,13 @@ def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
         raw = one is not None and one.description is not None and not spec.quantized
         if one is None:
             wanted = for_tensor(more, spec) if "format" in more else None
+            if wanted is not None and wanted.format in YUV420:
+                raise UsageError(
+                    f"input {name!r} is {spec.dtype}{list(spec.shape)} and is fed no {wanted.format}; qverify compile --input {name}={wanted.format} makes it so"
+                )
             if more and wanted is None:
                 raise UsageError(
-                    f"input {name!r}: {', '.join(more)} need a description of its bytes; give --description"
+                    f"input {name!r}: {', '.join(more)} say not what its bytes are: a format is missing; give --description"
                 )
         else:
             wanted = for_tensor({**one.table, **more}, spec) if more else one.description
@@ -146,13 +200,12 @@ def _part(wanted: Description | None) -> tuple[int, ...]:
 
 
 def _same_buffer(one: Fed, wanted: Description | None) -> None:
+    """UsageError where a description beside model.bin changes what its nodes were made for."""
     if one.description is None or wanted is None:
         return
-    before, now = ((d.format, buffers.planes(d), d.train) for d in (one.description, wanted))
-    if before != now:
-        raise UsageError(
-            f"input {one.name!r}: model.bin is fed {one.description.format}; another format, size, training format or alignment needs qverify compile --input"
-        )
+    before, now = ({**values_key(d), **normalization_key(d)} for d in (one.description, wanted))
+    if other := differences(now, before):
+        raise UsageError(f"input {one.name!r}: {'; '.join(other)} in model.bin; to change it, qverify compile --input")
 
 
 def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
@@ -163,10 +216,9 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
         return spec.aligned_bytes(_fitting(spec, reading.array_of(path, name), path))
     if ending == ".wav":
         raise UsageError(f"{path}: sound needs a description of input {spec.name!r} (format, size); give --description")
-    if ending in (".png", ".jpg", ".jpeg"):
+    if ending in picture.ENDINGS:
         return spec.aligned_bytes(_fitting(spec, _image(spec, path), path))
-    with open(path, "rb") as file:
-        data = file.read(spec.size_bytes + 1)
+    data = read_regular(path, spec.size_bytes + 1, follow=True)
     if len(data) == spec.size_bytes:
         _fitting(spec, spec.valid_view(data), path)
         return data

@@ -18,6 +18,8 @@ MAX_BYTES = 2**31 - 1
 def read_file(path: str) -> bytes:
     """The file's bytes, with a one-line refusal."""
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BadFileError(f"{path}: not a file")
         size = os.path.getsize(path)
         if size > MAX_BYTES:
             raise BadFileError(f"{path}: {size} bytes; models above 2 GiB are not supported")

@@ -20,6 +20,10 @@ def render(report: Report) -> str:
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=rank)
     parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]
+    apart = [row for row in ran if row["max_abs"]]
+    if not bad and apart:
+        most = min(apart, key=rank)
+        parts.append(f"largest difference: {most['max_abs']:g} in frame {most['frame']} {most['source']}")
     if bad:
         parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
     if report.blame is not None:

@@ -29,7 +29,8 @@ def _nearest(found: Difference) -> str:
     one, rest = found.nearest
     if rest.first == {"plane": "padding"}:
         return f"only the padding differs: {one.said}, every valid element is equal"
-    return f"nearest: {one.said} (residual: {_residual(rest, found.size_bytes)})"
+    near = "nothing comes near; the nearest" if rest.unrelated else "nearest"
+    return f"{near}: {one.said} (residual: {_residual(rest, found.size_bytes)})"
 
 
 def _residual(rest: Residual, size_bytes: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from qverify.renderers import neighbourhood
+from typing import Any
+
+from qverify.renderers import forensics, neighbourhood
 from qverify.report.triage import Rung, TensorLoss, Triage
 
 MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
@@ -13,11 +15,20 @@ def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
     parts = [_ladder(found)]
     parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
+    parts += [_explained(one) for one in found.explained]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
     parts += ["\n".join(around)] if around else []
     return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
+
+
+def _explained(one: Any) -> str:
+    """What the board did at its blamed node."""
+    if one.explanation is None:
+        return f"board at {one.tensor}: {one.why}"
+    lines = [f"board at {one.tensor} ({one.op}): {forensics.verdict(one.explanation)}"]
+    return "\n".join([*lines, *(f"  {line}" for line in forensics.details(one.explanation))])
 
 
 def _ladder(found: Triage) -> str:
@@ -117,3 +128,13 @@ def _conclusion(found: Triage) -> str:
         return f"TRIAGE: all {len(found.rungs)} gates hold"
     state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
     return f"TRIAGE: {state}\nnext step: {found.next_step}"
+
+
+def reduced(held: dict[str, Any]) -> str:
+    """Of session.reduce.Reduced, as a dictionary."""
+    if held["state"] != "reduced":
+        return f"reduce: INCONCLUSIVE: {held['why']}"
+    parts = f"{held['nodes']} node{'s' if held['nodes'] != 1 else ''} of {held['of']}"
+    return (
+        f"reduced to {parts}, ending in {held['node']} ({held['op']}), in {held['runs']} board runs: {held['folder']}"
+    )

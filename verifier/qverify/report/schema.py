@@ -39,7 +39,15 @@ ROWS: dict[str, Any] = {
     "inputs": _rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
     "models": _rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
     "sides": _rows(name=_TEXT, engine=_TEXT, version=_TEXT, settings={"type": "object"}, seconds=NUMBER, host=_TEXT),
-    "frames": _rows(frame={"type": "integer"}, source=_TEXT, verdict=_TEXT, why=_TEXT, failing=_COUNT, max_abs=_REAL),
+    "frames": _rows(
+        frame={"type": "integer"},
+        source=_TEXT,
+        verdict=_TEXT,
+        why=_TEXT,
+        failing=_COUNT,
+        max_abs=_REAL,
+        board={"type": ["string", "null"]},
+    ),
     "no_integer_reference": _rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",

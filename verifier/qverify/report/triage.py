@@ -154,6 +154,10 @@ class Triage:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    explained: list[Any] = field(
+        default_factory=list
+    )  # of the first frame with a blamed board: session.forensics.Explained
+    reduced: dict[str, Any] | None = None
 
     @property
     def exit_status(self) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.description import Description, described, tables
+from qverify.inputs.description import Description
+from qverify.inputs.description_tables import described, tables
 from qverify.inputs.fed import completed, fed_inputs, layout_of
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
@@ -38,7 +39,7 @@ def _of_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
     found = tables(path)
     chosen = next(iter(found)) if name is None and len(found) == 1 else name
     if chosen not in found:
-        raise UsageError(f"{path}: no input {chosen!r}; it describes {', '.join(found)}; give --name")
+        raise UsageError(f"{path}: {_no(chosen)}; it describes {', '.join(found)}; give --name")
     return str(chosen), dict(found[chosen])
 
 
@@ -56,9 +57,13 @@ def _of_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorS
     names = {held[n].name if n in held else n: n for n in graph.inputs if n not in rois}
     chosen = next(iter(names)) if name is None and len(names) == 1 else name
     if chosen not in names:
-        raise UsageError(f"{path}: no input {chosen!r}; its inputs are {', '.join(names)}; give --name")
+        raise UsageError(f"{path}: {_no(chosen)}; its inputs are {', '.join(names)}; give --name")
     spec = graph.spec(names[chosen])
     if names[chosen] in held:
         return str(chosen), dict(held[names[chosen]].table), spec
     layout = layout_of(spec)
     return str(chosen), {"layout": layout} if layout else {}, spec
+
+
+def _no(name: str | None) -> str:
+    return "which input" if name is None else f"no input {name!r}"

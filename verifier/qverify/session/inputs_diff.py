@@ -22,6 +22,8 @@ from qverify.session import inputs
 
 UNDESCRIBED = Description("gray", (1, 1))  # of two files of bytes alone: nothing of it is used but its element
 MOST_UNDESCRIBED = 1 << 28
+MOST_DESCRIBED = 1 << 30  # bytes of one input
+USUAL = {"colour_rounding": "half-away"}  # as it is where nothing says it
 LONGER = 16  # times the intended size, a capture is still read
 
 
@@ -51,7 +53,11 @@ def compare(
     watch: Callable[[str, int, int], None] | None = None,
 ) -> list[Frame]:
     """A frame after the other; what explained the frames before is tried first. seconds: for all of them."""
-    pairs = _paired(_intended(a, wanted), _captured(b), a, b)
+    ours = _intended(a, wanted)
+    for one in ours[:1]:
+        if one.wanted is not None and (size := buffers.size_bytes(one.wanted)) > MOST_DESCRIBED:
+            raise UsageError(f"an input of {size} bytes; at most {MOST_DESCRIBED} are compared. Give a smaller --size")
+    pairs = _paired(ours, _captured(b), a, b)
     deadline = time.monotonic() + seconds
     frames: list[Frame] = []
     known: list[Explanation] = []
@@ -116,7 +122,7 @@ def _paired(ours: list[Intended], theirs: list[str], a: str, b: str) -> list[tup
             return [(o, held[n]) for o, n in zip(ours, names, strict=True)]
     if len(ours) != len(theirs):
         raise UsageError(
-            f"{a} has {len(ours)} inputs, {b} {len(theirs)} files, and their names do not pair; name them alike, or give as many"
+            f"inputs in {a}: {len(ours)}, captures in {b}: {len(theirs)}, and their names do not pair; name them alike, or give as many"
         )
     return list(zip(ours, theirs, strict=True))
 
@@ -154,7 +160,7 @@ def _capture(path: str, limit: int) -> bytes:
         return data
     try:
         array: Any = np.load(BytesIO(data), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, OverflowError, MemoryError) as error:
         raise UsageError(f"{path}: not a readable .npy: {error}") from error
     if not isinstance(array, np.ndarray) or not array.size:
         raise UsageError(f"{path}: holds no elements, nothing to compare")
@@ -186,4 +192,4 @@ def fix(explanation: Explanation, wanted: Description | None) -> dict[str, Any]:
     if wanted is None or explanation.recipe.steps:
         return {}
     before, after = (inputs.flat(one) for one in (wanted, explanation.recipe.wanted))
-    return {k: v for k, v in after.items() if before.get(k) != v}
+    return {k: v for k, v in after.items() if before.get(k, USUAL.get(k)) != v}

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from qverify.capture.reader import is_capture, side_of
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
@@ -26,21 +27,28 @@ from qverify.tensors.recording import Recording
 MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
 
 
-def compare_dumps(a: str, b: str, options: Options, model: str | None = None) -> Report:
-    """A tensor that only one of them has is missing: never PASSED. model: model.bin, for dumps of raw .bin files."""
+def compare_dumps(a: str, b: str, options: Options, model: str | None = None, side: str = "", frame: int = 0) -> Report:
+    """A tensor that only one of them has is missing: never PASSED. model: model.bin, for dumps of raw .bin files. side, frame:
+    of captures."""
     opened = open_models([model]) if model is not None else None
-    first, second = _side(a, "reference", opened), _side(b, "dump", opened)
+    first, second = (_side(p, r, opened, side, frame) for p, r in ((a, "reference"), (b, "dump")))
     if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
         raise UsageError(f"{a} and {b} were computed from other inputs; nothing can be compared")
     for one, other in ((first, second), (second, first)):
         for name in other.specs.keys() - one.specs.keys():
             one.specs[name] = other.specs[name]
             one.missing[name] = "not in the dump"
+        for name, spec in one.specs.items():  # stored values are told by the side that knows their scale
+            known = other.specs.get(name, spec)
+            if known.quantized and not spec.quantized and (known.dtype, known.shape) == (spec.dtype, spec.shape):
+                one.specs[name] = known
     first.finals = second.finals = tuple(first.specs)
     return judge_all({"reference": first, "dump": second}, None, [], options, {}, None)
 
 
-def _side(path: str, role: str, opened: Models | None) -> Recording:
+def _side(path: str, role: str, opened: Models | None, side: str, frame: int) -> Recording:
+    if is_capture(path):
+        return side_of(path, side, frame, role)
     if opened is None:
         return dump(path, role)
     if not (raw := _raw(path)):

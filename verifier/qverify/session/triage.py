@@ -8,21 +8,26 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
+from qverify.capture.reader import Capture
 from qverify.compare.blame import first_divergence
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage import Rung, Stage, Triage
 from qverify.session.application import input_rung, output_rung
+from qverify.session.captured import CapturedJob
 from qverify.session.device_rungs import DeviceRungs, with_dump
 from qverify.session.float_losses import FloatLosses
 from qverify.session.float_stages import FloatStage, Values, fed, inputs_only, network, opened
-from qverify.session.frames import sources
+from qverify.session.forensics import explain_blame
+from qverify.session.frames import Frame, sources
+from qverify.session.models import open_models
 from qverify.session.stages import stage_files, stages_of
-from qverify.session.verify import Job, Ran, Request, Watch, judged
+from qverify.session.verify import Job, Pull, Ran, Request, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
@@ -37,7 +42,8 @@ RANDOM = "the inputs are random: what quantization costs on real ones is not kno
 @dataclass(frozen=True, slots=True)
 class TriageRequest:
     """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
-    application fed and got (of one frame)."""
+    application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
+    capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
     stages: list[str] = field(default_factory=list)
@@ -52,19 +58,27 @@ class TriageRequest:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
     reach: dict[str, str] = field(default_factory=dict)
+    explain_s: float = 20.0
+    capture: Capture | None = None
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
     """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE."""
     start = time.perf_counter()
-    several = sources(request.inputs.files)
-    frames = [(request.inputs.files, request.inputs.files or "random")] if several is None else several
+    asked = request.inputs.files
+    several = sources(asked if isinstance(asked, str) else None)
+    frames = [Frame(asked or "", str(asked or "random"))] if several is None else several
+    if request.capture is not None:
+        frames = [Frame("", str(row["source"])) for row in request.capture.frames]
     if len(frames) > 1 and (request.app_input or request.app_output):
         raise UsageError("--app-input and --app-output are of one frame; give one with -i")
     ladder = Ladder(request, watch)
     try:
-        for number, (files, source) in enumerate(frames):
-            ladder.frame(replace(request.inputs, files=files), source, number)
+        for number, frame in enumerate(frames):
+            if frame.wrong:
+                raise UsageError(f"{frame.source}: {frame.wrong}")
+            files = frame.files or None
+            ladder.frame(replace(request.inputs, files=files, prepared=frame.stated), frame.source, number)
     finally:
         ladder.close()
     found = ladder.conclude()
@@ -78,7 +92,10 @@ class Ladder:
     def __init__(self, request: TriageRequest, watch: Watch | None = None):
         self.request, self.watch = request, watch
         self.report = Triage("INCONCLUSIVE", None, "")
-        self.files = stage_files(request.models, request.stages, request.run_sim, request.board)
+        held = request.capture
+        self.board = request.board if held is None else held.board
+        kept = [] if held is None else [held.model_path(f) for f in held.models]
+        self.files = stage_files([*kept, *request.models], request.stages, request.run_sim, self.board)
         self.job = self._job() if self.files.models else None
         self.floats = [opened(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
@@ -86,7 +103,7 @@ class Ladder:
                 "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
             )
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
-        self.report.stages = stages_of(self.files, names, request.board, request.app_output)
+        self.report.stages = stages_of(self.files, names, self.board, request.app_output)
         if self.files.dumps and "quant.onnx" not in names:
             raise UsageError(
                 f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
@@ -97,8 +114,11 @@ class Ladder:
         self.losses = self._paired()
         self.first_feed: dict[str, Array] = {}
 
-    def _job(self) -> Job:
+    def _job(self) -> Job | CapturedJob:
         asked = self.request
+        if asked.capture is not None:
+            models = open_models(self.files.models, asked.shapes, asked.allow_other_model)
+            return CapturedJob(asked.capture, models, self.files.run_sim)
         alone = bool(self.files.originals or self.files.dumps or asked.app_output)
         wanted = Request(
             self.files.models, asked.board, self.files.run_sim, asked.inputs, Options(), asked.deadline_s, asked.shapes
@@ -151,11 +171,11 @@ class Ladder:
         self._described(prepared)
         self._floats(prepared.arrays(), None)
 
-    def _compiled(self, job: Job, inputs: Asked, number: int) -> None:
+    def _compiled(self, job: Job | CapturedJob, inputs: Asked, number: int) -> None:
         graph, asked = job.models.graph, self.request
-        prepared = prepared_inputs(graph, inputs)
+        prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
-        if unreached:  # the next frame would only wait for the same
+        if unreached and isinstance(job, Job):  # the next frame would only wait for the same
             self._note(unreached)
             job.request = replace(job.request, board=None)
         for path in self.files.dumps:
@@ -165,6 +185,7 @@ class Ladder:
             located: list[Located] = []
             report = judged(job.models, prepared, ran, Options(frame=number), pull, located)
             self.devices.add(report, located, graph)
+            self._forensics(report, ran, graph, prepared, pull)
             self._said(report)
         else:
             self.report.models = list(job.models.rows)
@@ -179,6 +200,14 @@ class Ladder:
             gate = asked.gates.get(f"{device.name}~application")
             self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
         job.refresh(ran)
+
+    def _forensics(self, report: Report, ran: Ran, graph: Graph, prepared: PreparedInputs, pull: Pull | None) -> None:
+        """The first frame with a blamed board: known faults are tried at its node."""
+        if self.report.explained or self.request.explain_s <= 0:
+            return
+        self.report.explained += explain_blame(
+            report, ran.recordings, graph, prepared.arrays(), pull, deadline_s=self.request.explain_s
+        )
 
     def _said(self, report: Report) -> None:
         self.report.models = report.models

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
 
@@ -14,6 +15,8 @@ from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
+from qverify.inputs.description_keys import unverified
+from qverify.inputs.fed import fed_inputs
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.units import units
 from qverify.renderers.json_file import printable
@@ -21,6 +24,9 @@ from qverify.report.document import EXIT, Report
 from qverify.session.models import Models, open_models
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
+
+if TYPE_CHECKING:
+    from qverify.capture.writer import CaptureWriter
 
 Watch = Callable[[str, int, int], None]
 Pull = Callable[[list[str]], Any]
@@ -40,22 +46,35 @@ class Request:
     allow_other_model: bool = False
     pull: Literal["differ", "all"] = "differ"
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
+    capture: str | None = None  # folder that keeps everything the run sees
 
 
 @dataclass(slots=True)
 class Outcome:
-    """unreached: why there was no board to speak to; the report says so, too."""
+    """unreached: why there was no board to speak to; the report says so, too. seen: not kept of many frames."""
 
     report: Report
     finals: list[str]
     unreached: str = ""
+    seen: Seen | None = None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a verdict was reached by. pull: asks the board, while its job is open."""
+
+    prepared: PreparedInputs
+    ran: Ran
+    pull: Callable[[list[str]], Any] | None
 
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
     """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
     job = Job(request)
     try:
-        return job.run(request.inputs, watch=watch)
+        outcome = job.run(request.inputs, watch=watch)
+        job.captured(outcome.report)
+        return outcome
     finally:
         job.close()
 
@@ -76,17 +95,24 @@ class Job:
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         self._host = Host(self.models)
         self._board: Any = None
+        self._capture = _started(request, self.models)
 
-    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None) -> Outcome:
-        """inputs: of one frame."""
+    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
+        """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
-        prepared = prepared_inputs(self.models.graph, inputs)
+        prepared = self.prepared(inputs, frame)
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = judged(self.models, prepared, ran, options, pull)
+        if self._capture is not None:
+            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
         self.refresh(ran)
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached)
+        return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
+
+    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+        """Of frame `number`."""
+        return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
         """Every side once; how to ask the board for more; why there was no board to speak to."""
@@ -100,12 +126,12 @@ class Job:
             ran.recordings["board"] = self._absent(unreached)
         if board is not None:
             ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
-        return ran, board.pull if board is not None else None, unreached
+        return ran, Remembered(board.pull) if board is not None else None, unreached
 
     def refresh(self, ran: Ran) -> None:
         """After a run that broke off, the next frame gets a connection of its own."""
         if self._board is not None and ran.recordings["board"].state != "complete":
-            self.close()
+            self._disconnect()
 
     def _absent(self, why: str) -> Recording:
         """The side of a board that could not be reached."""
@@ -124,10 +150,40 @@ class Job:
             self._board = Board(asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach)
         return self._board
 
+    def captured(self, report: Report) -> None:
+        """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""
+        if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
+            report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
+
     def close(self) -> None:
+        self._disconnect()
+        if self._capture is not None:
+            self._capture.close(why="the run was cut off")
+
+    def _disconnect(self) -> None:
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def _started(request: Request, models: Models) -> CaptureWriter | None:
+    if request.capture is None:
+        return None
+    from qverify.session.capture import start_capture
+
+    return start_capture(request.capture, request, models)
+
+
+class Remembered:
+    """A board's pull that asks for nothing twice in one frame."""
+
+    def __init__(self, pull: Callable[[list[str]], Any]):
+        self._pull, self._held = pull, dict[str, Any]()
+
+    def __call__(self, names: list[str]) -> dict[str, Any]:
+        if wanted := [n for n in names if n not in self._held]:
+            self._held |= self._pull(wanted)
+        return {n: self._held[n] for n in names if n in self._held}
 
 
 def judged(
@@ -189,6 +245,18 @@ class Host:
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
 
+    def run_units(self, run_sim: bool) -> dict[str, Any]:
+        """By side: its way to run one unit, the sides themselves not run."""
+        from qverify.sides.simulator import Simulator
+
+        found: dict[str, Any] = {}
+        if self._models.integer_onnx is not None:
+            found["reference"] = self._opened_reference().run_unit
+        if run_sim:
+            self._simulator = self._simulator or Simulator(self._models.graph)
+            found["simulator"] = self._simulator.run_unit
+        return found
+
     def _opened_reference(self) -> Any:
         from qverify.onnx_model.canary import canary, failing_kinds
         from qverify.sides.reference import Reference
@@ -237,6 +305,11 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran
         for n in models.graph.nodes
         if not n.integer_reference
     ]
+    for fed in fed_inputs(models.graph).values():
+        if fed.description is not None and (doubt := unverified(fed.description)):
+            report.notes.append(
+                f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"
+            )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
     report.caveats = list(models.caveats)
     failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])

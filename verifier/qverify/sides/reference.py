@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from qverify.arithmetic import float32
 from qverify.compiler.match import exposed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.onnx_model.cut import cut
 from qverify.onnx_model.engine import Engine, version
 from qverify.ops.quantize import parameters
 from qverify.sides.front import front, made
@@ -61,41 +62,13 @@ class Reference:
         """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
         if any(node in self._front for node in unit.nodes):
             return made(self.graph, list(unit.nodes), inputs)
-        return Engine(self._cut(unit).SerializeToString(), threads=1).run(inputs, list(unit.outputs))
-
-    def _cut(self, unit: Unit) -> onnx.ModelProto:
-        """The nodes between the unit's inputs and outputs as a model of their own."""
-        source = self._model.graph
-        producer = {o: node for node in source.node for o in node.output}
-        constants = {i.name: i for i in source.initializer}
-        wanted, todo, used = set(), list(unit.outputs), set()
-        while todo:
-            name = todo.pop()
-            if name in unit.inputs or name in constants or name not in producer:
-                used.add(name)
-                continue
-            node = producer[name]
-            if id(node) not in wanted:
-                wanted.add(id(node))
-                todo += [n for n in node.input if n]
-                used.update(node.input)
-        from qverify.compiler.view import ELEMENT
-
-        inputs = [
-            onnx.helper.make_tensor_value_info(n, ELEMENT[self.graph.spec(n).dtype], self.graph.spec(n).shape)
-            for n in unit.inputs
-            if n in used
-        ]
-        graph = onnx.helper.make_graph(
-            [n for n in source.node if id(n) in wanted],
-            "unit",
-            inputs,
-            [onnx.ValueInfoProto(name=n) for n in unit.outputs],
-            [constants[n] for n in sorted(used) if n in constants],
+        return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
+            inputs, list(unit.outputs)
         )
-        model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
-        model.ir_version = self._model.ir_version
-        return model
+
+    def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+        """The nodes between these tensors as a model of their own."""
+        return cut(self._model, self.graph.tensors, given, outputs)
 
     def _unquantized(self, name: str, value: Array, stripped: Mapping[str, str]) -> Array:
         """The float32 that the untouched file holds there, where the ends were stripped."""

@@ -1,4 +1,4 @@
-"""Compares two folders of .npy files (as qverify infer writes), two .npz files, or with -m dumps of run.sh: every tensor, by name."""
+"""Compares two folders of .npy files (as qverify infer writes), two .npz files, captures, or with -m dumps of run.sh: every tensor, by name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
 @click.option("-m", "--model", help="model.bin, whose layout raw .bin dumps are in")
+@click.option("--side", default="", help="of captures: reference, simulator or board  [default: board]")
+@click.option("--frame", type=click.IntRange(0), default=0, show_default=True, help="of captures")
 @click.option("--json", "json_path", metavar="FILE")
 @judging
-def command(a: str, b: str, model: str | None, json_path: str | None, options: Options) -> int:
+def command(a: str, b: str, model: str | None, side: str, frame: int, json_path: str | None, options: Options) -> int:
     from dataclasses import replace
 
     from qverify.session.replay import compare_dumps
     from qverify.session.verify import Outcome
 
-    report = compare_dumps(a, b, replace(options, given=True, dump_all=True), model)
+    report = compare_dumps(a, b, replace(options, given=True, dump_all=True), model, side, frame)
     return shown(Outcome(report, []), True, json_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 
@@ -49,7 +51,7 @@ def command(
 
     from qverify.compiler.compile import CompileOptions, compile_model
     from qverify.errors import UsageError
-    from qverify.inputs.description import parsed, tables
+    from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
     from qverify.renderers.json_file import write_bytes
@@ -68,7 +70,7 @@ def command(
         strip_io_quant,
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
-        tables(description) | dict(parsed(text) for text in inputs),
+        _merged(tables(description), parsed(inputs)),
     )
     compiled = compile_model(read_file(model), os.path.basename(model), options)
     result = compiled.graph.meta.get("check")
@@ -92,3 +94,8 @@ def command(
         units, worst, skipped = result["units"], result["worst_lsb"], len(result["not_checked"])
         click.echo(f"check against the original: {units} units, worst {worst:g} LSB, not checked {skipped}")
     return 0
+
+
+def _merged(held: dict[str, dict[str, Any]], given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The file's tables, key by key under what --input says."""
+    return held | {name: {**held.get(name, {}), **table} for name, table in given.items()}

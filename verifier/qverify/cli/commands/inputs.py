@@ -44,8 +44,8 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
         failed = inputs.prepare(paths, _needed(wanted), output, name, tell)
     click.echo(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")
-    for why in failed.values():
-        click.echo(f"qverify: {why}", err=True)
+    for row in failed:
+        click.echo(f"qverify: {row['why']}", err=True)
     return 2 if failed else 0
 
 
@@ -66,20 +66,27 @@ def random(output: str, seed: int, count: int, wanted: Description | None, name:
 
 def _each(wanted: Description) -> str:
     from qverify.inputs import buffers
+    from qverify.inputs.description_keys import unverified
 
     width, height = wanted.frame
-    return f"{buffers.size_bytes(wanted)} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
+    told = f"{buffers.size_bytes(wanted)} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
+    doubt = unverified(wanted)
+    return told + (f"; unverified: {doubt}" if doubt else "")
 
 
-@command.command(help="prepared bytes back to PNG files, with the statistics of their planes and padding")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False))
-@click.option("-o", "--output", metavar="DIR", help="[default: FOLDER/shown]")
-def show(folder: str, output: str | None) -> int:
+@command.command(
+    help="prepared bytes back to PNG files, with the statistics of their planes and padding: a folder of prepare, or one file and what its bytes are"
+)
+@click.argument("path", type=click.Path(exists=True))
+@click.option("-o", "--output", metavar="DIR", help="[default: FOLDER/shown, beside a file]")
+@describing
+def show(path: str, output: str | None, wanted: Description | None, name: str) -> int:
     import os
 
     from qverify.session import inputs
 
-    rows = inputs.show(folder, output or os.path.join(folder, "shown"))
+    beside = path if os.path.isdir(path) else os.path.dirname(path)
+    rows = inputs.show(path, output or os.path.join(beside, "shown"), wanted)
     for row in rows:
         about = "; ".join(f"{k} {v}" for k, v in row.items() if k not in ("file", "source", "wrong") and v)
         click.echo(f"{row['file']} ({row['source']}): {about}{'; WRONG: ' + row['wrong'] if row['wrong'] else ''}")

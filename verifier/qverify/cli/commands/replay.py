@@ -1,8 +1,8 @@
-"""Judges what a bundle's run.sh wrote on the board, without the board: reference and simulator run here on the bundle's inputs."""
+"""Judges again without the board: a capture of the main job (`--capture`), by other thresholds or with sides run anew; or what a bundle's run.sh wrote."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,19 +13,53 @@ if TYPE_CHECKING:
 
 
 @click.command(help=__doc__)
-@click.argument("bundle", type=click.Path(exists=True, file_okay=False))
-@click.option("--dump", type=click.Path(exists=True), help="folder or tar that came back  [default: BUNDLE/dump]")
-@click.option("-m", "--model", "models", help="the quantized ONNX, where the bundle was packed without")
-@click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--dump", type=click.Path(exists=True), help="of a bundle: folder or tar that came back  [default: FOLDER/dump]"
+)
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    help="of a bundle: the quantized ONNX, where it was packed without; of a capture: instead of its models",
+)
+@click.option("--rerun", help="of a capture: reference, simulator or both (comma list) run again on its inputs")
+@click.option("-b", "--board", help="of a capture: this board runs on its inputs, in the captured one's place")
+@click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @judging
 def command(
-    bundle: str, dump: str | None, models: str | None, run_sim: bool, json_path: str | None, options: Options
+    folder: str,
+    dump: str | None,
+    models: str | None,
+    rerun: str | None,
+    board: str | None,
+    run_sim: bool,
+    json_path: str | None,
+    options: Options,
 ) -> int:
+    from qverify.capture.reader import is_capture
     from qverify.cli.live_progress import bars
+    from qverify.session.captured import Recall, recall
     from qverify.session.replay import Replay, replay
 
     paths = [p for p in (models or "").split(",") if p]
+    if not is_capture(folder):
+        if rerun or board:
+            raise click.UsageError(f"{folder}: --rerun and -b are for a capture; this is none (it has no capture.json)")
+        with bars() as watch:
+            outcome = replay(Replay(folder, dump, paths, run_sim, options), watch)
+        return shown(outcome, options.dump_all, json_path)
+    if dump:
+        raise click.UsageError("--dump is for a bundle of qverify pack; a capture holds its board's tensors")
+    again = tuple(s for s in (rerun or "").split(",") if s)
+
+    def tell(row: dict[str, Any]) -> None:
+        from qverify.renderers import frames
+
+        if json_path != "-":
+            click.echo(frames.line(row))
+
     with bars() as watch:
-        outcome = replay(Replay(bundle, dump, paths, run_sim, options), watch)
-    return shown(outcome, options.dump_all, json_path)
+        outcome = recall(Recall(folder, options, again, board, run_sim, tuple(paths)), tell, watch)
+    return shown(outcome, outcome.report.dump_all, json_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -11,6 +11,7 @@ from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
+    from qverify.session.triage import TriageRequest
 
 
 @click.command(help=__doc__)
@@ -52,6 +53,21 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
 @click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=120.0, show_default=True, help="seconds, board")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
+@click.option(
+    "--explain",
+    "explain_s",
+    type=Finite(0, 3600),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="for testing known faults at a node where the board is blamed; 0: not",
+)
+@click.option(
+    "--reduce", metavar="DIR", help="cut to the smallest part that still differs on the board, with all to repeat it"
+)
+@click.option(
+    "--build-cmd", "build", metavar="COMMAND", help="of --reduce: makes {bin} of {onnx}, for boards without dumps"
+)
 @click.option("--json", "json_path", metavar="FILE", help="write what was found as JSON (- for stdout)")
 @taking_inputs
 def command(
@@ -68,23 +84,27 @@ def command(
     shapes: tuple[str, ...],
     deadline_s: float,
     allow_other_model: bool,
+    explain_s: float,
+    reduce: str | None,
+    build: str | None,
     json_path: str | None,
     inputs: Asked,
 ) -> int:
+    from qverify.capture.reader import open_capture
     from qverify.cli.live_progress import bars
     from qverify.renderers import json_file
     from qverify.renderers import triage as text
     from qverify.session.models import parse_shapes
+    from qverify.session.reduce import known_build
     from qverify.session.triage import TriageRequest, triage
     from qverify.triage.ladder import parse_gate
 
-    if capture is not None:  # the place of triage out of a capture folder
-        raise click.UsageError(
-            f"{capture}: captures cannot be read yet; give the models with -m and the inputs with -i"
-        )
     paths = [p for model in models for p in model.split(",")]
     order = stages.split(",") if stages is not None else []
-    if not all(paths) or not all(order) or board == "" or not (paths or order):
+    held = None if capture is None else open_capture(capture)
+    if held is not None and (board or order or inputs.files):
+        raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
+    if not all(paths) or not all(order) or board == "" or not (paths or order or held):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
@@ -101,11 +121,39 @@ def command(
         deadline_s,
         parse_shapes(shapes),
         allow_other_model,
+        explain_s=explain_s,
+        capture=held,
     )
+    known_build(build)
     with bars() as watch:
         found = triage(request, watch)
+    if reduce is not None:
+        found.reduced = _reduced(request, reduce, build)
     if json_path != "-":
         click.echo(text.render(found, top))
+        if found.reduced is not None:
+            click.echo(text.reduced(found.reduced))
     if json_path:
         json_file.write_document(found.to_json(), json_path)
     return found.exit_status
+
+
+def _reduced(request: TriageRequest, folder: str, build: str | None) -> dict[str, Any]:
+    import os
+    from dataclasses import asdict
+
+    from qverify.errors import UsageError
+    from qverify.onnx_model.load import read_file
+    from qverify.session.models import kind_of
+    from qverify.session.reduce import reduce
+    from qverify.session.verify import Request
+
+    if request.capture is not None or request.board is None:
+        raise UsageError("--reduce needs the board itself: give -m and -b")
+    models = [
+        m for m in request.models if os.path.isfile(m) and kind_of(m, read_file(m)) in ("quant.onnx", "model.bin")
+    ]
+    asked = Request(
+        models, request.board, request.run_sim, request.inputs, deadline_s=request.deadline_s, shapes=request.shapes
+    )
+    return asdict(reduce(asked, folder, build, lambda line: click.echo(line, err=True)))

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before")
 @click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
+@click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
 @judging
@@ -74,6 +75,7 @@ def command(
     accept_new_host_key: bool,
     wait: float | None,
     allow_other_model: bool,
+    capture: str | None,
     json_path: str | None,
     inputs: Asked,
     options: Options,
@@ -92,13 +94,13 @@ def command(
     reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
     reach["accept_new_host_key"] = "1" if accept_new_host_key else None
     reached = {k: str(v) for k, v in reach.items() if v is not None}
-    several, reports = sources(inputs.files), []
+    several, reports = sources(inputs.files if isinstance(inputs.files, str) else None), []
 
     def tell(row: dict[str, Any]) -> None:
         if json_path != "-":
             click.echo(frames.line(row))
 
-    for board in boards or (None,):
+    for number, board in enumerate(boards or (None,)):
         request = Request(
             paths,
             board,
@@ -110,6 +112,7 @@ def command(
             allow_other_model,
             pull,
             reached,
+            capture if len(boards) < 2 or not capture else f"{capture}-{number}",
         )
         with bars() as watch:
             if several is None:

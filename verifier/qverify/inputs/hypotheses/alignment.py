@@ -40,7 +40,7 @@ def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """A row length or a number of rows that no usual multiple gives, but the captured size does."""
     seen, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
     for side, name, said in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
-        own = recipe.wanted.size[side]
+        own = recipe.wanted.frame[side]
         found = own * seen // valid
         if found > own and all(-(-own // m) * m != found for m in MULTIPLES[name]):
             for one in recipe.described(**{**NONE, name: found}):

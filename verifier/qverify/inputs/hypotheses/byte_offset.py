@@ -9,6 +9,7 @@ from qverify.inputs import buffers
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "byte-offset"
+FIX = "check where the buffer begins: a header, a wrong base address"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -12,6 +12,7 @@ from qverify.inputs.description import REAL, Description
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "channel-order"
+FIX = "give the conversion the order it expects; OpenCV decodes to BGR"
 OTHER = {"rgb": "bgr", "bgr": "rgb", "rgba": "bgra", "bgra": "rgba", "rgb_128": "bgr_128", "bgr_128": "rgb_128"}
 
 

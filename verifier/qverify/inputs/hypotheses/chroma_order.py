@@ -9,6 +9,7 @@ from qverify.inputs.description import YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "chroma-order"
+FIX = "exchange U and V"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

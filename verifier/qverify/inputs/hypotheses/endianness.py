@@ -10,6 +10,7 @@ from qverify.inputs.buffers import dtype_of
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "endianness"
+FIX = "write elements little-endian"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

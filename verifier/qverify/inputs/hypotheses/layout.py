@@ -11,6 +11,7 @@ from qverify.inputs.description import LAYOUTS, YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "layout"
+FIX = "store rows one after another"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -21,7 +22,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     other = name.replace("HW", "WH")
     yield (
         f"layout: {other} instead of {name}, columns stored one after another",
-        recipe.with_step("elements", Step("columns before rows", _columns)),
+        recipe.with_step("elements", Step("columns before rows", _columns, rowwise=False)),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "off-by-one"
+FIX = "check where the first row and column of the frame begin"
 WAYS = {  # what it is said to be: axis, how far
     "one row too low": (0, 1),
     "one row too high": (0, -1),

@@ -25,7 +25,7 @@ SIDEWAYS: dict[str, Callable[[Any], Any]] = {
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    width, height = recipe.wanted.size
+    width, height = recipe.wanted.frame
     square = SIDEWAYS if width == height else {}
     yield from _at("picture", "before the resize", {**WAYS, **SIDEWAYS}, recipe)
     yield from _at("fitted", "after the resize", {**WAYS, **square}, recipe)

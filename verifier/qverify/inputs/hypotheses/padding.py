@@ -11,6 +11,7 @@ from qverify.inputs import buffers
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "padding"
+FIX = "fill the padding with zero"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

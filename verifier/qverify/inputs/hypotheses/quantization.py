@@ -12,7 +12,7 @@ NAME = "quantization"
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
-    if wanted.quantize is None or not dtype_of(wanted).startswith("int"):
+    if wanted.quantize is None or dtype_of(wanted) == "float32":
         return
     scale, zero = wanted.quantize
     found = {

@@ -13,6 +13,7 @@ from qverify.inputs.description import YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "range"
+FIX = "compress or expand once, in one place"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -19,7 +19,7 @@ NAME = "rounding"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format in REAL:
-        if dtype_of(wanted).startswith("int"):
+        if dtype_of(wanted) != "float32":
             yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
         return
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):

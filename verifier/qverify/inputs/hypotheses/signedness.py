@@ -11,6 +11,7 @@ from qverify.inputs.buffers import dtype_of
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "signedness"
+FIX = "convert values, do not cut them at the type's limits"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

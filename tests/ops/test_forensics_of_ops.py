@@ -1,0 +1,167 @@
+"""Forensics over every op the compiler knows, over a faulty board, and over nodes of real networks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.records import encode
+from qverify.model_bin.units import Unit, units
+from qverify.renderers.forensics import details, to_json, verdict
+from qverify.session.forensics import explain_blame
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+from qverify.triage.case import Case
+from qverify.triage.forensics import Explanation, explained
+
+from tests.conftest import MODELS, need_models
+from tests.ops.qdq import Qdq
+from tests.ops.test_units_equal_onnxruntime import CASES
+from tests.plain.forensic_units import families
+
+Array = Any
+NETWORKS = (
+    "mbv2_100_224_ptq/mbv2_100_224_ptq_tfl_int8_qdq.onnx",
+    "resnet8_cifar10/resnet8_cifar10_u8s8_qdq.onnx",
+)
+_ran: dict[str, tuple[Graph, Mapping[str, Array]]] = {}
+
+
+def compiled(name: str) -> Graph:
+    build, _, _ = CASES[name]
+    m = Qdq("uint8", seed=sum(map(ord, name)))
+    build(m)
+    return compile_model(m.model().SerializeToString(), name, CompileOptions(check=False)).graph
+
+
+def values(graph: Graph) -> Mapping[str, Array]:
+    prepared = prepared_inputs(graph, Asked())
+    return {**prepared.arrays(), **Simulator(graph).run(prepared).tensors}
+
+
+def network(path: str) -> tuple[Graph, Mapping[str, Array]]:
+    if path not in _ran:
+        file = MODELS / path
+        if not file.is_file():
+            pytest.skip(f"{file} is not there")
+        graph = compile_model(file.read_bytes(), path, CompileOptions(check=False)).graph
+        _ran[path] = graph, values(graph)
+    return _ran[path]
+
+
+def case(graph: Graph, unit: Unit, held: Mapping[str, Array], spoil: Callable[[Array], Array]) -> Case:
+    recorded = np.ascontiguousarray(spoil(held[unit.outputs[0]].copy()))
+    return Case(graph, unit, {n: held[n] for n in unit.inputs}, unit.outputs[0], recorded, held.get)
+
+
+def third(seed: int) -> Callable[[Array], Array]:
+    """30 % of the elements are others."""
+
+    def spoil(y: Array) -> Array:
+        rng = np.random.Generator(np.random.PCG64(seed))
+        spoiled = rng.random(y.shape) < 0.3
+        if y.dtype.kind == "f":
+            y[spoiled] += rng.normal(0, 1, int(spoiled.sum())).astype(y.dtype)
+        elif y.dtype.kind != "b":
+            limits = np.iinfo(y.dtype)
+            y[spoiled] = rng.integers(limits.min, limits.max, int(spoiled.sum()), y.dtype, endpoint=True)
+        return y
+
+    return spoil
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_op(name: str):
+    graph = compiled(name)
+    held = values(graph)
+    for unit in units(graph):
+        if graph.spec(unit.outputs[0]).dtype == "bool" or held[unit.outputs[0]].size < 30:
+            continue
+        found = explained(case(graph, unit, held, lambda y: y))
+        assert not found.exact and not found.unexplained and verdict(found).startswith("EQUAL")
+        found = explained(case(graph, unit, held, third(1)))
+        assert found.unexplained and not found.exact, found.exact
+        assert not found.not_tried
+        _one_bit(graph, unit, held)
+
+
+def _one_bit(graph: Graph, unit: Unit, held: Mapping[str, Array]) -> None:
+    def flip(y: Array) -> Array:
+        y.reshape(-1).view(f"u{y.itemsize}")[y.size // 3] ^= 1 << (8 * y.itemsize - 3)
+        return y
+
+    found = explained(case(graph, unit, held, flip))
+    assert families(found)[0] == {"bit-flip"}, found.exact
+
+
+ROW = np.s_[:, :, 3]
+
+
+def _row_again(y: Array) -> Array:
+    y[ROW] = y[:, :, 2]
+    return y
+
+
+SPOILED: dict[str, Callable[[Array], Array]] = {
+    "layout": lambda y: np.moveaxis(y, 1, 3).reshape(y.shape),
+    "channel-order": lambda y: y[:, ::-1],
+    "dropped-or-repeated": _row_again,
+    "signedness": lambda y: y ^ y.dtype.type(-128 if y.dtype == np.int8 else 128),
+    "element-offset": lambda y: np.roll(y.reshape(-1), -1).reshape(y.shape),
+}
+
+
+@pytest.mark.parametrize("path", NETWORKS)
+@pytest.mark.parametrize("family", SPOILED)
+@need_models()
+def test_nodes_of_real_networks(path: str, family: str):
+    graph, held = network(path)
+    big = [u for u in units(graph) if len(s := graph.spec(u.outputs[0]).shape) == 4 and min(s[1:]) > 5]
+    for unit in big[2::9]:
+        found = explained(case(graph, unit, held, SPOILED[family]), 60)
+        assert families(found)[:1] and family in families(found)[0], (unit.name, found.exact, found.partial)
+        assert len(found.kinds) <= 2
+
+
+@pytest.mark.parametrize("path", NETWORKS)
+@need_models()
+def test_corrupted_nodes_of_real_networks(path: str):
+    graph, held = network(path)
+    for at, unit in enumerate(units(graph)[3::12]):
+        found = explained(case(graph, unit, held, third(at)), 60)
+        assert found.unexplained, (unit.name, found.exact)
+
+
+def _over_a_board(tmp_path: Path, fault: str) -> list[Explanation | None]:
+    graph = compiled("conv_padded_strided")
+    board = Board(f"faulty:local?store={tmp_path}&fault={fault}@{graph.nodes[-1].name}", encode(graph), graph)
+    try:
+        prepared = prepared_inputs(graph, Asked())
+        simulator = Simulator(graph)
+        recordings = {"simulator": simulator.run(prepared), "board": board.run(prepared)}
+        run_unit = {"simulator": simulator.run_unit}
+        report = judge_all(recordings, graph, units(graph), Options(), run_unit, board.pull, prepared.arrays())
+        rows = explain_blame(report, recordings, graph, prepared.arrays(), board.pull)
+        assert report.blame is not None and [r.node for r in rows] == [report.blame.node]
+        return [row.explanation for row in rows]
+    finally:
+        board.close()
+
+
+def test_a_faulty_board_is_explained(tmp_path: Path):
+    (found,) = _over_a_board(tmp_path, "bitflip")
+    assert found is not None and families(found)[0] == {"bit-flip"}
+    assert verdict(found).startswith("EXPLAINED: bit ")
+    lines = details(found)
+    assert any("1 of " in line and "differ" in line for line in lines) and any(line.startswith("  |") for line in lines)
+    held = json.loads(json.dumps(to_json(found), allow_nan=False))
+    assert held["verdict"] == "EXPLAINED" and held["exact"][0][0]["family"] == "bit-flip"

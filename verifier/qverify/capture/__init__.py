@@ -1,0 +1,1 @@
+"""Everything a run saw, at rest (CAPTURE.md)."""

@@ -1,0 +1,117 @@
+"""parts.zst: distinct contents as zstd frames, one after the other, compressed on other threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+import zstandard
+
+from qverify.arithmetic.workers import core_count, submit
+from qverify.errors import BadFileError
+from qverify.tensors.digest import bytes_digest
+
+LEVEL = 1
+MOST_RAW = 1 << 31
+_own = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """offset and stored: bytes of the frame in the file. raw: bytes it holds. digest: XXH64 of these, 16 hex digits."""
+
+    offset: int
+    stored: int
+    raw: int
+    digest: str
+
+
+class PartWriter:
+    """Raises OSError (disk full) from add() and close(). What is in `parts` by then is in the file."""
+
+    def __init__(self, path: str):
+        self._file = open(path, "xb")  # noqa: SIM115 (closed by close)
+        self._waiting: deque[tuple[int, str, Future[bytes]]] = deque()
+        self._numbers: dict[tuple[str, int], int] = {}
+        self.parts: list[Part] = []
+
+    def known(self, digest: str, raw: int) -> int | None:
+        """The number of a content that is there already."""
+        return self._numbers.get((digest, raw))
+
+    def add(self, data: bytes | memoryview, digest: str = "") -> int:
+        """The content's number. digest: XXH64 where it is known."""
+        view = memoryview(data).cast("B")
+        digest = digest or bytes_digest(view)
+        number = self._numbers.setdefault((digest, len(view)), len(self._numbers))
+        if number == len(self.parts) + len(self._waiting):
+            self._waiting.append((len(view), digest, submit(partial(_compressed, view))))
+            while len(self._waiting) > 2 * core_count():
+                self._write()
+        return number
+
+    def _write(self) -> None:
+        raw, digest, made = self._waiting.popleft()
+        data = made.result()
+        offset = self._file.tell()
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError:
+            self._waiting.clear()  # what follows would have another number
+            raise
+        self.parts.append(Part(offset, len(data), raw, digest))
+
+    def close(self) -> None:
+        try:
+            while self._waiting:
+                self._write()
+        finally:
+            self._file.close()
+
+
+def _compressed(view: memoryview) -> bytes:
+    if not hasattr(_own, "compressor"):
+        _own.compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+    return bytes(_own.compressor.compress(view))
+
+
+class PartReader:
+    """Contents by number, each checked. read() raises BadFileError that names the part and what is wrong with it."""
+
+    def __init__(self, path: str, parts: list[Part]):
+        self.path, self.parts = path, parts
+        try:
+            self._size = os.path.getsize(path)
+        except OSError:
+            self._size = -1
+
+    def read(self, number: int) -> bytes:
+        if not 0 <= number < len(self.parts):
+            raise BadFileError(f"{self.path}: part {number} is not listed")
+        part = self.parts[number]
+        where = f"{self.path}: part {number} at byte {part.offset}"
+        if self._size < 0:
+            raise BadFileError(f"{self.path} is not there")
+        if part.offset + part.stored > self._size:
+            raise BadFileError(f"{where} is cut off")
+        if not 0 <= part.raw <= MOST_RAW:
+            raise BadFileError(f"{where} claims {part.raw} bytes; at most {MOST_RAW} are taken")
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(part.offset)
+                data = file.read(part.stored)
+            if zstandard.get_frame_parameters(data).content_size != part.raw:  # no more is made than was promised
+                raise BadFileError(f"{where} was changed")
+            raw = zstandard.ZstdDecompressor().decompress(data)
+        except zstandard.ZstdError as error:
+            raise BadFileError(f"{where} was changed: {error}") from error
+        except (OSError, MemoryError) as error:
+            raise BadFileError(f"{where} cannot be read: {error}") from error
+        if bytes_digest(raw) != part.digest:
+            raise BadFileError(f"{where} was changed")
+        return bytes(raw)

@@ -1,0 +1,232 @@
+"""Reads a capture, believing nothing of it (CAPTURE.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.capture.parts import Part, PartReader
+from qverify.capture.writer import SCHEMA
+from qverify.errors import BadFileError, UsageError
+from qverify.inputs.regular import read_regular
+from qverify.model_bin.graph import Graph
+from qverify.renderers.json_file import printable
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.recording import Array, Recording, Tensors
+from qverify.tensors.spec import TensorSpec
+
+MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
+STATES = ("complete", "partial", "did not run")
+DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
+
+
+@dataclass(slots=True)
+class Capture:
+    """folder: opened by open_capture(). incomplete: "" or why it is so. models: file to kind, each checked by model_path()."""
+
+    folder: str
+    incomplete: str
+    command: dict[str, Any]
+    models: dict[str, dict[str, Any]]
+    specs: dict[str, TensorSpec]
+    frames: list[dict[str, Any]]
+    parts: PartReader
+    _checked: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def board(self) -> str | None:
+        """What the captured run called its board; None where it had none."""
+        any_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
+        return (str(self.command.get("board") or "board")) if any_board else None
+
+    def model_path(self, file: str) -> str:
+        """The path of a model's file. BadFileError where its hash is not the recorded one."""
+        path = os.path.join(self.folder, "models", file)
+        if hashlib.sha256(read_regular(path, MOST_MODEL)).hexdigest() != self.models[file]["sha256"]:
+            raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
+        return path
+
+    def prepared(self, number: int, graph: Graph) -> PreparedInputs:
+        """The inputs of a frame, in the graph's order. BadFileError where one is not whole."""
+        held = {str(row["name"]): row for row in self.frames[number]["inputs"]}
+        found = []
+        for name in graph.inputs:
+            row, spec = held.get(name), graph.spec(name)
+            if row is None or not isinstance(row["part"], int):
+                raise BadFileError(f"{self.folder}: frame {number} has no bytes of input {name!r}")
+            data = self.parts.read(row["part"])
+            if len(data) != spec.size_bytes or hashlib.sha256(data).hexdigest() != row["sha256"]:
+                raise BadFileError(f"{self.folder}: input {name!r} of frame {number} is not what was captured")
+            seed = row["seed"] if isinstance(row["seed"], int) else None
+            found.append(PreparedInput(spec, data, printable(str(row["source"])), seed))
+        return PreparedInputs(tuple(found))
+
+    def recordings(self, number: int) -> dict[str, Recording]:
+        """The sides of a frame by label. A tensor whose bytes are not whole is missing there, with the reason."""
+        return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
+
+    def _recording(self, row: Mapping[str, Any]) -> Recording:
+        missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
+        specs = {n: self.specs[n] for n in (*row["tensors"], *missing) if n in self.specs}
+        loaders, digests = {}, {}
+        for name, (part, digest) in row["tensors"].items():
+            why = self._wrong(part, digest, specs.get(name))
+            if why:
+                missing[name] = why
+                continue
+            if isinstance(digest, str):
+                digests[name] = digest
+            if part is not None:
+                loaders[name] = partial(self._value, part, specs[name])
+        state = row["state"] if row["state"] in STATES else "partial"
+        why = printable(str(row["why"]))
+        if state == "complete" and missing:
+            state, why = "partial", f"{len(missing)} tensors are not in the capture"
+        return Recording(
+            str(row["side"]),
+            printable(str(row["engine"])),
+            printable(str(row["version"])),
+            dict(row["settings"]),
+            printable(str(row["host"])),
+            float(row["duration_s"]),
+            specs,
+            tuple(n for n in row["finals"] if n in specs),
+            Tensors(loaders),
+            digests,
+            missing,
+            frozenset(str(c) for c in row["capabilities"]),
+            str(row["model_sha256"]),
+            str(row.get("inputs_sha256", "")),
+            state,  # type: ignore[arg-type]
+            why,
+            {str(k): int(v) for k, v in row["link"].items()},
+            [printable(str(n)) for n in row["notes"]],
+        )
+
+    def _wrong(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
+        """Why a tensor of the capture cannot be used; "" where it can."""
+        if spec is None:
+            return "capture: its layout is not recorded"
+        if part is None:
+            return "" if isinstance(digest, str) else "capture: its bytes are not there"
+        if not isinstance(part, int) or not 0 <= part < len(self.parts.parts):
+            return "capture: its part is not listed"
+        held = self.parts.parts[part]
+        if held.raw != spec.valid_bytes or (digest is not None and digest != held.digest):
+            return f"capture: part {part} is not its bytes"
+        if part not in self._checked:
+            try:
+                self.parts.read(part)
+                self._checked[part] = ""
+            except BadFileError as error:
+                self._checked[part] = f"capture: {error}"
+        return self._checked[part]
+
+    def _value(self, part: int, spec: TensorSpec) -> Array:
+        return np.frombuffer(self.parts.read(part), spec.numpy_dtype).reshape(spec.shape)
+
+
+def is_capture(path: str) -> bool:
+    """A folder of --capture, be it whole or not."""
+    return os.path.isfile(os.path.join(path, "capture.json")) or os.path.isfile(os.path.join(path, "parts.zst"))
+
+
+def open_capture(folder: str) -> Capture:
+    """BadFileError where capture.json is missing, of another format, or cannot be read."""
+    path = os.path.join(folder, "capture.json")
+    if not os.path.isfile(path):
+        raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
+    try:
+        held = json.loads(read_regular(path, MOST_MANIFEST))
+        schema = held.get("schema")
+        if schema != SCHEMA:
+            later = isinstance(schema, str) and schema.startswith("qverify.capture/")
+            raise BadFileError(
+                f"{path}: format {schema!r}, wanted {SCHEMA!r}" + ("; it needs a newer qverify" if later else "")
+            )
+        return _opened(folder, held)
+    except BadFileError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {type(error).__name__} {error}") from error
+
+
+def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
+    """One side of one frame as a dump. side: its label, "" for the board, or the only one. UsageError names what is there."""
+    capture = open_capture(folder)
+    if not 0 <= frame < len(capture.frames):
+        raise UsageError(f"{folder}: no frame {frame}; it has {len(capture.frames)}")
+    held = capture.recordings(frame)
+    label = side or ("board" if "board" in held else next(iter(held)) if len(held) == 1 else "")
+    if label not in held:
+        raise UsageError(f"{folder}: no side {label!r}; give --side {' or '.join(held)}")
+    found = held[label]
+    found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
+    found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
+    found.capabilities |= {"per_node"}
+    return found
+
+
+def _opened(folder: str, held: dict[str, Any]) -> Capture:
+    parts = [Part(_count(o), _count(s), _count(r), str(d)) for o, s, r, d in held["parts"]]
+    specs = {str(n): _spec(str(n), row) for n, row in held["specs"].items()}
+    models = {}
+    for row in held["models"]:
+        file = str(row["file"])
+        if os.path.basename(file) != file or file in ("", ".", ".."):
+            raise ValueError(f"model file {file!r}")
+        models[file] = {k: str(row[k]) for k in ("path", "kind", "sha256")}
+    frames = [_frame(row) for row in held["frames"]]
+    why = "" if held["state"] == "complete" else printable(str(held["why"])) or "it says so itself"
+    reader = PartReader(os.path.join(folder, "parts.zst"), parts)
+    return Capture(folder, why, dict(held["command"]), models, specs, frames, reader)
+
+
+def _frame(row: dict[str, Any]) -> dict[str, Any]:
+    for side in row["sides"]:
+        for pair in side["tensors"].values():
+            part, digest = pair
+            if not isinstance(part, int | None) or not isinstance(digest, str | None) or isinstance(part, bool):
+                raise ValueError(f"tensor {pair!r}")
+        for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
+            if not isinstance(side[key], kind):
+                raise ValueError(f"{key} of a side")
+    for item in row["inputs"]:
+        if not {"name", "part", "sha256", "source", "seed"} <= item.keys():
+            raise ValueError("an input")
+    return row
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _spec(name: str, row: dict[str, Any]) -> TensorSpec:
+    shape, aligned = (tuple(_count(d) for d in row[k]) for k in ("shape", "aligned_shape"))
+    scale, zero = tuple(float(v) for v in row["scale"]), tuple(int(v) for v in row["zero_point"])
+    if row["dtype"] not in DTYPES or len(shape) != len(aligned) or len(scale) != len(zero):
+        raise ValueError(f"the layout of {name!r}")
+    spec = TensorSpec(
+        name,
+        row["dtype"],
+        shape,
+        aligned,
+        scale,
+        zero,
+        int(row["channel_axis"]),
+        str(row["layout"]),
+        bool(row["interior"]),
+        bool(row["integer_reference"]),
+    )
+    if len(scale) > 1 and not (0 <= spec.channel_axis < len(shape) and shape[spec.channel_axis] == len(scale)):
+        raise ValueError(f"the scales of {name!r}")
+    return spec

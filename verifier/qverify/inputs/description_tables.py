@@ -1,0 +1,185 @@
+"""Descriptions from outside: TOML and JSON files, options, `--input NAME=FORMAT,KEY=VALUE`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from qverify.errors import BadFileError, UsageError
+from qverify.inputs.colour import PRESETS, Colour
+from qverify.inputs.description import Description
+from qverify.inputs.regular import read_regular
+
+MOST_TEXT = 1 << 20  # bytes of a description file
+
+
+def tables(path: str | None) -> dict[str, dict[str, Any]]:
+    """[inputs.NAME] tables of a TOML file, or of a JSON file of the same form. UsageError for what is none; {} without a
+    file."""
+    if path is None:
+        return {}
+    try:
+        text = read_regular(path, MOST_TEXT + 1, follow=True).decode("utf-8-sig")
+        if len(text) > MOST_TEXT:
+            raise UsageError(f"{path}: longer than {MOST_TEXT} bytes")
+        held = json.loads(text) if path.lower().endswith(".json") else tomllib.loads(text)
+    except BadFileError as error:
+        raise UsageError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    found = held.get("inputs") if isinstance(held, dict) else None
+    if not isinstance(found, dict) or not found or not all(isinstance(t, dict) for t in found.values()):
+        raise UsageError(f"{path}: wanted tables [inputs.NAME]")
+    return {name: _underscored(table, path) for name, table in found.items()}
+
+
+def _underscored(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Dashes or underscores alike; UsageError where both stand for one key."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name in found:
+            raise UsageError(f"{where}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def parsed(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """`data=nv12,train=rgb,mean=1,2,3` each to its name and table; a part without `=` goes on with the key before it."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, _, rest = text.partition("=")
+        if not name or not rest.split(",")[0]:
+            raise UsageError(f"--input {text}: wanted NAME=FORMAT,KEY=VALUE,...")
+        if name in found:
+            raise UsageError(f"--input {name} is given twice")
+        found[name] = _parsed(text, rest.split(","))
+    return found
+
+
+def _parsed(text: str, parts: list[str]) -> dict[str, Any]:
+    table, key = {"format": parts[0]}, ""
+    for part in parts[1:]:
+        if "=" in part:
+            key, _, value = part.partition("=")
+            key = key.strip().replace("-", "_")
+            if key in table:
+                raise UsageError(f"--input {text}: {key} is given twice")
+            table[key] = value
+        elif key:
+            table[key] += f",{part}"
+        else:
+            raise UsageError(f"--input {text}: wanted KEY=VALUE, got {part!r}")
+    return table
+
+
+WORDS = {f.name for f in fields(Description) if isinstance(f.default, str)} - {"format"}
+KEYS = {f.name for f in fields(Description)} - {"colour"} | {"mode", "range", "siting", "colour_rounding", "std"}
+
+
+def described(table: Mapping[str, Any], where: str) -> Description:
+    """Of a TOML or JSON table, or of options. UsageError names the key."""
+    given = _underscored(table, where)
+    if unknown := given.keys() - KEYS:
+        raise UsageError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
+    if missing := {"format", "size"} - given.keys():
+        raise UsageError(f"{where}: {min(missing)} is missing; give --format and --size, or a description")
+    try:
+        return _described(_with_defaults(given))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """Under what is given, the profile's own. A mode or a range of the user's takes the profile's place."""
+    from qverify.inputs.profiles import PROFILES, defaults
+
+    profile = str(given.get("profile", ""))
+    if not profile:
+        return given
+    if profile not in PROFILES:
+        raise UsageError(f"input profile {profile!r}: wanted one of {', '.join(PROFILES)}")
+    return defaults(profile, str(given["format"])) | given
+
+
+def _described(given: dict[str, Any]) -> Description:
+    mode = str(given.pop("mode", "opencv"))
+    colour = Colour.preset(mode) if mode in PRESETS else Colour(mode, "full")
+    own = {"range": "range", "siting": "siting", "colour_rounding": "rounding"}
+    chosen = {own[k]: str(given.pop(k)) for k in list(given) if k in own}
+    if chosen and mode in PRESETS:
+        raise UsageError(f"{min(chosen)}: mode {mode} brings its own; give mode bt601 or bt709 to choose it")
+    words = {k: given.pop(k) for k in list(given) if k in WORDS}
+    counts = [k for k in given if k.endswith("_align") or k in ("fill", "stride")]
+    numbers = {k: whole(given.pop(k), k) for k in counts}
+    made = _scaled(given)
+    pairs = {k: _size(given.pop(k), k) for k in ("size", "source") if given.get(k) is not None}
+    quantize, roi = given.pop("quantize", None), given.pop("roi", None)
+    text = {k: str(v) for k, v in words.items()}
+    return Description(
+        str(given.pop("format")),
+        pairs["size"],
+        colour=replace(colour, **chosen),
+        quantize=None if quantize is None else _quantize(quantize),
+        roi=None if roi is None else _area(roi),
+        source=pairs.get("source"),
+        **text,  # type: ignore[arg-type]
+        **numbers,  # type: ignore[arg-type]
+        **made,  # type: ignore[arg-type]
+    )
+
+
+def _scaled(given: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+    """mean and scale; std stands for 1 / scale."""
+    made: dict[str, tuple[float, ...]] = {
+        k: tuple(float(x) for x in several(given.pop(k))) for k in ("mean", "scale", "std") if k in given
+    }
+    if "std" in made:
+        if "scale" in made:
+            raise ValueError("scale and std are one thing (scale = 1 / std); give one of them")
+        if 0 in made["std"]:
+            raise ValueError("std 0: wanted numbers other than 0")
+        made["scale"] = tuple(1 / v for v in made.pop("std"))
+    return made
+
+
+def several(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return value.split(",")
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def whole(value: Any, key: str) -> int:
+    """A whole number as such, or in ASCII digits; ValueError for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    if len(text) < 12 and text.isascii() and text.removeprefix("-").isdigit():
+        return int(text)
+    raise ValueError(f"{key} {value!r}: wanted a whole number")
+
+
+def _quantize(value: Any) -> tuple[float, int]:
+    parts = several(value)
+    if len(parts) != 2:
+        raise ValueError(f"quantize {value!r}: wanted SCALE,ZERO")
+    zero = parts[1]
+    return float(parts[0]), int(zero) if isinstance(zero, float) and zero.is_integer() else whole(zero, "zero point")
+
+
+def _area(value: Any) -> tuple[int, int, int, int]:
+    parts = [whole(v, "roi") for v in several(value)]
+    if len(parts) != 4:
+        raise ValueError(f"roi {value!r}: wanted x,y,width,height")
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+def _size(value: Any, key: str) -> tuple[int, int]:
+    """`224x160` or [224, 160]: width, height."""
+    parts = value.lower().split("x") if isinstance(value, str) else list(value)
+    if len(parts) != 2:
+        raise ValueError(f"{key} {value!r}: wanted WIDTHxHEIGHT")
+    return whole(parts[0], key), whole(parts[1], key)

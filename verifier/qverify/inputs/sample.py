@@ -1,0 +1,80 @@
+"""Whether a recipe can be the one, by some rows of the captured bytes; how near it comes by some thousands of elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import UsageError
+from qverify.inputs import buffers
+from qverify.inputs.recipe import Recipe
+from qverify.inputs.reproduction import Reproduction, rows_of
+from qverify.inputs.residual import undone
+
+Array = npt.NDArray[Any]
+PAIRS = 12  # of rows, from top to bottom
+SOME = 4096  # elements
+
+
+@dataclass(slots=True)
+class Sample:
+    """Distances are mean |difference| by the spread of the captured elements, so that element types can be compared."""
+
+    captured: bytes
+    rows: dict[Any, list[Array] | None] = field(default_factory=dict)
+    spreads: dict[Any, float] = field(default_factory=dict)
+
+    def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
+        """Of rows that differ. None where they do not, or rows alone say nothing: all bytes must then be compared."""
+        high = recipe.wanted.frame[1]
+        rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
+        if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:
+            return None
+        pairs = np.unique(np.linspace(0, high // 2 - 1, PAIRS).astype(np.int64))
+        theirs = self._captured_rows(recipe, pairs)
+        if theirs is None:
+            return None
+        ours = reproduction.rows(recipe, pairs)
+        if all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True)):
+            return None
+        a, b = (np.concatenate([p.reshape(-1) for p in parts]) for parts in (ours, theirs))
+        return self._away(a, b, recipe)
+
+    def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
+        """The same by the whole buffer."""
+        made, theirs = reproduction.made(recipe), self.captured
+        back = undone(theirs, recipe)
+        if back is not None:
+            made, theirs = reproduction.packed(recipe), back
+        if len(made) != len(theirs):
+            return np.inf
+        dtype = np.dtype(buffers.dtype_of(recipe.wanted)).newbyteorder("<")
+        whole = len(made) // dtype.itemsize * dtype.itemsize
+        return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
+
+    def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
+        """None where the bytes are no buffer of that description."""
+        wanted = recipe.wanted
+        key = recipe.bytes, buffers.dtype_of(wanted), wanted.format, wanted.layout, tuple(buffers.planes(wanted))
+        if key not in self.rows:
+            back = undone(self.captured, recipe)
+            try:
+                held = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
+                self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(held, pairs)]
+            except UsageError:
+                self.rows[key] = None
+        return self.rows[key]
+
+    def _away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
+        step = max(1, ours.size // SOME) | 1  # odd and no multiple of 3: every channel has its share
+        some = slice(None, None, step if step == 1 or step % 3 else step + 2)
+        a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)
+        key = recipe.bytes, ours.dtype
+        if key not in self.spreads:
+            spread = float(np.abs(b - np.median(b)).mean()) if b.size else 0.0
+            self.spreads[key] = spread if np.isfinite(spread) and spread > 0 else 1.0
+        away = float(np.abs(a - b).mean()) / self.spreads[key] if a.size else np.inf
+        return away if np.isfinite(away) else np.inf

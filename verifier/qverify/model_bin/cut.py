@@ -1,0 +1,37 @@
+"""Part of a Graph as a Graph of its own: between chosen tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from qverify.model_bin.graph import Graph, Node
+
+
+def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
+    """The nodes that make `outputs` of `given` tensors, in running order. KeyError for a tensor that nothing makes."""
+    makers, found, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
+    while todo:
+        node = makers[todo.pop()]
+        if node.name in found:
+            continue
+        found[node.name] = node
+        todo += [n for n in node.inputs if n is not None and n not in given and n not in graph.constants]
+    return [n for n in graph.nodes if n.name in found]
+
+
+def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph:
+    """The part that makes `outputs` of `given` (graph inputs among them may stay unused and are left out)."""
+    nodes = needed(graph, outputs, given)
+    read = {n for node in nodes for n in node.inputs if n is not None}
+    inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))
+    names = {*read, *inputs, *outputs, *(o for node in nodes for o in node.outputs)}
+    return Graph(
+        nodes,
+        {n: replace(s, interior=s.interior and n not in inputs) for n, s in graph.tensors.items() if n in names},
+        {n: v for n, v in graph.constants.items() if n in names},
+        inputs,
+        outputs,
+        graph.rounding,
+        graph.producer,
+    )

@@ -1,0 +1,43 @@
+"""--capture: what of a run goes into its capture, beside the sides (CAPTURE.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from qverify.capture.writer import CaptureWriter
+from qverify.onnx_model.load import read_file
+from qverify.session.models import Models
+
+if TYPE_CHECKING:
+    from qverify.session.verify import Request
+
+
+def start_capture(folder: str, request: Request, models: Models) -> CaptureWriter:
+    """The folder with the run's models in it. UsageError where it is there already."""
+    writer = CaptureWriter(folder, _command(request))
+    for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
+        ending = "bin" if row["kind"] == "model.bin" else "onnx"
+        writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_file(path))
+    if not any(row["kind"] == "model.bin" for row in models.rows):
+        digest = hashlib.sha256(models.binary).hexdigest()
+        writer.model("compiled.bin", "", "model.bin", digest, models.binary)
+    return writer
+
+
+def _command(request: Request) -> dict[str, Any]:
+    options = request.options
+    gates = {k: getattr(options, k) for k in ("atol", "rtol", "min_cosine", "min_sqnr_db", "max_rmse", "max_lsb")}
+    return {
+        "digits": options.digits,
+        "rule": options.rule,
+        "digits_given": options.digits_given,
+        "given": options.given,
+        "dump_all": options.dump_all,
+        "nan_equal": options.nan_equal,
+        **{k: v for k, v in gates.items() if v is not None},
+        "run_sim": request.run_sim,
+        "board": request.board,
+        "seed": request.inputs.seed,
+    }

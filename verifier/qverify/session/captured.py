@@ -1,0 +1,142 @@
+"""A capture judged again: as it is, or with chosen sides run anew; no board is needed (CAPTURE.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qverify.capture.reader import Capture, open_capture
+from qverify.compare.options import Options
+from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.inputs.sources import Asked
+from qverify.session.frames import Kept, Tell, frame_row, not_run
+from qverify.session.models import Models, open_models
+from qverify.session.verify import Host, Outcome, Pull, Ran, Watch, judged
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
+
+RERUN = ("reference", "simulator")
+ORDER = (*RERUN, "board")
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """options: what is not given is as it was in the run. rerun: sides of RERUN that run again on the captured inputs.
+    board: an address; its run takes the captured one's place. models: paths to take instead of the captured ones."""
+
+    folder: str
+    options: Options = field(default_factory=Options)
+    rerun: tuple[str, ...] = ()
+    board: str | None = None
+    run_sim: bool = True
+    models: tuple[str, ...] = ()
+
+
+class CapturedJob:
+    """A capture in a job's place: its sides are not run, its board cannot be asked."""
+
+    def __init__(self, capture: Capture, models: Models, run_sim: bool):
+        self.capture, self.models, self.run_sim = capture, models, run_sim
+        self._host, self._frame = Host(models), 0
+
+    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+        self._frame = number
+        return self.capture.prepared(number, self.models.graph)
+
+    def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
+        """The captured sides of the frame that was prepared last."""
+        held = self.capture.recordings(self._frame)
+        ran = Ran({n: r for n, r in held.items() if self.run_sim or r.side != "simulator"})
+        ran.run_unit = self._host.run_units(self.run_sim)
+        return ran, None, ""
+
+    def refresh(self, ran: Ran) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
+    """Every frame judged again; one report. A frame whose inputs are not whole is listed and the others are judged."""
+    capture, kept, rows = open_capture(asked.folder), Kept(), list[dict[str, Any]]()
+    for number, source, outcome in frames(asked, capture, watch):
+        if isinstance(outcome, QVerifyError):
+            rows.append(not_run(number, source, outcome))
+        else:
+            rows.append(frame_row(number, source, outcome.report))
+            kept.add(outcome.report, rows[-1])
+            finals = outcome.finals
+        if tell is not None and len(capture.frames) > 1:
+            tell(rows[-1])
+    if not kept.reports:
+        raise BadFileError(f"{asked.folder}: no frame can be judged: {rows[0]['why']}")
+    whole = kept.whole(rows)
+    if len(rows) == 1:
+        whole.frames = []
+    return Outcome(whole, finals)
+
+
+def frames(
+    asked: Recall, capture: Capture, watch: Watch | None = None
+) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
+    """(number, source, outcome) of every frame. BadFileError where a model is not whole."""
+    if not capture.frames:
+        raise BadFileError(f"{asked.folder}: the capture holds no frame ({capture.incomplete or 'nothing ran'})")
+    if unknown := [side for side in asked.rerun if side not in RERUN]:
+        raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
+    models = open_models([*asked.models] or [capture.model_path(f) for f in capture.models])
+    host, board, options = Host(models), _board(asked, models), _options(asked.options, capture)
+    try:
+        for number, row in enumerate(capture.frames):
+            try:
+                prepared = capture.prepared(number, models.graph)
+                ran, pull = _sides(asked, capture, number, host, prepared, watch), None
+                if board is not None:
+                    ran.recordings["board"], pull = board.run(prepared), board.pull
+                report = judged(models, prepared, ran, replace(options, frame=number), pull)
+            except BadFileError as error:
+                yield number, str(row["source"]), error
+                continue
+            if capture.incomplete:
+                report.caveats.append(f"the capture is incomplete: {capture.incomplete}")
+            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
+    finally:
+        if board is not None:
+            board.close()
+
+
+def _options(given: Options, capture: Capture) -> Options:
+    """What is given over what the run was judged by."""
+    names, default = [f for f in Options.__dataclass_fields__ if f != "frame"], Options()
+    try:
+        before = Options(**{k: v for k, v in capture.command.items() if k in names})
+        changed = {k: getattr(given, k) for k in names if getattr(given, k) != getattr(default, k)}
+        return replace(before, **changed)
+    except (TypeError, ValueError, UsageError) as error:
+        raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
+
+
+def _board(asked: Recall, models: Models) -> Any:
+    if asked.board is None:
+        return None
+    from qverify.sides.board import Board
+
+    return Board(asked.board, models.binary, models.graph)
+
+
+def _sides(
+    asked: Recall, capture: Capture, number: int, host: Host, prepared: PreparedInputs, watch: Watch | None
+) -> Ran:
+    """The captured sides; those of `rerun` anew."""
+    ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else Ran()
+    held = {n: r for n, r in capture.recordings(number).items() if asked.run_sim or r.side != "simulator"}
+    again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
+    ran.recordings = _ordered({**held, **again})
+    ran.run_unit = host.run_units(asked.run_sim)
+    return ran
+
+
+def _ordered(sides: dict[str, Recording]) -> dict[str, Recording]:
+    return {n: sides[n] for n in sorted(sides, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))}

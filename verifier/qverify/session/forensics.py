@@ -1,0 +1,98 @@
+"""What a job found at its blamed node, explained: the board's tensors are pulled for it and the unit runs under every fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from qverify.compare.values import Values
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit, units
+from qverify.report.document import Report
+from qverify.tensors.recording import Array, Recording
+from qverify.triage.case import Case, Find, nothing
+from qverify.triage.forensics import Explanation, Watch, explained
+
+Pull = Callable[[list[str]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One output of the blamed unit. explanation: None where the board's tensors cannot be had; why says so."""
+
+    node: str
+    op: str
+    tensor: str
+    explanation: Explanation | None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """inputs: of the graph. pull: Board.pull, for tensors it has not sent. previous: the frame before, by tensor name."""
+
+    recordings: Mapping[str, Recording]
+    graph: Graph
+    inputs: Mapping[str, Array]
+    pull: Pull | None = None
+    previous: Find = nothing
+
+
+def explain_blame(
+    report: Report,
+    recordings: Mapping[str, Recording],
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    pull: Pull | None = None,
+    previous: Find = nothing,
+    deadline_s: float = 20.0,
+    watch: Watch | None = None,
+) -> list[Explained]:
+    """Every output of the node where the board is blamed that differs from the simulator's on the board's own inputs; empty
+    where the board is not blamed. recordings: by label, as judged. inputs: of the graph. pull: must still reach the board."""
+    blamed = next((b for b in report.blamed if b.side == "board"), None)
+    if blamed is None:
+        return []
+    unit = next(u for u in units(graph) if u.name == blamed.node)
+    evidence = Evidence(recordings, graph, inputs, pull, previous)
+    pulled, held = board_tensors(evidence)
+    return [
+        _explained(unit, name, evidence, (pulled, held), deadline_s, watch)
+        for name in unit.outputs
+        if not graph.spec(name).interior
+    ]
+
+
+def _explained(
+    unit: Unit, name: str, evidence: Evidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
+) -> Explained:
+    given = {n: board[0](n) for n in (*unit.inputs, name)}
+    lacking = [n for n, value in given.items() if value is None]
+    if lacking:
+        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} cannot be had")
+    recorded = given.pop(name)
+    assert recorded is not None
+    came = {n: v for n, v in given.items() if v is not None}
+    case = Case(evidence.graph, unit, came, name, recorded, board[1], evidence.previous)
+    return Explained(unit.name, unit.op, name, explained(case, deadline_s, watch))
+
+
+def board_tensors(evidence: Evidence) -> tuple[Find, Find]:
+    """The board's tensors by name, None where they cannot be had: pulled where they must be; and only what is here already,
+    held by the board's recording or under the same digest by another side's, so that no link carries a whole dump."""
+    board = next((r for r in evidence.recordings.values() if r.side == "board"), None)
+    if board is None:
+        return nothing, nothing
+    values = Values(board, evidence.pull)
+    values.peers = [r for r in evidence.recordings.values() if r is not board]
+
+    def find(name: str, get: Callable[[str], Array | None]) -> Array | None:
+        if name in evidence.inputs:
+            return evidence.inputs[name]
+        spec, value = evidence.graph.tensors.get(name), get(name) if name in board.specs else None
+        fits = spec is not None and value is not None and (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype)
+        return value if fits else None
+
+    return partial(find, get=values.get), partial(find, get=values.held)

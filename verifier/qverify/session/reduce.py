@@ -1,0 +1,259 @@
+"""The smallest part of a model that still differs on the board, as a bundle somebody else can run (TRIAGE.md, reduction)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from qverify_agents.errors import LinkError
+
+from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.preprocessing import OPS as FRONT
+from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.inputs.sources import Asked
+from qverify.model_bin.cut import cut, needed
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.records import encode
+from qverify.model_bin.units import Unit, units
+from qverify.onnx_model.cut import cut as cut_onnx
+from qverify.onnx_model.load import parse
+from qverify.session.npz import write_npz
+from qverify.session.reduce_bundle import describe
+from qverify.session.verify import Job, Outcome, Request, verify
+from qverify.tensors.recording import Array
+
+BUILD_TIMEOUT_S = 600.0
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """state: reduced, or inconclusive with why. node: the part's last. nodes: how many it has. runs: of the board."""
+
+    state: str
+    why: str = ""
+    node: str = ""
+    op: str = ""
+    nodes: int = 0
+    of: int = 0
+    runs: int = 0
+    folder: str = ""
+
+
+class Broken(Exception):
+    """The board, or the build command, did not do its part: no verdict comes of that."""
+
+
+def reduce(request: Request, output: str, build: str | None = None, tell: Tell | None = None) -> Reduced:
+    """output: a folder that is not there yet. build: a command with {onnx} and {bin} that makes the board's model of an
+    ONNX. UsageError where nothing differs. A board that breaks on the way ends it as inconclusive."""
+    if os.path.exists(output):
+        raise UsageError(f"--reduce {output}: it is there already; name a folder that is not")
+    job = Job(replace(request, options=replace(request.options, dump_all=True)))
+    try:
+        outcome = job.run(request.inputs)
+        search = _Search(request, job, outcome, build, tell or (lambda line: None))
+        return search.run(output)
+    except Broken as error:
+        return Reduced("inconclusive", str(error))
+    finally:
+        job.close()
+
+
+class _Search:
+    def __init__(self, request: Request, job: Job, outcome: Outcome, build: str | None, tell: Tell):
+        self._request, self._graph, self._build, self._tell = request, job.models.graph, build, tell
+        self._outcome, self._runs = outcome, 1
+        self._units = units(self._graph)
+        self._onnx = None if job.models.integer_onnx is None else parse(job.models.integer_onnx, "integer ONNX")
+        self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
+
+    def run(self, output: str) -> Reduced:
+        report = self._outcome.report
+        if report.verdict == "PASSED":
+            raise UsageError("--reduce: nothing differs; the verdict is PASSED")
+        if report.verdict == "INCONCLUSIVE":
+            why = next((p.why for p in report.pairs if p.why), "the verdict is INCONCLUSIVE")
+            raise Broken(f"nothing to reduce: {why}")
+        at = self._blamed() if report.blame is not None else self._by_prefixes()
+        with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
+            part = self._smallest(at, work)
+            shutil.copytree(part.folder, output)
+        unit = self._units[at]
+        return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
+
+    def _blamed(self) -> int:
+        assert self._outcome.report.blame is not None
+        names = [u.name for u in self._units]
+        return names.index(self._outcome.report.blame.node)
+
+    def _by_prefixes(self) -> int:
+        """The first unit whose tensor differs when the model ends there: for boards that show final outputs alone."""
+        low, high = 0, len(self._units) - 1
+        while low < high:
+            middle = (low + high) // 2
+            with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
+                if self._differs(0, middle, work):
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
+
+    def _smallest(self, at: int, work: str) -> Part:
+        """One unit where that differs alone; else the shortest run of nodes that ends in it, by halving."""
+        alone = self._tried(at, at, os.path.join(work, "alone"))
+        if alone is not None:
+            return alone
+        low, high = 0, at  # starting at low it differs, at high it does not
+        found = self._tried(0, at, os.path.join(work, "0"))
+        if found is None:
+            raise Broken(f"{self._units[at].name} differs in the whole model only; no part of it differs on the board")
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (shorter := self._tried(middle, at, os.path.join(work, str(middle)))) is not None:
+                found, low = shorter, middle
+            else:
+                high = middle
+        return found
+
+    def _differs(self, first: int, last: int, work: str) -> bool:
+        return self._tried(first, last, os.path.join(work, "x")) is not None
+
+    def _tried(self, first: int, last: int, folder: str) -> Part | None:
+        """Units first..last as models of their own, run on the board; None where it agrees."""
+        given = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
+        if first == last:
+            given = set(self._units[last].inputs)
+        outputs = self._units[last].outputs
+        part = Part(folder, given & _reads(self._graph, outputs, given), outputs, 0)
+        return self._checked(part)
+
+    def _checked(self, part: Part) -> Part | None:
+        os.makedirs(part.folder)
+        values = {name: self._value(name) for name in self._graph.tensors if name in part.given}
+        paths, nodes = self._models(part)
+        write_npz(os.path.join(part.folder, "inputs.npz"), values)
+        self._runs += 1
+        self._tell(f"board run {self._runs}: {nodes} of {len(self._graph.nodes)} nodes, to {part.outputs[0]}")
+        request = replace(
+            self._request,
+            models=paths,
+            inputs=Asked(os.path.join(part.folder, "inputs.npz")),
+            options=replace(self._request.options, dump_all=True),
+            shapes={},
+            allow_other_model=self._build is not None,
+            capture=None,
+        )
+        try:
+            outcome = verify(request)
+        except (QVerifyError, LinkError) as error:
+            raise Broken(f"the part that ends in {part.outputs[0]} could not be run: {error}") from error
+        if outcome.report.verdict == "INCONCLUSIVE":
+            why = next((p.why for p in outcome.report.pairs if p.why), "no verdict")
+            raise Broken(f"the part that ends in {part.outputs[0]}: {why}")
+        if outcome.report.verdict == "PASSED":
+            return None
+        done = replace(part, nodes=nodes)
+        describe(done.folder, paths, outcome, self._request.board or "local", nodes)
+        return done
+
+    def _value(self, name: str) -> Array:
+        """As the board had it; where its bytes are another side's, that side's."""
+        seen = self._outcome.seen
+        assert seen is not None
+        for item in seen.prepared.inputs:
+            if item.spec.name == name:
+                return item.array()
+        sides = seen.ran.recordings
+        board = sides.get("board")
+        for side in ("simulator", "reference"):
+            other = sides.get(side)
+            same = other is not None and (board is None or board.digests.get(name, "") in ("", other.digests.get(name)))
+            if other is not None and same and name in other.tensors:
+                return other.tensors[name]
+        if board is not None and name in board.tensors:
+            return board.tensors[name]
+        pulled: Mapping[str, Any] = {}
+        try:
+            pulled = {} if seen.pull is None else seen.pull([name])
+        except LinkError as error:
+            raise Broken(f"{name} could not be pulled: {error}") from error
+        if name not in pulled:
+            raise Broken(f"the board does not show {name}")
+        return np.asarray(pulled[name])
+
+    def _models(self, part: Part) -> tuple[list[str], int]:
+        """The part's files, written; how many nodes it has. Its ONNX is left out where that would not give the same nodes."""
+        own = cut(self._graph, part.given, part.outputs)
+        binary = os.path.join(part.folder, "model.bin")
+        source = self._source(part, own)
+        if source is None:
+            Path(binary).write_bytes(encode(own))
+            return [binary], len(own.nodes)
+        path = os.path.join(part.folder, "quant.onnx")
+        Path(path).write_bytes(source)
+        if self._build is not None:
+            self._built(path, binary)
+            return [path, binary], len(own.nodes)
+        compiled = compile_model(source, "quant.onnx", self._options).graph
+        Path(binary).write_bytes(encode(compiled))
+        return [path, binary], len(compiled.nodes)
+
+    def _source(self, part: Part, own: Graph) -> bytes | None:
+        """The integer ONNX of the part; None where it has none that compiles to these very nodes."""
+        if self._onnx is None or any(node.op in FRONT for node in own.nodes):
+            return None
+        source = bytes(cut_onnx(self._onnx, self._graph.tensors, part.given, part.outputs).SerializeToString())
+        try:
+            again = compile_model(source, "quant.onnx", self._options).graph
+        except (QVerifyError, ValueError):
+            return None
+        return source if [n.name for n in again.nodes] == [n.name for n in own.nodes] else None
+
+    def _built(self, path: str, binary: str) -> None:
+        """By the user's command. Broken where it fails or makes nothing."""
+        assert self._build is not None
+        words = [w.format(onnx=path, bin=binary) for w in shlex.split(self._build)]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Broken(f"--build-cmd {words[0]}: {error}") from error
+        if done.returncode or not os.path.isfile(binary):
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise Broken(f"--build-cmd {words[0]}: exit status {done.returncode}{f', {said[-1]}' if said else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """given: tensors it starts from. outputs: of its last unit."""
+
+    folder: str
+    given: set[str]
+    outputs: tuple[str, ...]
+    nodes: int
+
+
+def _reads(graph: Graph, outputs: tuple[str, ...], given: set[str]) -> set[str]:
+    """What the nodes between them read."""
+    try:
+        return {n for node in needed(graph, outputs, given) for n in node.inputs if n is not None}
+    except KeyError as error:
+        raise BadFileError(f"nothing makes {error} of the given tensors") from error
+
+
+def known_build(build: str | None) -> None:
+    """UsageError for a command without its places."""
+    if build is not None and not ("{onnx}" in build and "{bin}" in build):
+        raise UsageError(f"--build-cmd {build!r}: wanted {{onnx}} and {{bin}} in it")
+
+
+def unit_named(graph: Graph, name: str) -> Unit | None:
+    return next((u for u in units(graph) if u.name == name), None)

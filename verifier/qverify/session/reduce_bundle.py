@@ -1,0 +1,46 @@
+"""What a reduced part carries besides its models: both outputs, the verdict, and how to see it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+from qverify import __version__
+from qverify.session.npz import write_npz
+from qverify.session.verify import Outcome
+
+
+def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int) -> None:
+    """expected.npz, board.npz, report.json and README.md beside the models and inputs.npz."""
+    assert outcome.seen is not None
+    sides = outcome.seen.ran.recordings
+    for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):
+        if side in sides:
+            held = sides[side].tensors
+            write_npz(os.path.join(folder, file), {n: held[n] for n in outcome.finals if n in held})
+    text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
+    Path(folder, "report.json").write_text(text + "\n", encoding="utf-8")
+    Path(folder, "README.md").write_text(_readme(paths, outcome, board, nodes), encoding="utf-8")
+
+
+def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int) -> str:
+    names = ",".join(os.path.basename(p) for p in paths)
+    blame = outcome.report.blame
+    said = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
+    versions = [f"{s['name']}: {s['engine']} {s['version']} ({s['host']})" for s in outcome.report.sides]
+    lines = [
+        f"# {nodes} node{'s' if nodes != 1 else ''} that differ{'s' if nodes == 1 else ''} on the board",
+        "",
+        f"    qverify -m {names} -b {board} -i inputs.npz -r True",
+        "",
+        f"Verdict: {outcome.report.verdict}. Blame: {said}",
+        "",
+        "- inputs.npz: what the part was given; expected.npz: the simulator's outputs; board.npz: the board's",
+        "- report.json: the whole report (qverify.report/1)",
+        "- without the board: `qverify compare expected.npz board.npz`",
+        "",
+        f"qverify {__version__}, Python {platform.python_version()}; " + "; ".join(versions),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,184 @@
+"""Describes a blamed unit's difference and re-simulates the unit under every known fault until one gives the board's bytes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import lgamma, log, log2
+
+import numpy as np
+
+from qverify.arithmetic.workers import one_blas_thread
+from qverify.tensors.digest import tensor_digest
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.description import Description, described
+from qverify.triage.hypotheses import Page, Variant, pages
+
+Watch = Callable[[str, int, int], None]
+DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
+NOISE_SEEDS = (1, 2, 3)
+MOST_PARTIAL = 3
+MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
+CHANCE = 16.0  # bits of evidence beyond its choices that a copy of other values must have
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """family: a page's NAME. said: the fault itself. bits: log2 of how many there were to choose from, the fewer the more
+    specific."""
+
+    family: str
+    said: str
+    bits: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A cause that reproduces some of it. of_differing: share of the differing elements; of_all: share of all elements."""
+
+    cause: Cause
+    of_differing: float
+    of_all: float
+
+
+@dataclass(slots=True)
+class Explanation:
+    """exact: groups of causes that give every byte the board gave, the most specific first; within a group they give the
+    same bytes for other inputs, too. general: groups that also give every byte, by a fault so unspecific that the others are
+    to be believed first. partial: of the rest, the best. families: each family's best share of all elements, 1.0 where it
+    reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and nothing gives them."""
+
+    description: Description
+    exact: list[list[Cause]] = field(default_factory=list)
+    general: list[list[Cause]] = field(default_factory=list)
+    partial: list[Partial] = field(default_factory=list)
+    families: dict[str, float] = field(default_factory=dict)
+    unexplained: bool = False
+    tried: int = 0
+    not_tried: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def kinds(self) -> list[str]:
+        """The families named, the most specific group's first."""
+        return list(dict.fromkeys(group[0].family for group in self.exact))
+
+
+def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> Explanation:
+    """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried; not_tried says what.
+    watch: told the family, how many were tried, how many there are."""
+    start = time.monotonic()
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter(
+            "ignore"
+        )  # a fault may overflow, also in a block's thread, which has an errstate of its own
+        found = Explanation(described(case.made, case.recorded, case.spec))
+        if not case.differing.size:
+            return found
+        trial = _Trial(case, start + deadline_s)
+        for at, page in enumerate(pages()):
+            if watch is not None:
+                watch(page.NAME, at, len(pages()))
+            trial.page(page)
+        groups = _grouped(case, trial.exact)
+    least = min((c.bits for group in groups for c in group), default=0.0)
+    for group in groups:
+        (found.exact if group[0].bits <= least + MARGIN else found.general).append(group)
+    found.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
+    found.families, found.tried, found.not_tried = trial.families, trial.tried, trial.not_tried
+    found.unexplained, found.seconds = not groups, time.monotonic() - start
+    return found
+
+
+class _Trial:
+    """exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
+
+    def __init__(self, case: Case, deadline: float):
+        self.case, self.deadline = case, deadline
+        self.recorded, self.differing = bits(case.recorded), case.differing
+        self.before = 1 - self.differing.size / self.recorded.size
+        self.evidence, self.per_element = _evidence(case)
+        self.exact: list[tuple[Cause, Variant]] = []
+        self.partial: dict[str, Partial] = {}
+        self.families: dict[str, float] = {}
+        self.not_tried: list[str] = []
+        self.tried = 0
+
+    def page(self, page: Page) -> None:
+        if time.monotonic() > self.deadline:
+            self.not_tried.append(f"{page.NAME}: the time was over")
+            return
+        exact, tried = [], 0
+        try:
+            for variant in page.variants(self.case):
+                if time.monotonic() > self.deadline:
+                    self.not_tried.append(f"{page.NAME}, all or part of it: the time was over")
+                    break
+                tried += 1
+                if self._judged(page, variant):
+                    exact.append(variant)
+        except DOES_NOT_FIT as error:
+            self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
+        self.tried += tried
+        for variant in exact:
+            cause = Cause(page.NAME, variant.said, round(variant.bits or log2(tried), 1))
+            if self._supported(cause, variant):
+                self.exact.append((cause, variant))
+
+    def _judged(self, page: Page, variant: Variant) -> bool:
+        """Whether it gives every byte; how near it comes is kept."""
+        try:
+            made = variant.make(self.case)
+        except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
+            return False
+        if made.shape != self.case.recorded.shape or made.dtype != self.case.recorded.dtype:
+            return False
+        same = bits(made) == self.recorded
+        of_all = float(same.mean())
+        self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
+        if same.all():
+            return True
+        best, share = self.partial.get(page.NAME), float(same[self.differing].mean())
+        if share and of_all > max(self.before, best.of_all if best is not None else 0.0):
+            self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
+        return False
+
+    def _supported(self, cause: Cause, variant: Variant) -> bool:
+        """Whether the differing elements say more than the choice of the fault took out of them."""
+        if variant.copied:
+            return self.differing.size * self.per_element >= cause.bits + CHANCE
+        return self.evidence >= cause.bits
+
+
+def _evidence(case: Case) -> tuple[float, float]:
+    """Bits that say which elements differ and what stands there; bits by which a recorded value is told from another one."""
+    counts = np.unique(bits(case.recorded), return_counts=True)[1]
+    per_element = -log2(float(((counts / counts.sum()) ** 2).sum()))
+    n, k = case.recorded.size, case.differing.size
+    where = (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
+    return where + k * 8.0 * case.recorded.itemsize, per_element
+
+
+def _grouped(case: Case, exact: list[tuple[Cause, Variant]]) -> list[list[Cause]]:
+    """By the bytes they give for noise in place of the inputs."""
+    if len(exact) < 2:
+        return [[cause] for cause, _ in exact]
+    noise = [case.on_noise(seed) for seed in NOISE_SEEDS]
+    groups: dict[tuple[str, ...], list[Cause]] = {}
+    for cause, variant in exact:
+        groups.setdefault(tuple(_digest(variant, other) for other in noise), []).append(cause)
+    return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+
+
+def _rank(cause: Cause) -> tuple[float, int]:
+    return cause.bits, len(cause.said)
+
+
+def _digest(variant: Variant, case: Case) -> str:
+    try:
+        made: Array = variant.make(case)
+    except DOES_NOT_FIT:
+        return variant.said
+    return tensor_digest(made)

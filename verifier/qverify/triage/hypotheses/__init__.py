@@ -1,0 +1,45 @@
+"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Protocol, cast
+
+import numpy.typing as npt
+
+from qverify.triage.case import Case
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """said: the fault as a person reads it. make: the output under it, for this case or the same unit on other inputs;
+    shape and dtype of the output's spec. bits: log2 of how many faults like it there were to choose from, where the
+    recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones."""
+
+    said: str
+    make: Callable[[Case], Array]
+    bits: float = 0.0
+    copied: bool = False
+
+
+class Page(Protocol):
+    """variants: nothing where the family does not apply to the unit. They come lazily: looking at the recorded elements is
+    part of it."""
+
+    NAME: str
+    __doc__: str
+
+    def variants(self, case: Case) -> Iterator[Variant]: ...
+
+
+@cache
+def pages() -> tuple[Page, ...]:
+    """In the order of their files' names."""
+    stems = sorted(m.name for m in iter_modules(__path__))
+    return tuple(cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems)

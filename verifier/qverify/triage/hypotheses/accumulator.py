@@ -1,0 +1,88 @@
+"""The accumulator is narrower than it must be: it wraps, or it saturates at the end or at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import Linear, linear
+from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_sum, steps, stepwise
+
+NAME = "accumulator"
+WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    of = linear(case)
+    if of is None or case.last.op == "mul":
+        return
+    least, most = int(of.acc.min()), int(of.acc.max())
+    for width in WIDTHS:
+        if least < -(1 << width - 1) or most >= 1 << width - 1:
+            yield Variant(
+                f"accumulator of {width} bits that wraps", partial(_final, way=partial(_wrapped, width=width))
+            )
+            saturated = partial(_saturated, width=width)
+            yield Variant(f"accumulator saturated to {width} bits at the end", partial(_final, way=saturated))
+            saturated = partial(_before_bias, way=saturated)
+            yield Variant(f"accumulator saturated to {width} bits before the bias", saturated)
+    yield from _stepwise(case)
+
+
+def _final(case: Case, way: Callable[[Array], Array]) -> Array:
+    of = _needed(case)
+    return of.output(way(of.acc))
+
+
+def _needed(case: Case) -> Linear:
+    of = linear(case)
+    assert of is not None
+    return of
+
+
+def _wrapped(acc: Array, width: int) -> Array:
+    half = 1 << width - 1
+    return ((acc + half) & (2 * half - 1)) - half
+
+
+def _saturated(acc: Array, width: int) -> Array:
+    return np.clip(acc, -(1 << width - 1), (1 << width - 1) - 1)
+
+
+def bias_of(case: Case, of: Linear) -> Array:
+    """As it broadcasts against the accumulator; 0 where there is none."""
+    name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
+    return np.zeros(1, np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
+
+
+def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
+    of = _needed(case)
+    bias = bias_of(case, of)
+    return of.output(way(of.acc - bias) + bias)
+
+
+def _stepwise(case: Case) -> Iterator[Variant]:
+    if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
+        return
+    of = _needed(case)
+    if largest_sum(case) + int(np.abs(bias_of(case, of)).max()) < 1 << 15:
+        return
+    for order in ORDERS:
+        for bias_first in (True, False):
+            said = f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if bias_first else 'last'}"
+            made = partial(_by_steps, order=order, bias_first=bias_first)
+            if (bias_of(case, of) == 0).all() and not bias_first:
+                continue
+            yield Variant(said, made)
+
+
+def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
+    of = _needed(case)
+    bias = bias_of(case, of)
+    start = np.broadcast_to(bias if bias_first else np.zeros(1, np.int64), of.acc.shape)
+    acc = stepwise(case, order, partial(_saturated, width=16), start)
+    return of.output(acc if bias_first else _saturated(acc + bias, 16))

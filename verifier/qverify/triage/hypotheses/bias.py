@@ -1,0 +1,33 @@
+"""The bias is left out, added twice, taken with the other sign, or of the neighbouring channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import at, places
+
+NAME = "bias"
+WAYS: dict[str, Callable[[Array], Array]] = {
+    "left out": np.zeros_like,
+    "added twice": lambda b: b * 2,
+    "subtracted": lambda b: -b,
+    "of the next channel": lambda b: np.roll(b, -1),
+    "of the previous channel": lambda b: np.roll(b, 1),
+    "of the first channel for all": lambda b: np.full_like(b, b.flat[0]),
+    "in reverse order": lambda b: b[::-1],
+    "cut to 16 bits": lambda b: b.astype(np.int16).astype(b.dtype),
+    "saturated to 16 bits": lambda b: np.clip(b, -(2**15), 2**15 - 1),
+    "cut to 8 bits": lambda b: b.astype(np.int8).astype(b.dtype),
+    "halved": lambda b: b >> 1,
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case, "constant"):
+        if place.said == "the bias":
+            for said, way in WAYS.items():
+                yield Variant(f"bias {said}", at(place, way))

@@ -1,0 +1,133 @@
+"""One bit is wrong: at one element, at every element, in one weight, bias, scale or table entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import log2
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import linear
+from qverify.triage.places import Place, at, places
+from qverify.triage.solve import flipped_weights
+
+NAME = "bit-flip"
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    yield from _everywhere(case)
+    yield from _single(case)
+    yield from _of_channel(case)
+    yield from _of_table(case)
+
+
+def _width(case: Case) -> int:
+    return 8 * case.recorded.itemsize
+
+
+def _everywhere(case: Case) -> Iterator[Variant]:
+    """A line of the bus that is stuck, or inverted."""
+    ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
+    moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
+    for bit in range(_width(case)):
+        if int(moved) == 1 << bit:
+            for said, way in ways.items():
+                yield Variant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
+    for place in places(case, "input", "constant"):
+        if place.spec.numpy_dtype.itemsize == 1 and place.said not in ("the scales", "the bias"):
+            for bit in range(8):
+                for said, way in ways.items():
+                    yield Variant(
+                        f"bit {bit} of every element of {place.said} is {said}",
+                        at(place, partial(_on_bits, way=way, bit=bit)),
+                    )
+
+
+def _on_bits(values: Array, way: Callable[[Array, int], Array], bit: int) -> Array:
+    return way(bits(values), bit).view(values.dtype).reshape(values.shape)
+
+
+def _on_output(case: Case, way: Callable[[Array, int], Array], bit: int) -> Array:
+    return _on_bits(case.made, way, bit)
+
+
+def _cleared(values: Array, bit: int) -> Array:
+    return values & ~values.dtype.type(1 << bit)
+
+
+def _set(values: Array, bit: int) -> Array:
+    return values | values.dtype.type(1 << bit)
+
+
+def _inverted(values: Array, bit: int) -> Array:
+    return values ^ values.dtype.type(1 << bit)
+
+
+def _single(case: Case) -> Iterator[Variant]:
+    if case.differing.size != 1:
+        return
+    place = int(case.differing[0])
+    moved = int(bits(case.made)[place] ^ bits(case.recorded)[place])
+    if moved.bit_count() == 1:
+        bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
+        cost = log2(case.recorded.size * _width(case))
+        yield Variant(
+            f"bit {bit} of the element at {where} is inverted", partial(_at_element, place=place, bit=bit), cost
+        )
+
+
+def _at_element(case: Case, place: int, bit: int) -> Array:
+    return _flipped(case.made, place, bit)
+
+
+def _flipped(values: Array, place: int, bit: int) -> Array:
+    changed = bits(values).copy()
+    changed[place] = _inverted(changed[place : place + 1], bit)[0]
+    return changed.view(values.dtype).reshape(values.shape)
+
+
+def _of_channel(case: Case) -> Iterator[Variant]:
+    """Of a constant of the one channel with all the differences."""
+    of = linear(case)
+    if of is None or case.last.op not in ("conv", "fully_connected"):
+        return
+    touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
+    if len(touched) != 1:
+        return
+    channel = int(touched[0])
+    for place in places(case, "constant"):
+        value = case.graph.constants[place.name]
+        if place.said == "the weights":
+            for index, bit in flipped_weights(case, of, channel):
+                yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
+        elif place.said in ("the bias", "the scales") and value.shape[-1] > channel:
+            for at_place in range(channel, value.size, value.shape[-1]):
+                for bit in range(8 * value.itemsize):
+                    said = f"{place.said[4:]} of channel {channel}"
+                    yield _one(place, at_place, bit, said, log2(value.size))
+
+
+def _one(place: Place, at_place: int, bit: int, said: str, cost: float) -> Variant:
+    if place.said == "the weights":
+        said = f"weight {tuple(int(i) for i in np.unravel_index(at_place, place.spec.shape))}"
+    return Variant(f"bit {bit} of {said} is inverted", at(place, partial(_flipped, place=at_place, bit=bit)), cost)
+
+
+def _of_table(case: Case) -> Iterator[Variant]:
+    if case.last.op != "lookup" or (case.last.inputs[0] or "") not in case.inputs:
+        return
+    x = case.inputs[case.last.inputs[0] or ""].reshape(-1)[case.differing].astype(np.int64)
+    if len(np.unique(x)) != 1:
+        return
+    name = case.last.inputs[1] or ""
+    entry = int(x[0]) - int(np.iinfo(case.inputs[case.last.inputs[0] or ""].dtype).min)
+    for bit in range(_width(case)):
+        said, cost = f"bit {bit} of table entry {entry} is inverted", log2(case.graph.constants[name].size)
+        yield Variant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
+
+
+def _entry(case: Case, name: str, entry: int, bit: int) -> Array:
+    return case.again(Change(constants={name: _flipped(case.graph.constants[name], entry, bit)}))

@@ -1,0 +1,55 @@
+"""Bytes stand in another order: big-endian elements, or elements reversed within machine words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import at, places
+
+NAME = "byte-order"
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case):
+        item = place.spec.numpy_dtype.itemsize
+        if item > 1:
+            yield Variant(f"byte order: {place.said} is big-endian", at(place, partial(_reversed, size=item)))
+        for size in (2, 4, 8, 16):
+            if size > item and place.said not in ("the bias", "the scales"):
+                said = f"byte order: {place.said} reversed within words of {size} bytes"
+                yield Variant(said, at(place, partial(_reversed, size=size)))
+                if size > 2 and item == 1:
+                    said = f"byte order: {place.said}, halves of words of {size} bytes exchanged"
+                    yield Variant(said, at(place, partial(_halves, size=size)))
+        if item == 1:
+            yield Variant(f"byte order: {place.said}, nibbles exchanged", at(place, _nibbles))
+
+
+def _words(values: Array, size: int) -> tuple[Array, Array]:
+    data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    whole = data.size // size * size
+    return data[:whole].reshape(-1, size), data[whole:]
+
+
+def _back(words: Array, rest: Array, values: Array) -> Array:
+    return np.concatenate([words.reshape(-1), rest]).view(values.dtype).reshape(values.shape)
+
+
+def _reversed(values: Array, size: int) -> Array:
+    words, rest = _words(values, size)
+    return _back(words[:, ::-1], rest, values)
+
+
+def _halves(values: Array, size: int) -> Array:
+    words, rest = _words(values, size)
+    return _back(np.roll(words, size // 2, 1), rest, values)
+
+
+def _nibbles(values: Array) -> Array:
+    data = values.view(np.uint8)
+    return ((data << 4) | (data >> 4)).astype(np.uint8).view(values.dtype)

@@ -1,0 +1,83 @@
+"""Channels stand in another order: reversed, rotated, exchanged in pairs, two of them exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
+from math import comb, log2
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, places
+
+NAME = "channel-order"
+ORDERS: dict[str, Callable[[Array], Array]] = {
+    "in reverse order": lambda i: i[::-1],
+    "one too far": lambda i: np.roll(i, 1),
+    "one too early": lambda i: np.roll(i, -1),
+    "exchanged in pairs": lambda i: _blocks(i, 2),
+    "reversed in fours": lambda i: _blocks(i, 4),
+    "reversed in eights": lambda i: _blocks(i, 8),
+}
+FEW = 8  # channels of an input of which every two are tried
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place, axis in axes(case):
+        count = place.spec.shape[axis]
+        which = (
+            f"channels of {place.said}"
+            if place.kind != "constant"
+            else f"{('output', 'input')[axis]} channels of {place.said}"
+        )
+        for said, order in ORDERS.items():
+            if (order(np.arange(count)) != np.arange(count)).any():
+                yield Variant(f"{which} {said}", at(place, partial(ordered, order=order, axis=axis)))
+        pairs = (
+            _differing(case, axis) if place.kind == "output" else combinations(range(count), 2) if count <= FEW else ()
+        )
+        for pair in pairs:
+            swap = partial(_exchanged, pair=pair)
+            said = f"{which}: {pair[0]} and {pair[1]} are exchanged"
+            yield Variant(
+                said,
+                at(place, partial(ordered, order=swap, axis=axis)),
+                log2(comb(count, 2)) if place.kind == "output" else 0,
+            )
+
+
+def axes(case: Case) -> Iterator[tuple[Place, int]]:
+    """Every tensor with channels, and their axis: 1 of activations, both of weights."""
+    for place in places(case):
+        of_weights = place.said in ("the weights", "the second input") and place.kind == "constant"
+        if place.kind != "constant" and len(place.spec.shape) < 2:
+            continue
+        for axis in (0, 1) if of_weights else (1,) if place.kind != "constant" else ():
+            if place.spec.shape[axis] > 1:
+                yield place, axis
+
+
+def ordered(values: Array, order: Callable[[Array], Array], axis: int) -> Array:
+    return values.take(order(np.arange(values.shape[axis])), axis)
+
+
+def _blocks(places: Array, size: int) -> Array:
+    """Reversed within every whole block."""
+    whole = len(places) // size * size
+    return np.concatenate([places[:whole].reshape(-1, size)[:, ::-1].reshape(-1), places[whole:]])
+
+
+def _differing(case: Case, axis: int) -> Iterator[tuple[int, int]]:
+    """The two channels with all the differences."""
+    touched = np.unique(np.unravel_index(case.differing, case.spec.shape)[axis])
+    if len(touched) == 2:
+        yield int(touched[0]), int(touched[1])
+
+
+def _exchanged(places: Array, pair: tuple[int, int]) -> Array:
+    changed = places.copy()
+    changed[list(pair)] = places[list(pair[::-1])]
+    return changed

@@ -1,0 +1,60 @@
+"""The activation's clamp is missing, or there is one too many, or it has other limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qverify import ops
+from qverify.triage.case import Array, Case, limits
+from qverify.triage.hypotheses import Variant
+
+NAME = "clamp"
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    if not case.spec.quantized or len(case.spec.scale) > 1:
+        return
+    words, (lowest, highest) = ops.words(case.last), limits(case.spec)
+    low, high = words.get("act_min", lowest), words.get("act_max", highest)
+    zero = case.spec.zero_point[0]
+    six = zero + int(np.rint(6 / case.spec.scale[0]))
+    known = {
+        "left out": (lowest, highest),
+        "left out at the lower end": (lowest, high),
+        "left out at the upper end": (low, highest),
+        "an extra Relu": (max(low, zero), high),
+        "an extra Relu6": (max(low, zero), min(high, six)),
+        "Relu instead": (zero, highest),
+        "Relu6 instead": (zero, min(highest, six)),
+        "to the symmetric range": (max(low, lowest + 1), high),
+        "to the type of the other sign": (max(low, 0), min(high, 127 if highest < 256 else 32767)),
+        "at zero instead of the zero point": (0, high),
+        "below zero": (low, min(high, zero)),
+    }
+    for said, (a, b) in known.items():
+        if (a, b) != (low, high) and lowest <= a <= b <= highest:
+            yield Variant(f"clamp {said} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
+    yield from _measured(case, low, high)
+
+
+def _measured(case: Case, low: int, high: int) -> Iterator[Variant]:
+    """By the smallest and the largest recorded element: one limit is another."""
+    a, b = int(case.recorded.min()), int(case.recorded.max())
+    if (case.recorded == a).sum() > 1 and a != low:
+        yield Variant(f"clamp at {a} instead of {low} at the lower end", _Clamped(a, high), bits=8)
+    if (case.recorded == b).sum() > 1 and b != high:
+        yield Variant(f"clamp at {b} instead of {high} at the upper end", _Clamped(low, b), bits=8)
+
+
+class _Clamped:
+    """The node with other limits; an op without words for them has its output clipped."""
+
+    def __init__(self, low: int, high: int):
+        self.low, self.high = low, high
+
+    def __call__(self, case: Case) -> Array:
+        if "act_min" in ops.words(case.last):
+            return case.again(case.words(act_min=self.low, act_max=self.high))
+        return np.clip(case.made, self.low, self.high)

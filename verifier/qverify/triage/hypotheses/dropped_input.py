@@ -1,0 +1,134 @@
+"""A row, column or channel of what the unit reads is left out or repeated: the rest of its line buffer was not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from qverify import ops
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import Linear, accumulator, linear
+from qverify.triage.places import Place, at, places
+
+NAME = "dropped-input"
+FEW, MOST_WORK = 16, 4_000_000  # channels tried one by one; elements of one output's sums, channel by channel
+NAMES = {2: "row", 3: "column"}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case, "input"):
+        shape = place.spec.shape
+        if len(shape) != 4 or len(case.recorded.shape) != 4:
+            continue
+        for axis in (2, 3):
+            for line in _lines(case, axis, shape[axis]):
+                yield from _spoiled(case, place, axis, line, NAMES[axis])
+        for channel in _channels(case, place):
+            yield from _spoiled(case, place, 1, channel, "channel")
+
+
+def _spoiled(case: Case, place: Place, axis: int, line: int, name: str) -> Iterator[Variant]:
+    said, size = f"{name} {line} of {place.said}", place.spec.shape[axis]
+    for value in sorted({0, *place.spec.zero_point[:1]}):
+        yield Variant(
+            f"{said} left out: {value} there",
+            at(place, partial(_filled, axis=axis, line=line, value=value)),
+            log2(size),
+        )
+    for other in (line - 1, line + 1):
+        if 0 <= other < size:
+            made = at(place, partial(_repeated, axis=axis, line=line, other=other))
+            yield Variant(f"{said} repeats {name} {other}", made, log2(size))
+
+
+def _filled(values: Array, axis: int, line: int, value: Any) -> Array:
+    changed = values.copy()
+    np.moveaxis(changed, axis, 0)[line] = value
+    return changed
+
+
+def _repeated(values: Array, axis: int, line: int, other: int) -> Array:
+    changed = values.copy()
+    moved = np.moveaxis(changed, axis, 0)
+    moved[line] = moved[other]
+    return changed
+
+
+def _lines(case: Case, axis: int, size: int) -> list[int]:
+    """Rows or columns read by all the places that differ and that may not be read by others."""
+    touched = np.unravel_index(case.differing, case.recorded.shape)[axis]
+    first, last = int(touched.min()), int(touched.max())
+    words, side = ops.words(case.last), "hw"[axis - 2]
+    if f"stride_{side}" not in words:
+        return [first] if first == last and size == case.recorded.shape[axis] else []
+    stride, dilation = words[f"stride_{side}"], words.get(f"dilation_{side}", 1)
+    pad, reach = words[("pad_top", "pad_left")[axis - 2]], (words[f"kernel_{side}"] - 1) * dilation
+    if case.last.op == "conv_transpose" or (last - first) * stride > reach:
+        return []
+    return [i for i in range(last * stride - pad, first * stride - pad + reach + 1) if 0 <= i < size]
+
+
+def _channels(case: Case, place: Place) -> list[int]:
+    """Channels of a convolution's input; of one that reads many, those that explain one of its outputs."""
+    of, node = linear(case), case.last
+    if node.op != "conv" or of is None or place.name != node.inputs[0]:
+        return []
+    weights, groups = case.graph.constants[node.inputs[1] or ""], node.words[10]
+    touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
+    found = np.unique(touched // (len(weights) // groups))
+    if len(found) > 1:
+        return []
+    members = range(int(found[0]) * weights.shape[1], (int(found[0]) + 1) * weights.shape[1])
+    if len(members) <= FEW:
+        return list(members)
+    if groups > 1 or len(members) * case.recorded[0, 0].size > MOST_WORK:
+        return []
+    return _explaining(case, of, int(touched[len(touched) // 2]), place)
+
+
+def _explaining(case: Case, of: Linear, output: int, place: Place) -> list[int]:
+    """Channels whose absence, or whose neighbour in their stead, gives this output's recorded elements."""
+    own = _by_channel(case, output, place, case.inputs[place.name])
+    zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
+    x = case.inputs[place.name]
+    before, after = (_by_channel(case, output, place, np.roll(x, by, 1)) for by in (1, -1))
+    one = of.acc[:, output : output + 1]
+    part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
+    held = np.zeros(own.shape[1], bool)
+    for other in (np.zeros_like(own), zero, before, after):
+        made = of.output(one - own + other, rq=part)
+        held |= (made == case.recorded[:, output : output + 1]).all((0, 2, 3))
+    return [int(i) for i in np.flatnonzero(held)[:FEW]]
+
+
+def _by_channel(case: Case, output: int, place: Place, x: Array) -> Array:
+    """[N, I, H, W]: what each input channel adds to one output's sums: the node with a group a channel."""
+    node, name = case.last, case.last.inputs[1] or ""
+    w, spec = case.graph.constants[name][output], case.graph.spec(name)
+    zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]
+    of_one = replace(
+        spec, shape=(len(w), 1, *w.shape[1:]), aligned_shape=(), zero_point=(zero,), scale=(1.0,), channel_axis=-1
+    )
+    wide = replace(
+        case,
+        graph=replace(case.graph, tensors={**case.graph.tensors, case.output: _channels_of(case, len(w))}),
+        kept={},
+        states={},
+    )
+    words = (*node.words[:10], len(w), *node.words[11:])
+    grouped = replace(node, inputs=(node.inputs[0], name, None, node.inputs[3]), words=words)
+    return accumulator(
+        wide,
+        Change(inputs={place.name: x}, constants={name: w[:, None]}, specs={name: of_one}, nodes={node.name: grouped}),
+    )
+
+
+def _channels_of(case: Case, count: int) -> Any:
+    shape = case.spec.shape
+    return replace(case.spec, shape=(shape[0], count, *shape[2:]), aligned_shape=())

@@ -1,0 +1,148 @@
+"""A row, column, channel or tile of the output is left out, repeated, or not what the unit made last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
+from math import comb, log2
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import Variant
+
+NAME = "dropped-or-repeated"
+Box = tuple[slice, ...]
+NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "column"), 2: ("batch", "channel")}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    yield from _runs(case)
+    for said, box, chosen in boxes(case):
+        values = np.unique(bits(case.recorded[box]))
+        if len(values) == 1:
+            value = case.recorded[box].reshape(-1)[0]
+            chosen_value = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
+            yield Variant(
+                f"{said} left out: {value} everywhere", partial(_filled, box=box, value=value), chosen + chosen_value
+            )
+        for axis in range(case.recorded.ndim):
+            yield from _neighbours(case, said, box, axis, chosen)
+    for axis in range(1, case.recorded.ndim):
+        yield from _moved(case, axis)
+
+
+def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
+    """The differing elements' places on one or more axes, whole on the others: said, where, bits of the choice."""
+    shape = case.recorded.shape
+    where = np.unravel_index(case.differing, shape)
+    spans = [(int(w.min()), int(w.max()) + 1) for w in where]
+    narrow = [i for i in range(len(shape)) if spans[i] != (0, shape[i])]
+    for count in range(1, len(narrow) + 1):
+        for chosen in combinations(narrow, count):
+            box = tuple(slice(*spans[i]) if i in chosen else slice(None) for i in range(len(shape)))
+            cost = sum(log2(comb(shape[i] + 1, 2)) for i in chosen)
+            yield " of ".join(_span(case, i, spans[i]) for i in reversed(chosen)), box, cost
+
+
+def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
+    names = NAMES.get(case.recorded.ndim, ())
+    name = names[axis] if axis < len(names) else f"axis {axis}, place"
+    return f"{name} {span[0]}" if span[1] - span[0] == 1 else f"{name}s {span[0]} to {span[1] - 1}"
+
+
+def _filled(case: Case, box: Box, value: Any) -> Array:
+    made = case.made.copy()
+    made[box] = value
+    return made
+
+
+def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[Variant]:
+    """The same elements, some places earlier or later on the axis."""
+    size = case.recorded.shape[axis]
+    start, stop, _ = box[axis].indices(size)
+    length = stop - start
+    for by in sorted({-length, length, -1, 1, -start, size - stop} - {0}):
+        if length < size and start + by >= 0 and stop + by <= size:
+            way = f"{said} repeat those {abs(by)} {'before' if by < 0 else 'after'} on axis {axis}"
+            yield Variant(way, partial(_copied, box=box, axis=axis, by=by), chosen + 2, copied=True)
+    if length > 1:
+        for at_place in (start - 1, start, stop - 1, stop):
+            if 0 <= at_place < size:
+                way = f"{said} repeat place {at_place} of axis {axis}"
+                yield Variant(way, partial(_one, box=box, axis=axis, at_place=at_place), chosen + 2, copied=True)
+
+
+def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
+    made, (start, stop, _) = case.made.copy(), box[axis].indices(case.made.shape[axis])
+    source = (*box[:axis], slice(start + by, stop + by), *box[axis + 1 :])
+    made[box] = case.made[source]
+    return made
+
+
+def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
+    made = case.made.copy()
+    made[box] = case.made[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
+    return made
+
+
+def _moved(case: Case, axis: int) -> Iterator[Variant]:
+    """From some place on everything is one place too far or too early."""
+    shape = case.recorded.shape
+    first = int(np.unravel_index(case.differing, shape)[axis].min())
+    names = NAMES.get(len(shape), ())
+    name = names[axis] if axis < len(names) else f"place of axis {axis}"
+    if first + 2 >= shape[axis]:
+        return
+    for start in {first, max(0, first - 1)}:
+        for fill in (None, 0, *case.spec.zero_point[:1]):
+            end = "the last twice" if fill is None else f"{fill} at the end"
+            yield Variant(
+                f"{name} {start} dropped, all after it one too early, {end}",
+                partial(_shifted, axis=axis, start=start, fill=fill),
+                log2(shape[axis]),
+                copied=True,
+            )
+        yield Variant(
+            f"{name} {start} twice, all after it one too far",
+            partial(_inserted, axis=axis, start=start),
+            log2(shape[axis]),
+            copied=True,
+        )
+
+
+def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
+    made = case.made.copy()
+    moved, own = np.moveaxis(made, axis, 0), np.moveaxis(case.made, axis, 0)
+    moved[start:-1] = own[start + 1 :]
+    if fill is not None:
+        moved[-1] = fill
+    return made
+
+
+def _inserted(case: Case, axis: int, start: int) -> Array:
+    made = case.made.copy()
+    moved, own = np.moveaxis(made, axis, 0), np.moveaxis(case.made, axis, 0)
+    moved[start + 1 :] = own[start:-1]
+    return made
+
+
+def _runs(case: Case) -> Iterator[Variant]:
+    """One run of memory from the first to the last differing element."""
+    first, last = int(case.differing[0]), int(case.differing[-1]) + 1
+    size, flat = case.recorded.size, case.recorded.reshape(-1)
+    where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
+    cost = log2(size) * (2 if last < size else 1)
+    if len(np.unique(bits(flat[first:last]))) == 1:
+        value = flat[first]
+        own = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
+        make: Callable[[Case], Array] = partial(_run, first=first, last=last, value=value)
+        yield Variant(f"{where} left out: {value} everywhere", make, cost + own)
+
+
+def _run(case: Case, first: int, last: int, value: Any) -> Array:
+    made = case.made.copy().reshape(-1)
+    made[first:last] = value
+    return made.reshape(case.spec.shape)

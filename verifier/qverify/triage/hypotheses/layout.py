@@ -1,0 +1,59 @@
+"""A tensor is stored in another axis order than it is read in: NHWC for NCHW, transposed weights, rows for columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, places
+
+NAME = "layout"
+KNOWN = {
+    (0, 2, 3, 1): "NHWC",
+    (0, 1, 3, 2): "NCWH",
+    (0, 2, 1): "NWC",
+    (1, 0): "transposed",
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case):
+        shape = _before_flattening(case, place)
+        if place.said in ("the bias", "the scales", "the table") or not 2 <= len(shape) <= 4:
+            continue
+        seen: set[tuple[int, ...]] = set()
+        for order in permutations(range(len(shape))):
+            kept = tuple(i for i in order if shape[i] > 1)
+            if kept in seen or list(kept) == sorted(kept):
+                continue
+            seen.add(kept)
+            name = KNOWN.get(order, f"axis order {order}")
+            yield Variant(
+                f"layout: {place.said} is stored {name}", at(place, partial(_stored, order=order, shape=shape))
+            )
+            yield Variant(
+                f"layout: {place.said} is read as if it were {name}",
+                at(place, partial(_read, order=order, shape=shape)),
+            )
+
+
+def _stored(values: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    return values.reshape(shape).transpose(order).reshape(values.shape)
+
+
+def _read(values: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    back = np.argsort(order)
+    return values.reshape([shape[i] for i in order]).transpose(back).reshape(values.shape)
+
+
+def _before_flattening(case: Case, place: Place) -> tuple[int, ...]:
+    """Of a flat tensor: the shape it had before a reshape."""
+    maker = case.graph.producers().get(place.name)
+    if place.kind == "constant" or maker is None or maker.op != "reshape" or len(place.spec.shape) > 2:
+        return place.spec.shape
+    return case.graph.spec(maker.inputs[0] or "").shape

@@ -1,0 +1,35 @@
+"""A table is read at the wrong place: one off, by an index of the other sign, cut to fewer bits, or backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import at, places
+
+NAME = "lookup-index"
+WAYS: dict[str, Callable[[Array], Array]] = {
+    "one too high": lambda t: np.append(t[1:], t[-1]),
+    "one too high, wrapping": lambda t: np.roll(t, -1),
+    "one too low": lambda t: np.insert(t[:-1], 0, t[0]),
+    "one too low, wrapping": lambda t: np.roll(t, 1),
+    "without the offset of the type's sign": lambda t: np.roll(t, len(t) // 2),
+    "backward": lambda t: t[::-1],
+    "without its highest bit": lambda t: np.tile(t[: len(t) // 2], 2),
+    "without its lowest bit": lambda t: np.repeat(t[::2], 2),
+    "with its lowest bit set": lambda t: np.repeat(t[1::2], 2),
+    "saturated to the lower half": lambda t: np.append(t[: len(t) // 2], np.full(len(t) // 2, t[len(t) // 2 - 1])),
+    "saturated to the upper half": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
+    "negative indices taken as 0": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
+    "by its absolute value": lambda t: np.append(t[: len(t) // 2 : -1], t[len(t) // 2 - 1 :])[: len(t)],
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case, "constant"):
+        if place.said == "the table" and case.graph.constants[place.name].ndim == 1:
+            for said, way in WAYS.items():
+                yield Variant(f"table index {said}", at(place, way))

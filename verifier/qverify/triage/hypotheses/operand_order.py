@@ -1,0 +1,56 @@
+"""Operands are exchanged, one is read twice, or another output of the node is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import permutations
+
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import Variant
+
+NAME = "operand-order"
+MOST = 4  # operands of which every order is tried
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    names = case.unit.inputs
+    for first in names:
+        for second in names:
+            if first != second and _alike(case, first, second):
+                yield Variant(f"{second} is read in place of {first}", partial(_twice, first=first, second=second))
+                if first < second:
+                    yield Variant(
+                        f"{first} and {second} are exchanged", partial(_exchanged, first=first, second=second)
+                    )
+    own = [i for i in case.last.inputs if i is not None]
+    if case.last.op == "concat" and len(own) <= MOST:
+        for order in permutations(own):
+            if list(order) != own:
+                yield Variant(f"operands in the order {', '.join(order)}", partial(_ordered, order=order))
+    for other in case.unit.outputs:
+        if other != case.output and case.graph.spec(other).shape == case.spec.shape:
+            yield Variant(f"the output is {other}", partial(_other, name=other))
+
+
+def _alike(case: Case, first: str, second: str) -> bool:
+    a, b = case.graph.spec(first), case.graph.spec(second)
+    return (a.shape, a.dtype) == (b.shape, b.dtype)
+
+
+def _twice(case: Case, first: str, second: str) -> Array:
+    return case.again(Change(inputs={first: case.inputs[second]}))
+
+
+def _exchanged(case: Case, first: str, second: str) -> Array:
+    return case.again(Change(inputs={first: case.inputs[second], second: case.inputs[first]}))
+
+
+def _ordered(case: Case, order: tuple[str, ...]) -> Array:
+    node = replace(case.last, inputs=order)
+    return case.again(Change(nodes={node.name: node}))
+
+
+def _other(case: Case, name: str) -> Array:
+    return replace(case, output=name, kept={}).made

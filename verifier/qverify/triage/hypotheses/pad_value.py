@@ -1,0 +1,80 @@
+"""Padding holds another value than the zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify import ops
+from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import accumulator, linear
+from qverify.triage.solve import multiples
+
+NAME = "pad-value"
+PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    words, of = ops.words(case.last), linear(case)
+    source = case.last.inputs[0] or ""
+    if case.last.op == "pad":
+        yield from _of_pad(case, words)
+        return
+    if not any(words.get(name, 0) for name in PADS) or source not in case.inputs:
+        return
+    spec = case.graph.spec(source)
+    low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
+    if case.last.op == "conv" and of is not None:
+        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - of.acc
+        found = multiples(case, of, step, np.arange(low - high, high - low + 1))
+        values = [spec.zero_point[0] + k for k in found]
+    elif case.last.op in ("max_pool", "average_pool"):
+        values = sorted({*range(low, high + 1)}) if high - low < 256 else [0, low, high]
+    else:
+        return
+    for value in values:
+        yield Variant(
+            f"pad value {value} instead of the zero point",
+            partial(_with_value, value=value),
+            0.0 if value in (0, low, high) else 8.0,
+        )
+
+
+def _padded(case: Case, value: int) -> Change:
+    """The input with its padding in it, of any value."""
+    words, name = ops.words(case.last), case.last.inputs[0] or ""
+    x = case.inputs[name]
+    top, left, bottom, right = (words[p] for p in PADS)
+    widths = [(0, 0), (0, 0)] + ([(top, bottom)] if x.ndim == 4 else []) + [(left, right)]
+    change = case.words(**dict.fromkeys(PADS, 0))
+    filled = np.pad(x, widths, constant_values=value) if x.dtype.kind == "f" else _filled(x, widths, value)
+    return replace(change, inputs={name: filled})
+
+
+def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:
+    """A value outside x's type widens it."""
+    of = np.iinfo(x.dtype)
+    wide = x if of.min <= value <= of.max else x.astype(np.int32)
+    return np.pad(wide, widths, constant_values=value)
+
+
+def _with_value(case: Case, value: int) -> Array:
+    return case.again(_padded(case, value))
+
+
+def _of_pad(case: Case, words: dict[str, int]) -> Iterator[Variant]:
+    for mode, said in enumerate(("constant", "reflected", "repeated edge")):
+        if mode != words["mode"]:
+            yield Variant(f"pad mode {said}", partial(_words, mode=mode))
+    if words["mode"] == 0 and case.recorded.dtype.kind in "iu":
+        values = np.unique(case.recorded.reshape(-1)[case.differing])
+        for value in (int(v) for v in values[:4]):
+            yield Variant(f"pad value {value} instead of {words['value']}", partial(_words, value=value), 8.0)
+
+
+def _words(case: Case, **changed: int) -> Array:
+    return case.again(case.words(**changed))

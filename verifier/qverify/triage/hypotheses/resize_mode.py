@@ -1,0 +1,79 @@
+"""Resize takes its source places by another coordinate mode, another nearest mode, or one place off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import Variant
+
+NAME = "resize-mode"
+Positions = Callable[[int, int], Array]
+COORDINATES: dict[str, Positions] = {
+    "half_pixel": lambda size, out: (np.arange(out) + 0.5) * size / out - 0.5,
+    "asymmetric": lambda size, out: np.arange(out) * size / out,
+    "align_corners": lambda size, out: np.arange(out) * ((size - 1) / (out - 1) if out > 1 else 0.0),
+    "half_pixel rounded to a source of its own (+0.5)": lambda size, out: (np.arange(out) + 0.5) * size / out,
+}
+NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+    "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    if case.last.op == "resize_nearest":
+        for coordinates, positions in COORDINATES.items():
+            for mode, rounded in NEAREST.items():
+                yield Variant(f"resize: {coordinates}, {mode}", partial(_nearest, positions=positions, rounded=rounded))
+        for by in (-1, 1):
+            yield Variant(f"resize: source {abs(by)} too {'far' if by > 0 else 'early'}", partial(_off, by=by))
+    elif case.last.op == "resize_linear":
+        for coordinates, positions in COORDINATES.items():
+            yield Variant(f"resize: {coordinates}", partial(_linear, positions=positions))
+            for mode, rounded in NEAREST.items():
+                made = partial(_linear, positions=positions, rounded=rounded)
+                yield Variant(f"resize: nearest ({coordinates}, {mode}) instead of linear", made)
+        yield Variant("resize: cut off instead of rounded", lambda case: case.again(case.words(truncate=1)))
+
+
+def _source(case: Case) -> tuple[int, ...]:
+    return case.graph.spec(case.last.inputs[0] or "").shape
+
+
+def _nearest(case: Case, positions: Positions, rounded: Callable[[Array], Array]) -> Array:
+    parts = []
+    for size, out in zip(_source(case), case.spec.shape, strict=True):
+        places = np.arange(size) if size == out else rounded(positions(size, out))
+        parts.append(np.clip(places, 0, size - 1))
+    return case.again(Change(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
+
+
+def _off(case: Case, by: int) -> Array:
+    name = case.last.inputs[1] or ""
+    index, start, parts = case.graph.constants[name], 0, []
+    for size, out in zip(_source(case), case.spec.shape, strict=True):
+        part = index[start : start + out].astype(np.int64)
+        parts.append(part if size == out else np.clip(part + by, 0, size - 1))
+        start += out
+    return case.again(Change(constants={name: np.concatenate(parts).astype(np.int32)}))
+
+
+def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] | None = None) -> Array:
+    indices, weights = [], []
+    for size, out in zip(_source(case)[2:], case.spec.shape[2:], strict=True):
+        p = np.clip(positions(size, out), 0, size - 1)
+        p = p if rounded is None else np.clip(rounded(p), 0, size - 1)
+        first = np.floor(p).astype(np.int32)
+        second = np.minimum(first + 1, size - 1)
+        share = np.where(first == second, 0.5, p - first)
+        indices += [first, second]
+        weights += [1 - share, share]
+    _, index, weight = case.last.inputs
+    constants = {index or "": np.concatenate(indices), weight or "": np.concatenate(weights).astype(np.float32)}
+    return case.again(Change(constants=constants))

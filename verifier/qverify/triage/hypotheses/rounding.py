@@ -1,0 +1,146 @@
+"""The accumulator is requantized in another rounding mode, with fewer multiplier bits, or cut off instead of rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.arithmetic.multipliers import add_parameters, parameters
+from qverify.model_bin.graph import ROUNDINGS
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import Linear, linear
+from qverify.triage.unrounded import add_ratios, unrounded
+
+NAME = "rounding"
+RULES: dict[str, Callable[[Array], Array]] = {
+    "to the nearest, ties to even": np.rint,
+    "to the nearest, ties away from zero": lambda v: np.copysign(np.floor(np.abs(v) + 0.5), v),
+    "to the nearest, ties up": lambda v: np.floor(v + 0.5),
+    "to the nearest, ties down": lambda v: np.ceil(v - 0.5),
+    "to the nearest, ties toward zero": lambda v: np.copysign(np.ceil(np.abs(v) - 0.5), v),
+    "down (floor)": np.floor,
+    "toward zero": np.trunc,
+    "up (ceiling)": np.ceil,
+    "away from zero": lambda v: np.copysign(np.ceil(np.abs(v)), v),
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    if not case.spec.quantized:
+        return
+    of = linear(case)
+    if of is not None:
+        yield from _modes(case, of)
+        for said, product in _PRODUCTS.items():
+            for rule, rounded in RULES.items():
+                yield Variant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
+        yield Variant("rounding: 31-bit multiplier, truncated (floor)", _truncated)
+    elif case.last.op == "add":
+        yield from _of_add(case)
+    elif case.last.op == "average_pool":
+        yield from _of_average_pool(case)
+    if unrounded(case) is not None:
+        for rule, rounded in RULES.items():
+            yield Variant(f"rounding {rule}", partial(_by_rule, rounded=rounded))
+            yield Variant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
+
+
+def _modes(case: Case, of: Linear) -> Iterator[Variant]:
+    for mode in ROUNDINGS[1:]:
+        if mode != case.graph.rounding:
+            yield Variant(f"rounding {mode}", partial(_in_mode, mode=mode))
+    if case.graph.rounding != "ref-exact":
+        yield Variant("rounding ref-exact", partial(_in_float, dtype="float32"))
+    yield Variant("rounding by a float64 product", partial(_in_float, dtype="float64"))
+
+
+def _needed(case: Case) -> Linear:
+    of = linear(case)
+    assert of is not None
+    return of
+
+
+def _in_mode(case: Case, mode: str) -> Array:
+    of = _needed(case)
+    return of.output(rq=parameters(mode, of.real, of.wide), rounding=mode)
+
+
+def _in_float(case: Case, dtype: str) -> Array:
+    of = _needed(case)
+    return of.output(rq=of.real.astype(dtype))
+
+
+def _single(of: Linear) -> Array:
+    """By one float32 scale, rounded to float32."""
+    return of.acc.astype(np.float32) * of.along(of.real.astype(np.float32))
+
+
+def _double(of: Linear) -> Array:
+    return of.acc.astype(np.float64) * of.along(of.real)
+
+
+_PRODUCTS: dict[str, Callable[[Linear], Array]] = {"float32 product": _single, "float64 product": _double}
+
+
+def _by_product(case: Case, product: Callable[[Linear], Array], rounded: Callable[[Array], Array]) -> Array:
+    of = _needed(case)
+    return of.finished(rounded(product(of)))
+
+
+def _truncated(case: Case) -> Array:
+    of = _needed(case)
+    multiplier, shift = parameters("mul31", of.real, of.wide).astype(np.int64)
+    product = of.acc * of.along(multiplier)
+    return of.finished(product >> np.clip(of.along(shift), 0, 63))
+
+
+def _of_add(case: Case) -> Iterator[Variant]:
+    for mode in ROUNDINGS[1:]:
+        if mode != case.graph.rounding:
+            yield Variant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
+    yield Variant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
+    yield Variant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
+
+
+def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
+    change = case.words(swap=0)
+    return Change(constants={case.last.inputs[2] or "": rq}, nodes=change.nodes, rounding=rounding)
+
+
+def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
+    first, second = add_ratios(case)
+    return case.again(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
+
+
+def _of_average_pool(case: Case) -> Iterator[Variant]:
+    for mode in ROUNDINGS[1:]:
+        if mode != case.graph.rounding:
+            yield Variant(f"rounding {mode}", partial(_pool_in_mode, mode=mode))
+    ratio = np.float64(case.graph.spec(case.last.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
+    yield Variant(
+        "rounding by a float64 mean",
+        lambda case: case.again(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
+    )
+
+
+def _pool_in_mode(case: Case, mode: str) -> Array:
+    node, graph = case.last, case.graph
+    ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
+    counts = np.arange(1, node.words[0] * node.words[1] + 1, dtype=np.float64)
+    return case.again(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
+
+
+def _by_rule(case: Case, rounded: Callable[[Array], Array]) -> Array:
+    value = unrounded(case)
+    assert value is not None
+    low, high = value.low, value.high
+    return np.clip(rounded(value.steps) + value.zero_point, low, high).astype(case.spec.numpy_dtype)
+
+
+def _with_zero(case: Case, rounded: Callable[[Array], Array]) -> Array:
+    value = unrounded(case)
+    assert value is not None
+    return np.clip(rounded(value.steps + value.zero_point), value.low, value.high).astype(case.spec.numpy_dtype)

@@ -1,0 +1,111 @@
+"""Scales are those of another channel or one for all, a power of two wrong, or requantization is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, places
+
+NAME = "scales"
+READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
+WAYS: dict[str, Callable[[Array], Array]] = {
+    "of the next channel": lambda s: np.roll(s, -1, -1),
+    "of the previous channel": lambda s: np.roll(s, 1, -1),
+    "in reverse order": lambda s: s[..., ::-1],
+}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case, "constant"):
+        if place.said == "the scales":
+            value = case.graph.constants[place.name]
+            channels = value.shape[-1] if case.last.op != "add" else 1
+            if channels > 1 and case.last.op != "average_pool":
+                yield from _per_channel(place, value)
+            for k in (-8, -4, -2, -1, 1, 2, 4, 8):
+                said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
+                yield Variant(said, at(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op)))
+    yield from _of_specs(case)
+
+
+def _per_channel(place: Place, value: Array) -> Iterator[Variant]:
+    for said, way in WAYS.items():
+        yield Variant(f"scales {said}", at(place, way))
+    real = value if value.ndim == 1 else value[0].astype(np.float64) * 2.0 ** -value[1].astype(np.float64)
+    one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
+    for said, channel in one.items():
+        yield Variant(f"scales taken per tensor: {said} channel's for all", at(place, partial(_one, channel=channel)))
+    for said, mean in (("mean", np.mean), ("median", np.median)):
+        if value.ndim == 1:
+            yield Variant(f"scales taken per tensor: their {said}", at(place, partial(_filled, by=mean)))
+    if value.ndim == 2:
+        for row, said in ((0, "multipliers"), (1, "shifts")):
+            for way_said, way in WAYS.items():
+                yield Variant(f"{said} {way_said}", at(place, partial(_of_row, row=row, way=way)))
+
+
+def _one(value: Array, channel: int) -> Array:
+    return np.broadcast_to(value[..., channel : channel + 1 or None], value.shape)
+
+
+def _filled(value: Array, by: Callable[[Array], Array]) -> Array:
+    return np.full_like(value, by(value))
+
+
+def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
+    changed = value.copy()
+    changed[row] = way(value[row])
+    return changed
+
+
+def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
+    """The real scale by 2^k; the shift's field counts the other way in two modes."""
+    if value.dtype.kind == "f":
+        return value * value.dtype.type(2.0**k)
+    changed = value.copy()
+    if op == "add":
+        changed[2] -= k
+    else:
+        changed[1] += k if rounding in ("gemmlowp", "cmsis") else -k
+    return changed
+
+
+def _of_specs(case: Case) -> Iterator[Variant]:
+    """Where the op reads scales from the tensors: an input is taken as if it had the output's, or another input's."""
+    if case.last.op not in READ_FROM_TENSORS:
+        return
+    specs = [case.graph.spec(n) for n in case.unit.inputs]
+    quantized = [s for s in [*specs, case.spec] if s.quantized]
+    for name in case.unit.inputs:
+        for other in quantized:
+            own = case.graph.spec(name)
+            if own.quantized and (own.scale, own.zero_point) != (other.scale, other.zero_point):
+                if len(own.scale) == len(other.scale) == 1:
+                    said = f"{name} is taken as if it had the scale and zero point of {other.name}"
+                    yield Variant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
+                    yield Variant(
+                        f"scales: {name} with the scale of {other.name}",
+                        partial(_as_if, name=name, other=other.name, zero=False),
+                    )
+    if len(case.unit.inputs) > 1 and len(quantized) == len(case.unit.inputs) + 1:
+        yield Variant("scales: no input is requantized", _copied)
+
+
+def _as_if(case: Case, name: str, other: str, zero: bool = True) -> Array:
+    own, of = case.graph.spec(name), case.graph.spec(other)
+    return case.again(
+        Change(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
+    )
+
+
+def _copied(case: Case) -> Array:
+    y = case.spec
+    return case.again(
+        Change(specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs})
+    )

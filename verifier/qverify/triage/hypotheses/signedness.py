@@ -1,0 +1,79 @@
+"""Signed elements are taken as unsigned or the other way, or 128 is added where it must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify import ops
+from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, places, value_at
+
+NAME = "signedness"
+OTHER = {"int8": "uint8", "uint8": "int8", "int16": "uint16", "uint16": "int16"}
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case):
+        if place.spec.dtype not in OTHER:
+            continue
+        other = OTHER[place.spec.dtype]
+        half = 1 << 8 * place.spec.numpy_dtype.itemsize - 1
+        yield Variant(f"signedness: the highest bit of {place.said} is inverted ({half} added)", at(place, _inverted))
+        if place.kind == "output":
+            yield from _of_output(case, other)
+            continue
+        for said, zero in (
+            ("", 0),
+            (f", its zero point {half} further", half),
+            (f", its zero point {half} less", -half),
+        ):
+            text = f"signedness: {place.said} is read as {other}{said}"
+            yield Variant(text, partial(_read, place=place, dtype=other, zero=zero))
+
+
+def _inverted(values: Array) -> Array:
+    unsigned = f"u{values.dtype.itemsize}"
+    half = np.array(1 << 8 * values.dtype.itemsize - 1, unsigned)
+    return (values.view(unsigned) ^ half).view(values.dtype)
+
+
+def _read(case: Case, place: Place, dtype: str, zero: int) -> Array:
+    values = np.ascontiguousarray(value_at(case, place)).view(dtype)
+    spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
+    held = {place.name: values}
+    if place.kind == "input":
+        return case.again(Change(inputs=held, specs={place.name: spec}))
+    return case.again(Change(constants=held, specs={place.name: spec}))
+
+
+def _of_output(case: Case, other: str) -> Iterator[Variant]:
+    if not case.spec.quantized:
+        return
+    low, high = limits(replace(case.spec, dtype=other))
+    for said, way in (("clipped", None), ("wrapped, not clipped", _wide)):
+        if way is None:
+            yield Variant(
+                f"signedness: the output is {said} as {other}", partial(_written, dtype=other, low=low, high=high)
+            )
+        else:
+            yield Variant(f"signedness: the output is {said}", way)
+
+
+def _changed(case: Case, dtype: str, low: int, high: int) -> Array:
+    words = ops.words(case.last)
+    change = case.words(act_min=low, act_max=high) if "act_min" in words else Change()
+    return case.again(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
+
+
+def _written(case: Case, dtype: str, low: int, high: int) -> Array:
+    return _changed(case, dtype, low, high).view(case.spec.numpy_dtype)
+
+
+def _wide(case: Case) -> Array:
+    """Computed in 32 bits, the lowest kept."""
+    return _changed(case, "int64", -(2**31), 2**31 - 1).astype(case.spec.numpy_dtype)

@@ -1,0 +1,91 @@
+"""The output, or what the unit reads, is still what its buffer held before: another tensor, or the previous frame's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.hypotheses import Variant
+
+NAME = "stale-buffer"
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    names = list(dict.fromkeys([*_before(case), *case.graph.inputs]))
+    for said, find in [("the previous frame's", partial(_previous, name=case.output))] + [
+        (n, partial(_other, name=n)) for n in names
+    ]:
+        yield from _whole_or_part(case, said, find)
+    for name in case.unit.inputs:
+        if case.previous(name) is not None:
+            yield Variant(f"stale buffer: {name} is read as the previous frame left it", partial(_input, name=name))
+
+
+def _before(case: Case) -> list[str]:
+    """Tensors made before the unit ran: what comes after cannot have been in its buffer, and may be a copy of its output."""
+    nodes = [node.name for node in case.graph.nodes]
+    first = nodes.index(case.unit.nodes[0].name)
+    made = {o for node in case.graph.nodes[:first] for o in node.outputs}
+    return [n for n in case.graph.observable() if n in made and n not in case.unit.outputs]
+
+
+def _previous(case: Case, name: str) -> Array | None:
+    return case.previous(name)
+
+
+def _other(case: Case, name: str) -> Array | None:
+    return case.inputs[name] if name in case.inputs else case.board(name)
+
+
+def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) -> Iterator[Variant]:
+    held = find(case)
+    if held is None:
+        return
+    old = fitting(held, case)
+    if old is None:
+        return
+    if (bits(old) == bits(case.recorded)).all():
+        yield Variant(
+            f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
+            partial(_replaced, find=find),
+            copied=True,
+        )
+        return
+    places = case.differing
+    first, last = int(places[0]), int(places[-1]) + 1
+    run = slice(first, last)
+    if (bits(old)[run] == bits(case.recorded)[run]).all():
+        where = f"elements {first} to {last - 1}"
+        yield Variant(
+            f"stale buffer: {where} are {said}",
+            partial(_replaced, find=find, part=run),
+            2 * log2(case.recorded.size),
+            copied=True,
+        )
+
+
+def fitting(held: Array, case: Case) -> Array | None:
+    """The first bytes of a tensor as the output's elements; None where there are too few."""
+    data = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
+    wanted = case.spec.valid_bytes
+    return None if data.size < wanted else data[:wanted].view(case.spec.numpy_dtype).reshape(case.spec.shape)
+
+
+def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slice(None)) -> Array:
+    held = find(case)
+    old = None if held is None else fitting(held, case)
+    assert old is not None
+    made = case.made.copy().reshape(-1)
+    made[part] = old.reshape(-1)[part]
+    return made.reshape(case.spec.shape)
+
+
+def _input(case: Case, name: str) -> Array:
+    held = case.previous(name)
+    assert held is not None
+    return case.again(Change(inputs={name: held}))

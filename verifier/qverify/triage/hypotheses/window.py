@@ -1,0 +1,57 @@
+"""A window is off by one: kernel, stride, dilation or padding, the padding's sides exchanged, padding counted or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from qverify import ops
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+
+NAME = "window"
+SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    words = ops.words(case.last)
+    if "stride_h" not in words:
+        return
+    for said, changed in {said: c for said, c in _changes(case, words)}.items():
+        if any(words[k] != v for k, v in changed.items()):
+            yield Variant(f"window: {said}", partial(_again, changed=changed))
+
+
+def _again(case: Case, changed: dict[str, int]) -> Array:
+    return case.again(case.words(**changed))
+
+
+def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
+    for before, after, name in SIDES:
+        yield f"padding of the two {name} sides exchanged", {before: words[after], after: words[before]}
+        for by in (-1, 1):
+            if words[before] + by >= 0:
+                way = "further" if by > 0 else "earlier"
+                yield f"it starts one {name} {way}", {before: words[before] + by, after: max(0, words[after] - by)}
+        yield f"no padding of {name}s", {before: 0, after: 0}
+    yield "no padding", dict.fromkeys(("pad_top", "pad_bottom", "pad_left", "pad_right"), 0)
+    for name in ("stride", "dilation", "kernel"):
+        if f"{name}_h" not in words or (name == "kernel" and not case.last.op.endswith("pool")):
+            continue
+        height, width = words[f"{name}_h"], words[f"{name}_w"]
+        yield f"{name} {width}x{height} instead of {height}x{width}", {f"{name}_h": width, f"{name}_w": height}
+        yield f"{name} 1", {f"{name}_h": 1, f"{name}_w": 1}
+        for by in (-1, 1):
+            if min(height, width) + by >= 1:
+                yield (
+                    f"{name} {abs(by)} too {'large' if by > 0 else 'small'}",
+                    {f"{name}_h": height + by, f"{name}_w": width + by},
+                )
+            for axis, own in (("h", height), ("w", width)):
+                if own + by >= 1:
+                    yield f"{name}_{axis} {own + by} instead of {own}", {f"{name}_{axis}": own + by}
+    if "count_include_pad" in words:
+        yield (
+            "padding is counted in the mean, or not, the other way",
+            {"count_include_pad": 1 - words["count_include_pad"]},
+        )

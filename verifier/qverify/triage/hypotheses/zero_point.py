@@ -1,0 +1,97 @@
+"""A zero point is another: of what is read, of the weights, or of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.hypotheses import Variant
+from qverify.triage.linear import accumulator, linear
+from qverify.triage.places import Place, places
+from qverify.triage.solve import multiples
+
+NAME = "zero-point"
+MOST_WORK = 40_000_000  # elements over all candidates
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    of = linear(case)
+    for place in places(case):
+        if not place.spec.quantized or place.spec.numpy_dtype.kind not in "iu" or place.spec.dtype == "int32":
+            continue
+        if place.kind == "output":
+            yield from _of_output(case, place)
+        elif of is not None and case.last.op != "mul" and place.name in case.last.inputs:
+            step = accumulator(case, _shifted(place.spec, 1)) - of.acc
+            reach = 1 << 8 * place.spec.numpy_dtype.itemsize
+            for by in multiples(case, of, step, np.arange(-reach, reach + 1)):
+                yield _variant(place, by, _again)
+        else:
+            for by in _candidates(case, place):
+                yield _variant(place, by, _of_add if case.last.op == "add" else _again)
+
+
+def _variant(place: Place, by: int, make: Callable[..., Array]) -> Variant:
+    own = place.spec.zero_point
+    said = (
+        f"{own[0] + by} instead of {own[0]}" if len({*own}) == 1 else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
+    )
+    bits = 8.0 * place.spec.numpy_dtype.itemsize if own[0] + by else 0.0  # 0 is not found from the elements
+    return Variant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
+
+
+def _shifted(spec: TensorSpec, by: int) -> Change:
+    return Change(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
+
+
+def _again(case: Case, place: Place, by: int) -> Array:
+    return case.again(_shifted(place.spec, by))
+
+
+def _of_output(case: Case, place: Place) -> Iterator[Variant]:
+    """By the commonest step of the differing elements that are not saturated, and of all."""
+    low, high = limits(case.spec)
+    flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
+    away = flat - case.made.reshape(-1)[case.differing]
+    for kept in ((flat > low) & (flat < high), np.ones_like(flat, bool)):
+        if kept.any():
+            values, counts = np.unique(away[kept], return_counts=True)
+            by = int(values[counts.argmax()])
+            for make in (_of_add if case.last.op == "add" else _again, _moved):
+                if by:
+                    yield _variant(place, by, make)
+            return
+
+
+def _moved(case: Case, place: Place, by: int) -> Array:
+    """After the clamp."""
+    low, high = limits(case.spec)
+    return np.clip(case.made.astype(np.int64) + by, low, high).astype(case.spec.numpy_dtype)
+
+
+def _candidates(case: Case, place: Place) -> list[int]:
+    """Steps from the own zero point: to every other where the unit is small, else to the usual."""
+    low, high = limits(place.spec)
+    own = place.spec.zero_point[0]
+    every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()
+    usual = {0, low, high, 128, -128, own - 1, own + 1, -own, case.spec.zero_point[0] if case.spec.quantized else 0}
+    return [z - own for z in [*every, *sorted(usual - {*every})] if z != own]
+
+
+def _of_add(case: Case, place: Place, by: int) -> Array:
+    """ref-exact: the third constant holds all three zero points."""
+    node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
+    if rq.dtype != np.float32:
+        return _again(case, place, by)
+    offset = np.float32(by)
+    if place.kind != "output":
+        first = (place.name == node.inputs[0]) != bool(node.words[0])
+        offset = -rq[0 if first else 1] * np.float32(by)
+    changed = rq.copy()
+    changed[2] += offset
+    return case.again(Change(constants={node.inputs[2] or "": changed}))

@@ -1,0 +1,142 @@
+"""The accumulator of a unit's last node and its way to the output: every arithmetic fault starts from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify import ops
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.multipliers import bits
+from qverify.arithmetic.requantize import requantize
+from qverify.triage.case import Case, Change
+
+Array = npt.NDArray[Any]
+OPS = {
+    "conv": 1,
+    "conv_transpose": 1,
+    "fully_connected": 1,
+    "matmul": -1,
+    "mul": 1,
+    "global_average_pool": 1,
+    "reduce_mean": 1,
+}  # to the axis of the channels of rq
+WIDE_LIMITS = (-(2**62), 2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """acc: int64, the output's shape, bias included. real: float64 [C] or [1], output LSB per unit of acc. low, high: of the
+    activation."""
+
+    acc: Array
+    rq: Array
+    real: Array
+    zero_point: int
+    low: int
+    high: int
+    dtype: str
+    rounding: str
+    wide: bool
+    axis: int
+
+    def output(self, acc: Array | None = None, rq: Array | None = None, rounding: str = "") -> Array:
+        """From another accumulator, by other parameters, or in another mode."""
+        return requantize(
+            self.acc if acc is None else acc,
+            self.rq if rq is None else rq,
+            self.zero_point,
+            self.low,
+            self.high,
+            self.dtype,
+            rounding or self.rounding,
+            self.wide,
+            self.axis,
+        )
+
+    def finished(self, value: Array) -> Array:
+        """Whole output steps, before zero point and clip, to the output."""
+        return np.clip(value + self.zero_point, self.low, self.high).astype(self.dtype)
+
+    def along(self, values: Array) -> Array:
+        """[C] or [1] as it broadcasts against acc."""
+        shape = [1] * self.acc.ndim
+        if values.shape[-1] > 1:
+            shape[self.axis] = -1
+        return values.reshape(shape)
+
+
+def linear(case: Case) -> Linear | None:
+    """None where the last node has no accumulator of its own."""
+    return case.once("linear", lambda: _linear(case))
+
+
+def _linear(case: Case) -> Linear | None:
+    node, graph = case.last, case.graph
+    rq = graph.constants.get(node.inputs[-1] or "")
+    if node.op not in OPS or rq is None or len(node.outputs) > 1 or not case.spec.quantized:
+        return None
+    wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), case.spec.dtype)
+    low, high = node.words[-2:]
+    return Linear(
+        accumulator(case),
+        rq,
+        real_scale(case, rq, wide),
+        case.spec.zero_point[0],
+        low,
+        high,
+        case.spec.dtype,
+        graph.rounding,
+        wide,
+        OPS[node.op],
+    )
+
+
+def accumulator(case: Case, change: Change | None = None) -> Array:
+    """int64, before requantization: the node with multiplier 1, shift 0, no zero point and no limits."""
+    change, node = change or Change(), case.last
+    node = change.nodes.get(node.name, node)
+    identity = np.array([[1], [0]], np.int32)
+    wide = replace(
+        change,
+        constants={**change.constants, node.inputs[-1] or "": identity},
+        specs={**change.specs, case.output: replace(case.spec, dtype="int64", zero_point=(0,))},
+        nodes={**change.nodes, node.name: replace(node, words=(*node.words[:-2], *WIDE_LIMITS))},
+        rounding="pow2-floor",
+    )
+    return case.again(wide)
+
+
+def real_scale(case: Case, rq: Array, wide: bool) -> Array:
+    """By the tensors' scales in float64; where rq says another (a factor of the op's own), rq's."""
+    node, graph = case.last, case.graph
+    held = _held(rq, graph.rounding, wide)
+    operands = [graph.spec(n) for n in node.inputs[:2] if n is not None and graph.spec(n).quantized]
+    product: Array = np.ones(1)
+    for operand in operands:
+        product = product * np.array(operand.scale if len(operand.scale) in (1, len(held)) else operand.scale[:1])
+    scale = product / np.float64(case.spec.scale[0]) / _count(case)
+    return np.where(np.abs(scale - held) <= 1e-5 * held, scale, held)
+
+
+def _held(rq: Array, rounding: str, wide: bool) -> Array:
+    if rq.dtype.kind == "f":
+        return rq.astype(np.float64)
+    multiplier, shift = rq.astype(np.float64)
+    if rounding in ("gemmlowp", "cmsis") and not wide:
+        return multiplier * 2.0 ** (shift - bits(rounding, wide))
+    return multiplier * 2.0**-shift
+
+
+def _count(case: Case) -> int:
+    """Elements of a mean."""
+    node, shape = case.last, case.graph.spec(case.last.inputs[0] or "").shape
+    if node.op == "global_average_pool":
+        return int(np.prod(shape[2:]))
+    if node.op == "reduce_mean":
+        mask = ops.words(node)["axes_mask"]
+        return int(np.prod([n for i, n in enumerate(shape) if mask >> i & 1]))
+    return 1

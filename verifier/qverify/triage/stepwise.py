@@ -1,0 +1,93 @@
+"""A sum of products with something done after every step, in the order in which a kernel may take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.triage.case import Case, Change
+from qverify.triage.linear import WIDE_LIMITS
+
+Array = npt.NDArray[Any]
+MOST_STEPS = 400_000_000  # multiply-accumulates; more take too long in numpy
+ORDERS = ("channels outermost", "channels innermost")
+
+
+def steps(case: Case) -> int:
+    """Multiply-accumulates of the last node, a conv or fully_connected."""
+    return int(np.prod(_weights(case).shape[1:])) * case.recorded.size
+
+
+def largest_sum(case: Case) -> int:
+    """No partial sum of products, in any order, is larger."""
+    name = case.last.inputs[0] or ""
+    x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0]
+    weights = np.abs(_centred(case)).sum(1)
+    return int(weights.max(initial=0) * np.abs(x).max(initial=0))
+
+
+def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Array) -> Array:
+    """int64 accumulators from start, `after` applied after every product. order: of ORDERS."""
+    acc = start.astype(np.int32)
+    shape = _weights(case).shape
+    along = [1, shape[0], *[1] * (acc.ndim - 2)]
+    for taps, weight in _taps(case, order):
+        acc += (taps * weight.reshape(along)).astype(np.int32)
+        acc = after(acc)
+    return acc.astype(np.int64)
+
+
+def _weights(case: Case) -> Array:
+    return case.graph.constants[case.last.inputs[1] or ""]
+
+
+def _centred(case: Case) -> Array:
+    """[outputs, taps], int64, less their zero points."""
+    w = _weights(case).astype(np.int64)
+    zero = np.array(case.graph.spec(case.last.inputs[1] or "").zero_point)
+    return (w - zero.reshape([-1, *[1] * (w.ndim - 1)])).reshape(len(w), -1)
+
+
+def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
+    """For every step: what the outputs' tap reads, less the zero point, and every output's weight."""
+    w, flat = _weights(case), _centred(case)
+    places = np.arange(flat.shape[1]).reshape(w.shape[1:])
+    if order == "channels innermost" and w.ndim == 4:
+        places = np.moveaxis(places, 0, -1)
+    for k in places.reshape(-1):
+        yield _tap(case, int(k), w), flat[:, k]
+
+
+def _tap(case: Case, k: int, w: Array) -> Array:
+    """The node with weight 1 at this place alone: one output channel a group, repeated for the group's others."""
+    node, groups = case.last, case.last.words[10] if case.last.op == "conv" else 1
+    one = np.zeros((groups, *w.shape[1:]), np.int8)
+    one.reshape(groups, -1)[:, k] = 1
+    name, y = node.inputs[1] or "", case.spec
+    shape = (y.shape[0], groups, *y.shape[2:])
+    change = Change(
+        constants={name: one, node.inputs[-1] or "": np.array([[1], [0]], np.int32)},
+        specs={
+            name: replace(
+                case.graph.spec(name),
+                shape=one.shape,
+                aligned_shape=(),
+                zero_point=(0,),
+                scale=(1.0,),
+                channel_axis=-1,
+                dtype="int8",
+            ),
+            y.name: replace(y, dtype="int64", zero_point=(0,), shape=shape, aligned_shape=()),
+        },
+        nodes={
+            node.name: replace(
+                node, inputs=(node.inputs[0], name, None, node.inputs[3]), words=(*node.words[:-2], *WIDE_LIMITS)
+            )
+        },
+        rounding="pow2-floor",
+    )
+    return case.again(change).repeat(len(w) // groups, 1)

@@ -26,7 +26,8 @@ _WITHHELD = """
 """
 KNOWN, WITHHELD = tuple(_KNOWN.split()), tuple(_WITHHELD.split())
 FATAL = ("die", "hang", "garbage")  # the process ends or blocks
-KINDS = (*KNOWN, *WITHHELD, *FATAL)
+UNSTEADY = ("jitter",)  # not the same from run to run
+KINDS = (*KNOWN, *WITHHELD, *UNSTEADY, *FATAL)
 
 
 def plainer(address: Address) -> Address:

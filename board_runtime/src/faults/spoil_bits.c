@@ -16,6 +16,13 @@ qv_why qv_spoil_bit_flips(const qv_spoiling *f) {
   return NULL;
 }
 
+/* A bit that is wrong in every second run of the process. */
+qv_why qv_spoil_jitter(const qv_spoiling *f) {
+  static int runs;
+  if (runs++ % 2) f->data[(size_t)f->elements * f->size / 2] ^= 4;
+  return NULL;
+}
+
 /* A line of the data bus held high or low. */
 qv_why qv_spoil_stuck_bit(const qv_spoiling *f) {
   uint64_t dice = f->seed;

@@ -4,7 +4,7 @@
 #include "fault.h"
 
 #define QV_SPOILERS(X) \
-  X(bitflip) X(bit_flips) X(stuck_bit) X(byte_order) X(nan) X(nan_scrub) X(sign_output) \
+  X(bitflip) X(bit_flips) X(jitter) X(stuck_bit) X(byte_order) X(nan) X(nan_scrub) X(sign_output) \
   X(plus_one) X(off_by_one) X(zero_tail) X(stride_ignored) X(stride_imagined) X(align_garbage) \
   X(layout_output) X(axes_swapped) X(channel_swap) X(channel_reverse) X(group_order) \
   X(tile_repeated) X(tile_dropped) X(row_repeated) X(row_dropped) X(stale_tensor) X(stale_frame) \

@@ -240,5 +240,6 @@ def combine(reports: list[Report]) -> Report:
         [n for r in reports for n in r.notes],
         first.dump_all,
         first.caveats,
+        next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
         [f for r in reports for f in r.frames],
     )

@@ -141,6 +141,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     dump_all: bool = False
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
+    repeat: dict[str, Any] | None = None  # of --repeat: runs, unstable tensors
     frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
 
     @property

@@ -7,12 +7,10 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from qverify_agents.errors import LinkError
 
 from qverify.compiler.compile import CompileOptions, compile_model
@@ -27,6 +25,7 @@ from qverify.onnx_model.cut import cut as cut_onnx
 from qverify.onnx_model.load import parse
 from qverify.session.npz import write_npz
 from qverify.session.reduce_bundle import describe
+from qverify.session.seen import board_value
 from qverify.session.verify import Job, Outcome, Request, verify
 from qverify.tensors.recording import Array
 
@@ -167,28 +166,13 @@ class _Search:
 
     def _value(self, name: str) -> Array:
         """As the board had it; where its bytes are another side's, that side's."""
-        seen = self._outcome.seen
-        assert seen is not None
-        for item in seen.prepared.inputs:
-            if item.spec.name == name:
-                return item.array()
-        sides = seen.ran.recordings
-        board = sides.get("board")
-        for side in ("simulator", "reference"):
-            other = sides.get(side)
-            same = other is not None and (board is None or board.digests.get(name, "") in ("", other.digests.get(name)))
-            if other is not None and same and name in other.tensors:
-                return other.tensors[name]
-        if board is not None and name in board.tensors:
-            return board.tensors[name]
-        pulled: Mapping[str, Any] = {}
         try:
-            pulled = {} if seen.pull is None else seen.pull([name])
+            value = board_value(self._outcome.seen, name)
         except LinkError as error:
             raise Broken(f"{name} could not be pulled: {error}") from error
-        if name not in pulled:
+        if value is None:
             raise Broken(f"the board does not show {name}")
-        return np.asarray(pulled[name])
+        return value
 
     def _models(self, part: Part) -> tuple[list[str], int]:
         """The part's files, written; how many nodes it has. Its ONNX is left out where that would not give the same nodes."""

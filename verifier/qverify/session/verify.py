@@ -22,6 +22,7 @@ from qverify.model_bin.units import units
 from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
 from qverify.session.models import Models, open_models
+from qverify.session.repeat import repeat
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -47,6 +48,7 @@ class Request:
     pull: Literal["differ", "all"] = "differ"
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
     capture: str | None = None  # folder that keeps everything the run sees
+    repeat: int = 1  # runs of the board on the same inputs
 
 
 @dataclass(slots=True)
@@ -106,9 +108,12 @@ class Job:
         report = judged(self.models, prepared, ran, options, pull)
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        seen = Seen(prepared, ran, pull)
+        if self.request.repeat > 1 and self._board is not None and ran.recordings["board"].state == "complete":
+            repeat(self._board, seen, self.models.graph, report, self.request.repeat, _step(watch, "repeat"))
         self.refresh(ran)
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached, Seen(prepared, ran, pull))
+        return Outcome(report, list(self.models.graph.outputs), unreached, seen)
 
     def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
         """Of frame `number`."""

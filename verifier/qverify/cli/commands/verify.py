@@ -58,6 +58,13 @@ if TYPE_CHECKING:
 @click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before")
 @click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="runs of the board on the same inputs; names what changes",
+)
 @click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
@@ -75,6 +82,7 @@ def command(
     accept_new_host_key: bool,
     wait: float | None,
     allow_other_model: bool,
+    repeat: int,
     capture: str | None,
     json_path: str | None,
     inputs: Asked,
@@ -113,6 +121,7 @@ def command(
             pull,
             reached,
             capture if len(boards) < 2 or not capture else f"{capture}-{number}",
+            repeat,
         )
         with bars() as watch:
             if several is None:

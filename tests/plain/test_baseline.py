@@ -1,0 +1,66 @@
+"""Baselines: nothing changed, or exactly what did and in which direction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+
+NODE = "relu2_QuantizeLinear_Output"
+BOARD = "faulty:local?fault=plus_one@" + NODE
+
+
+def captured(digits: Path, folder: Path, board: str, *more: str) -> str:
+    main(["-m", str(digits / "digits_quant.onnx"), "-b", board, "-r", "--capture", str(folder), *more])
+    return str(folder)
+
+
+def renamed(folder: str, board: str) -> str:
+    """The capture as if its board had been called so."""
+    path = Path(folder, "capture.json")
+    held = json.loads(path.read_text())
+    held["command"]["board"] = board
+    path.write_text(json.dumps(held))
+    return folder
+
+
+def test_saved_and_checked(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "base.json")
+    good = renamed(captured(digits, tmp_path / "a", "local"), "bench-7")
+    assert main(["baseline", "save", file, good, "--firmware", "1.0"]) == 0
+    again = renamed(captured(digits, tmp_path / "b", "local"), "bench-7")
+    assert main(["baseline", "check", file, again, "--firmware", "1.1"]) == 0
+    bad = renamed(captured(digits, tmp_path / "c", BOARD), "bench-7")
+    capsys.readouterr()
+    assert main(["baseline", "check", file, bad, "--json", str(tmp_path / "d.json")]) == 1
+    said = capsys.readouterr().out
+    assert f"frame 0 board {NODE}: bytes" in said and "verdict PASSED -> FAILED (worse)" in said
+    assert "max_lsb 0 -> 1 (worse)" in said and "against model" in said and "firmware 1.0" in said
+    changes = json.loads((tmp_path / "d.json").read_text())["changes"]
+    assert {c["tensor"] for c in changes if c["what"] == "bytes"} >= {NODE}
+    assert not any(c["pair"] in ("reference", "simulator") for c in changes)
+    assert main(["baseline", "save", file, bad, "--firmware", "1.0"]) == 0  # takes its place
+    assert len(json.loads(Path(file).read_text())["entries"]) == 1
+    assert main(["baseline", "check", file, again]) == 1
+    assert "(better)" in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "base.json")
+    one = captured(digits, tmp_path / "a", "local")
+    assert main(["baseline", "save", file, one]) == 0
+    capsys.readouterr()
+    other = captured(digits, tmp_path / "b", "local", "--seed", "9")
+    cases = [
+        (file, other, "other inputs"),
+        (file, renamed(captured(digits, tmp_path / "c", "local"), "x"), "no baseline of"),
+    ]
+    (tmp_path / "no.json").write_text("[]")
+    cases += [(str(tmp_path / "no.json"), one, "not a JSON object"), (str(tmp_path / "none.json"), one, "none.json")]
+    for path, folder, said in cases:
+        capsys.readouterr()
+        assert main(["baseline", "check", path, folder]) == 2
+        error = capsys.readouterr().err
+        assert said in error and len(error.strip().splitlines()) == 1

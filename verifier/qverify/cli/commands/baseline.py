@@ -1,0 +1,67 @@
+"""Baselines: what a board computed once, kept; a later run says only what changed, and in which direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+SHOWN = 40
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+def _arguments(one: Callable[..., int]) -> Callable[..., int]:
+    for option in (
+        click.option("--toolchain", default="", help="what made the model, as you call it"),
+        click.option("--firmware", default="", help="of the board, as you call it"),
+        click.argument("capture", type=click.Path(exists=True, file_okay=False)),
+        click.argument("file", type=click.Path(dir_okay=False)),
+    ):
+        one = option(one)
+    return one
+
+
+@command.command(
+    help="FILE takes up the digests and metrics of a capture (--capture), in the place of one of the same model, board, firmware and toolchain"
+)
+@_arguments
+def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
+    from qverify.session import baseline
+
+    click.echo(f"{file}: saved {_said(baseline.save(file, capture, firmware, toolchain))}")
+    return 0
+
+
+@command.command(help="a capture against FILE: exit status 0 nothing changed, 1 something did")
+@_arguments
+@click.option("--json", "json_path", metavar="OUT", help="every change, as JSON")
+def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str | None) -> int:
+    import json
+    from dataclasses import asdict
+
+    from qverify.renderers.json_file import write_text
+    from qverify.session import baseline
+
+    key, changes, compared = baseline.check(file, capture, firmware, toolchain)
+    for line in baseline.lines(changes)[:SHOWN]:
+        click.echo(line)
+    if len(changes) > SHOWN:
+        click.echo(f"... and {len(changes) - SHOWN} more")
+    worse, better = (sum(c.direction == way for c in changes) for way in ("worse", "better"))
+    click.echo(
+        f"against {_said(key)}: {len(changes)} changes ({worse} worse, {better} better), {compared} values compared"
+    )
+    if json_path:
+        held = {"schema": "qverify.baseline_changes/1", "against": key, "compared": compared}
+        write_text(json.dumps({**held, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)
+    return 1 if changes else 0
+
+
+def _said(key: dict[str, Any]) -> str:
+    more = "".join(f", {k} {key[k]}" for k in ("firmware", "toolchain") if key[k])
+    return f"model {key['model'][:12]} on {key['board'] or 'no board'}{more}"

@@ -13,7 +13,6 @@ from typing import Any
 
 from qverify_agents.boards.faulty_runtime import WITHHELD
 
-from benchmarks.detection_explained import NOTE
 from benchmarks.detection_faults import Plant, Planter
 from benchmarks.detection_healthy import SAME, Fleet, Healthy
 from benchmarks.detection_subjects import subjects
@@ -31,7 +30,6 @@ def main(words: list[str]) -> int:
         "seed": options.seed,
         "models": [s.name for s in there],
         "skipped": skipped | fleet.skipped | planter.homeless,
-        "notes": [NOTE] if NOTE else [],
         "seconds": round(time.monotonic() - begun, 1),
     }
     text = json.dumps(result, indent=1)
@@ -102,14 +100,16 @@ def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
         },
         "alarms": [str(h) for h in healthy if h.alarm],
         "missed": [str(p) for p in changed if not (p.detected and p.located) or p.both is False],
+        "unexplained": [_said(p) for p in changed if not p.explained and p.fault.kind not in WITHHELD],
+        "explained_withheld": [_said(p) for p in changed if p.explanations and p.fault.kind in WITHHELD],
         "per_kind": {kind: _tally(found) | {"repeat": _repeat(found)} for kind, found in sorted(by_kind.items())},
     }
 
 
 def _tally(plants: list[Plant]) -> dict[str, Any]:
     changed = [p for p in plants if p.changed]
-    known = [p for p in changed if p.explained is not None and p.faults[0].kind not in WITHHELD]
-    withheld = [p for p in changed if p.explanations is not None and p.faults[0].kind in WITHHELD]
+    known = [p for p in changed if p.explained is not None and p.fault.kind not in WITHHELD]
+    withheld = [p for p in changed if p.explanations is not None and p.fault.kind in WITHHELD]
     return {
         "planted": len(plants),
         "changed_bytes": len(changed),
@@ -119,6 +119,10 @@ def _tally(plants: list[Plant]) -> dict[str, Any]:
         "explainable": len(known) if known else None,
         "false_explanations": sum(bool(p.explanations) for p in withheld) if withheld else None,
     }
+
+
+def _said(plant: Plant) -> str:
+    return f"{plant} said {[sorted(group) for group in plant.explanations or []]}"
 
 
 def _median_list(changed: list[Plant]) -> float | None:

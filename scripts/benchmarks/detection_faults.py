@@ -48,13 +48,18 @@ class Plant:
     detected: bool = False
     located: bool = False
     both: bool | None = None  # of two faults that do not feed one another: the second is shown as well
+    struck: Fault | None = None  # of two: the one whose node must be blamed
     explanations: list[set[str]] | None = None
     verdict: str = ""
     blame: str = ""
 
     @property
+    def fault(self) -> Fault:
+        return self.struck or self.faults[0]
+
+    @property
     def explained(self) -> bool | None:
-        wanted = names(self.faults[0].kind)
+        wanted = names(self.fault.kind)
         return None if self.explanations is None else any(wanted & group for group in self.explanations)
 
     def __str__(self) -> str:
@@ -136,11 +141,13 @@ class Planter:
         parts = sorted(
             [(plant.faults[0], plant.changed), (second.faults[0], second.changed)], key=lambda p: order.index(p[0].node)
         )
-        striking = [fault.node for fault, changed in parts if changed]
+        struck = [fault for fault, changed in parts if changed]
+        striking = [fault.node for fault in struck]
         plant.faults = [fault for fault, _ in parts]
         report, digests = self._judged(subject, plant)
         plant.changed = self._differs(subject, plant.source, digests)
         if striking:
+            plant.struck = struck[0]
             plant.located = _blames(report, subject.unit_of(striking[0]))
         if len(striking) == 2 and not _feeds(subject, *striking):
             plant.both = plant.located and subject.unit_of(striking[1]) in _failing(report)
@@ -150,12 +157,12 @@ class Planter:
         late = any(f.kind == "stale_frame" for f in plant.faults)
         before = subject.inputs(f"random:{SEEDS}") if late else None
         asked = quote("|".join(map(str, plant.faults)), safe="/:@| ")
-        report, recording = subject.on(f"faulty:local?fault={asked}{plant.link}", prepared, before)
+        uri = f"faulty:local?fault={asked}{plant.link}"
+        report, recording, plant.explanations = subject.on(uri, prepared, before, explain)
         if "QVRT_FAULT=" in recording.why:
             raise Refused(recording.why)
         plant.verdict, plant.detected = report.verdict, report.verdict != "PASSED"
         plant.blame = "" if report.blame is None else f"{report.blame.side} {report.blame.node}"
-        plant.explanations = explain(report, subject, prepared, None) if report.blame is not None else []
         return report, recording.digests
 
     def _differs(self, subject: Subject, source: str, digests: dict[str, str]) -> bool:

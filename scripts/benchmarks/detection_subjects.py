@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,20 @@ WANTED = {
 }
 DEADLINE_S = 30.0
 KEPT_BYTES = 100_000_000  # of a network's host runs; the oldest go
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A report with what it was made from, the board still there."""
+
+    report: Report
+    prepared: PreparedInputs
+    board: Recording
+    pull: Any
+    before: PreparedInputs | None
+
+
+Explain = Callable[["Subject", Judged], Any]
 
 
 @dataclass
@@ -97,14 +112,18 @@ class Subject:
         ran.recordings["board"] = board
         return judged(self.models, prepared, ran, Options(dump_all=True), pull)
 
-    def on(self, uri: str, prepared: PreparedInputs, before: PreparedInputs | None = None) -> tuple[Report, Recording]:
-        """before: the frame that the board ran first."""
+    def on(
+        self, uri: str, prepared: PreparedInputs, before: PreparedInputs | None = None, explain: Explain | None = None
+    ) -> tuple[Report, Recording, Any]:
+        """before: the frame that the board ran first. explain: asked while the board can still be reached."""
         there = Board(uri, self.models.binary, self.graph, DEADLINE_S)
         try:
             if before is not None:
                 there.run(before)
             recording = there.run(prepared)
-            return self.judge(prepared, recording, there.pull), recording
+            report = self.judge(prepared, recording, there.pull)
+            said = explain(self, Judged(report, prepared, recording, there.pull, before)) if explain else None
+            return report, recording, said
         finally:
             there.close()
 

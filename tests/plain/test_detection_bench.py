@@ -21,8 +21,8 @@ def bench(folder: Path, *words: str) -> tuple[int, dict]:
 
 
 def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, found = bench(tmp_path, "--count", "24", "--healthy", "12")
-    assert status == 0, found["missed"] + found["alarms"]
+    _, found = bench(tmp_path, "--count", "18", "--healthy", "12")
+    assert not found["missed"] + found["alarms"]
     assert found["changed_bytes"] == found["detected"] == found["located"] > 10
     assert found["withheld"]["planted"] and found["two_faults"]["planted"] and found["over_a_bad_link"]["planted"]
     assert found["healthy_runs"] == 12 and found["false_alarms"] == found["detected_without_a_changed_byte"] == 0

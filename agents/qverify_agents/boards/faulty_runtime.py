@@ -10,6 +10,7 @@ OPTIONS: frozenset[str] = frozenset({"fault"})
 
 # Mistakes that drivers, compilers and DMA engines are known to make.
 _KNOWN = """
+    tap_mirrored narrow_saturation tiles_turned dealt
     bitflip bit_flips stuck_bit byte_order nan nan_scrub sign_output plus_one off_by_one zero_tail stride_ignored
     stride_imagined align_garbage layout_output axes_swapped channel_swap channel_reverse group_order tile_repeated
     tile_dropped row_repeated row_dropped stale_tensor stale_frame acc_sat16 acc_sat_pairs acc_wrap16 acc_wrap20
@@ -21,8 +22,8 @@ _KNOWN = """
 """
 # For the benchmark: nothing in the verifier may be written for one of them.
 _WITHHELD = """
-    channel_drift checkerboard narrow_saturation dither gamma gray_code echo scrambler fade smoothed running_max
-    nibble_mirrored line_reversed  tiles_negated sheared ploughed dealt lanes_shuffled tiles_turned weight_half_lost input_sign_folded tap_mirrored
+    channel_drift checkerboard dither gamma gray_code echo scrambler fade smoothed running_max
+    nibble_mirrored line_reversed  tiles_negated sheared ploughed lanes_shuffled weight_half_lost input_sign_folded 
 """
 KNOWN, WITHHELD = tuple(_KNOWN.split()), tuple(_WITHHELD.split())
 FATAL = ("die", "hang", "garbage")  # the process ends or blocks

@@ -54,18 +54,23 @@ def _again(case: Case, place: Place, by: int) -> Array:
 
 
 def _of_output(case: Case, place: Place) -> Iterator[Variant]:
-    """By the commonest step of the differing elements that are not saturated, and of all."""
+    """By the commonest step of the differing elements that are not saturated, else of all."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
     away = flat - case.made.reshape(-1)[case.differing]
-    for kept in ((flat > low) & (flat < high), np.ones_like(flat, bool)):
-        if kept.any():
-            values, counts = np.unique(away[kept], return_counts=True)
-            by = int(values[counts.argmax()])
-            for make in (_of_add if case.last.op == "add" else _again, _moved):
-                if by:
-                    yield _variant(place, by, make)
-            return
+    inside = away[(flat > low) & (flat < high)]
+    values, counts = np.unique(inside if inside.size else away, return_counts=True)
+    by = int(values[counts.argmax()])
+    if not by:
+        return
+    for make in (_of_add if case.last.op == "add" else _again, _moved):
+        yield _variant(place, by, make)
+    said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
+    yield Variant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
+
+
+def _wrapped(case: Case, by: int) -> Array:
+    return (case.made.astype(np.int64) + by).astype(case.spec.numpy_dtype)
 
 
 def _moved(case: Case, place: Place, by: int) -> Array:

@@ -68,6 +68,8 @@ FAULTS: dict[str, tuple[str, Callable[[Conv], Array]]] = {
         "zero-point",
         lambda c: c.clipped(np.rint(c.acc().astype(np.float32) * c.rq[:, None, None]), zero=0),
     ),
+    "one added, not saturated": ("zero-point", lambda c: (c.out().view(np.uint8) + np.uint8(1)).view(np.int8)),
+    "nothing was written": ("dropped-or-repeated", lambda c: np.full_like(c.out(), 0x55)),
     "zeros as padding": ("pad-value", lambda c: c.out(c.acc(pad=0))),
     "77 as padding": ("pad-value", lambda c: c.out(c.acc(pad=77))),
     "next channel's scale": ("scales", lambda c: c.out(rq=np.roll(c.rq, -1))),
@@ -195,6 +197,9 @@ def test_what_is_left_of_the_frame_before():
     old = rng.integers(-128, 128, (1, 10, 9, 11)).astype(np.int8)
     found = c.explained(old, previous=lambda n: old if n == "y" else None)
     assert families(found) == [{"stale-buffer"}]
+    x = rng.integers(-128, 128, c.x.shape).astype(np.int8)
+    found = c.explained(c.out(c.acc(x=x)), previous=lambda n: x if n == "x" else None)
+    assert families(found) == [{"stale-buffer"}] and "x is read" in found.exact[0][0].said
     part = c.out()
     part[0, 3:7] = old[0, 3:7]
     found = c.explained(part, previous=lambda n: old if n == "y" else None)

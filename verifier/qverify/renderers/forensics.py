@@ -10,7 +10,7 @@ from qverify.triage.forensics import Explanation, Partial
 
 SCHEMA = "qverify.forensics/1"
 SHADES = " .:-=+*#@"
-MOST_STEPS = 6
+MOST_STEPS, MOST_SAID = 6, 4
 
 
 def verdict(found: Explanation) -> str:
@@ -32,7 +32,9 @@ def details(found: Explanation) -> list[str]:
     lines = [*_difference(found.description), *(f"  |{row}|" for row in _drawn(found.description))]
     for at, group in enumerate(found.exact):
         lines += [f"just as exact: {group[0].said}"] if at else []
-        lines += [f"the same for other inputs, too: {cause.said}" for cause in group[1:]]
+        others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
+        lines += [f"the same for other inputs, too: {said}" for said in others[:MOST_SAID]]
+        lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
     if found.unexplained:
         lines += [f"nearest: {_partial(one)}" for one in found.partial]

@@ -136,13 +136,15 @@ class _Trial:
         if made.shape != self.case.recorded.shape or made.dtype != self.case.recorded.dtype:
             return False
         same = bits(made) == self.recorded
-        of_all = float(same.mean())
+        of_all = np.count_nonzero(same) / same.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
-        if same.all():
+        if of_all == 1:
             return True
-        best, share = self.partial.get(page.NAME), float(same[self.differing].mean())
-        if share and of_all > max(self.before, best.of_all if best is not None else 0.0):
-            self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
+        best = self.partial.get(page.NAME)
+        if of_all > (self.before if best is None else best.of_all):
+            share = np.count_nonzero(same[self.differing]) / self.differing.size
+            if share:
+                self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
         return False
 
     def _supported(self, cause: Cause, variant: Variant) -> bool:

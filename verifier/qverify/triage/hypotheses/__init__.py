@@ -1,4 +1,5 @@
-"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case)."""
+"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case). LATE = True for a
+family of hundreds of variants: it comes after the others, should the time run out."""
 
 from __future__ import annotations
 
@@ -40,6 +41,7 @@ class Page(Protocol):
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """In the order of their files' names."""
+    """In the order of their files' names, the late ones last."""
     stems = sorted(m.name for m in iter_modules(__path__))
-    return tuple(cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems)
+    found = [cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems]
+    return tuple(sorted(found, key=lambda page: bool(getattr(page, "LATE", False))))

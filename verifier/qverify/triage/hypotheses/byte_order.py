@@ -12,6 +12,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import at, places
 
 NAME = "byte-order"
+LATE = True
 
 
 def variants(case: Case) -> Iterator[Variant]:

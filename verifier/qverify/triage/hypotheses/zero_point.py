@@ -29,7 +29,8 @@ def variants(case: Case) -> Iterator[Variant]:
         elif of is not None and case.last.op != "mul" and place.name in case.last.inputs:
             step = accumulator(case, _shifted(place.spec, 1)) - of.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
-            for by in multiples(case, of, step, np.arange(-reach, reach + 1)):
+            usual = {-place.spec.zero_point[0], reach // 2, -reach // 2} - {0}
+            for by in sorted(usual | {*multiples(case, of, step, np.arange(-reach, reach + 1))}):
                 yield _variant(place, by, _again)
         else:
             for by in _candidates(case, place):
@@ -41,7 +42,8 @@ def _variant(place: Place, by: int, make: Callable[..., Array]) -> Variant:
     said = (
         f"{own[0] + by} instead of {own[0]}" if len({*own}) == 1 else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
     )
-    bits = 8.0 * place.spec.numpy_dtype.itemsize if own[0] + by else 0.0  # 0 is not found from the elements
+    usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
+    bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
     return Variant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
 
 
@@ -54,18 +56,23 @@ def _again(case: Case, place: Place, by: int) -> Array:
 
 
 def _of_output(case: Case, place: Place) -> Iterator[Variant]:
-    """By the commonest step of the differing elements that are not saturated, and of all."""
+    """By the commonest step of the differing elements that are not saturated, else of all."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
     away = flat - case.made.reshape(-1)[case.differing]
-    for kept in ((flat > low) & (flat < high), np.ones_like(flat, bool)):
-        if kept.any():
-            values, counts = np.unique(away[kept], return_counts=True)
-            by = int(values[counts.argmax()])
-            for make in (_of_add if case.last.op == "add" else _again, _moved):
-                if by:
-                    yield _variant(place, by, make)
-            return
+    inside = away[(flat > low) & (flat < high)]
+    values, counts = np.unique(inside if inside.size else away, return_counts=True)
+    by = int(values[counts.argmax()])
+    if not by:
+        return
+    for make in (_of_add if case.last.op == "add" else _again, _moved):
+        yield _variant(place, by, make)
+    said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
+    yield Variant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
+
+
+def _wrapped(case: Case, by: int) -> Array:
+    return (case.made.astype(np.int64) + by).astype(case.spec.numpy_dtype)
 
 
 def _moved(case: Case, place: Place, by: int) -> Array:

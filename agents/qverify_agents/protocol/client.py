@@ -70,6 +70,11 @@ class Agent:
                 raise BoardBusy(messages.busy(hello))
             time.sleep(min(0.5, max(0.0, end - time.monotonic())))
 
+    def ask_again(self) -> dict[str, Any]:
+        """HELLO once more, for what changes while a board is up (temperature_c, uptime_s); LinkError as every call."""
+        self.hello = self._hello(0.0)
+        return self.hello
+
     def _write(self, data: bytes, deadline: Deadline) -> None:
         self._link.write(data, deadline)
         self.counters["bytes_sent"] += len(data)

@@ -19,6 +19,7 @@ COMMANDS = {
     "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
     "replay": "judge what a bundle's run.sh wrote on the board",
     "infer": "run one side and write every tensor",
+    "soak": "one model on one board for a time, every run held to the simulator",
     "baseline": "what a board computed once, kept; what changed since",
     "triage": "from the float ONNX up to the board: the rung that breaks, and the next step",
     "compare": "two folders of .npy files or two .npz files, no board",

@@ -83,6 +83,7 @@ class TensorRow:
     failing: int | None = None
     forced: Forced | None = None
     why: str = ""
+    reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
 from qverify.session.models import Models, open_models
 from qverify.session.repeat import repeat
+from qverify.session.spread import mark_spread
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -49,6 +50,7 @@ class Request:
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
     capture: str | None = None  # folder that keeps everything the run sees
     repeat: int = 1  # runs of the board on the same inputs
+    reference_spread: bool = False  # how far apart the reference's own settings are
 
 
 @dataclass(slots=True)
@@ -108,6 +110,8 @@ class Job:
         report = judged(self.models, prepared, ran, options, pull)
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        if self.request.reference_spread:
+            mark_spread(report, self._host.spread(prepared))
         seen = Seen(prepared, ran, pull)
         if self.request.repeat > 1 and self._board is not None and ran.recordings["board"].state == "complete":
             repeat(self._board, seen, self.models.graph, report, self.request.repeat, _step(watch, "repeat"))
@@ -249,6 +253,12 @@ class Host:
             ran.recordings["simulator"] = self._simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
+
+    def spread(self, prepared: PreparedInputs) -> dict[str, float]:
+        """Of the reference (Reference.spread). UsageError without a quantized ONNX."""
+        if self._models.integer_onnx is None:
+            raise UsageError("--reference-spread needs the quantized ONNX in -m")
+        return dict(self._opened_reference().spread(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:
         """By side: its way to run one unit, the sides themselves not run."""

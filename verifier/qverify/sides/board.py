@@ -130,18 +130,25 @@ class Board:
         for name in [*finals, *others]:
             held |= self.pull([name])
 
-    def again(self, changed_from: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Array]]:
+    def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """One more run on the same inputs: the digest of every tensor, and the values of those whose digest is not the given
-        one, as this run left them. LinkError where the board breaks."""
+        one, as this run left them (None: no values). LinkError where the board breaks."""
         names = self.graph.observable() if "per_node" in self.capabilities else list(self.graph.outputs)
         events = self._agent.run(self._sha256, self._inputs, nodes="all" if "per_node" in self.capabilities else names)
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         digests = {e.tensor: e.digest for e in events if e.tensor in names}
+        if changed_from is None:
+            return digests, {}
         first, self._digests = self._digests, digests
         try:
             return digests, self._got([n for n, d in digests.items() if d != changed_from.get(n)])
         finally:
             self._digests = first
+
+    def temperature_c(self) -> float | None:
+        """Now; None where the board does not tell."""
+        told = self._agent.ask_again().get("temperature_c")
+        return float(told) if isinstance(told, int | float) and not isinstance(told, bool) else None
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.

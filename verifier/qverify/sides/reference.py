@@ -14,12 +14,14 @@ from qverify.compiler.match import exposed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut import cut
-from qverify.onnx_model.engine import Engine, version
+from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.ops.quantize import parameters
 from qverify.sides.front import front, made
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+
+SPREAD = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all", 2))
 
 
 class Reference:
@@ -58,6 +60,25 @@ class Reference:
             inputs_sha256=prepared.sha256,
         )
 
+    def spread(self, prepared: PreparedInputs) -> dict[str, float]:
+        """Tensor to max |a-b| (real values) between this side's settings and onnxruntime's other legitimate ones: every
+        optimization level, one thread; for final outputs also of the untouched file."""
+        fed = {**prepared.arrays(), **made(self.graph, self._front, prepared.arrays())}
+        base, found = self._engine.run(fed, self.names), dict[str, float]()
+        model = exposed(self._model, self.names).SerializeToString()
+        for level, threads in SPREAD:
+            for name, value in Engine(model, level, threads).run(fed, self.names).items():
+                found[name] = max(found.get(name, 0.0), self._apart(name, base[name], value))
+        for level in LEVELS:
+            for row in self.plain(prepared, base, level):
+                if row["name"] in self.graph.outputs:
+                    found[row["name"]] = max(found.get(row["name"], 0.0), row["max_abs"])
+        return found
+
+    def _apart(self, name: str, a: Array, b: Array) -> float:
+        spec = self.graph.spec(name)
+        return float(np.abs(spec.dequantized(a) - spec.dequantized(b)).max(initial=0.0))
+
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
         if any(node in self._front for node in unit.nodes):
@@ -74,7 +95,7 @@ class Reference:
         """The float32 that the untouched file holds there, where the ends were stripped."""
         return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
 
-    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
+    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array], level: str = "all") -> list[dict[str, Any]]:
         """The untouched file on plain onnxruntime (all optimizations) against these finals: equal, or by how much not."""
         if self.original is None:
             return []
@@ -82,7 +103,7 @@ class Reference:
         given = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
         feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in given.items()}
         original = {ends["outputs"].get(n, n): n for n in self.graph.outputs}
-        plain = Engine(self.original, level="all").run(feed, list(original))
+        plain = Engine(self.original, level=level).run(feed, list(original))
         finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():

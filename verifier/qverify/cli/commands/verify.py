@@ -65,6 +65,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="runs of the board on the same inputs; names what changes",
 )
+@click.option(
+    "--reference-spread",
+    is_flag=True,
+    help="run the reference under its other settings, too, and mark differences no larger than theirs",
+)
 @click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
@@ -83,6 +88,7 @@ def command(
     wait: float | None,
     allow_other_model: bool,
     repeat: int,
+    reference_spread: bool,
     capture: str | None,
     json_path: str | None,
     inputs: Asked,
@@ -122,6 +128,7 @@ def command(
             reached,
             capture if len(boards) < 2 or not capture else f"{capture}-{number}",
             repeat,
+            reference_spread,
         )
         with bars() as watch:
             if several is None:

@@ -1,0 +1,62 @@
+"""soak: every run is held to the simulator; a board that errs now and then, or goes away, is counted; the log is whole lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+
+NODE = "relu2_QuantizeLinear_Output"
+
+
+def soaked(digits: Path, board: str, out: Path, *more: str) -> tuple[int, list[dict[str, object]]]:
+    words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", board, "--for", "1.5", "--log", str(out)]
+    status = main([*words, *more])
+    return status, [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_a_healthy_board(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, rows = soaked(digits, "local", tmp_path / "log", "--every", "0.05")
+    assert status == 0 and len(rows) > 5
+    assert all(not r["wrong"] and r["tensors"] == 8 and not r["missing"] for r in rows)
+    assert f"{len(rows)} runs, 0 wrong; 0 connections lost" in capsys.readouterr().out
+
+
+def test_a_board_that_errs_every_second_run(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, rows = soaked(digits, f"faulty:local?fault=jitter@{NODE}", tmp_path / "log")
+    assert status == 1
+    wrong = [bool(r["wrong"]) for r in rows]
+    assert any(wrong) and not all(wrong) and rows[wrong.index(True)]["wrong"][0] == NODE
+    assert f"the first at {NODE}" in capsys.readouterr().out
+
+
+def test_a_board_that_goes_away_is_connected_again(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qverify.session import soak
+    from qverify.sides.board import Board
+    from qverify_agents.errors import LinkError
+
+    real, runs = Board.again, []
+
+    def sometimes(self: Board, given: object) -> object:
+        runs.append(1)
+        if len(runs) == 3:
+            self._agent.close()
+            raise LinkError("the cable was pulled")
+        return real(self, given)
+
+    monkeypatch.setattr(Board, "again", sometimes)
+    monkeypatch.setattr(soak, "PAUSE_S", 0.01)
+    status, rows = soaked(digits, "local", tmp_path / "log")
+    assert status == 0 and next(r for r in rows if "lost" in r)["lost"] == "the cable was pulled"
+    assert len(rows) > 4 and not rows[-1].get("wrong")
+
+
+def test_no_board_at_all(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "127.0.0.1:1", "--for", "1"]
+    assert main(words) == 3
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert main([*words[:-2], "--for", "0"]) == 2

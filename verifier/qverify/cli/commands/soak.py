@@ -1,0 +1,63 @@
+"""Runs one model on one board for a time, holds every run to the simulator, survives lost connections, and writes as it goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qverify.cli.input_options import taking_inputs
+from qverify.cli.numbers import Finite
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import Asked
+    from qverify.session.soak import Soaked
+
+
+@click.command(help=__doc__)
+@click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
+@click.option("-b", "--board", required=True, help="as of the main job")
+@click.option("--for", "seconds", type=Finite(0.1, 1e7), required=True, metavar="SECONDS")
+@click.option(
+    "--every",
+    "every_s",
+    type=Finite(0, 1e6),
+    default=0.0,
+    metavar="SECONDS",
+    help="a run starts so often, not at once after the last",
+)
+@click.option("--log", "path", metavar="FILE", help="one JSON object a run, appended")
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=Finite(0.1, 1e6),
+    default=120.0,
+    show_default=True,
+    help="seconds for each answer of the board",
+)
+@taking_inputs
+def command(
+    models: str, board: str, seconds: float, every_s: float, path: str | None, deadline_s: float, inputs: Asked
+) -> int:
+    from contextlib import nullcontext
+
+    from qverify.cli.live_progress import bars
+    from qverify.errors import UsageError
+    from qverify.session.soak import Soak, soak
+
+    try:
+        log = open(path, "a", encoding="utf-8") if path else None  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise UsageError(f"--log {path}: {error.strerror}") from error
+    with log or nullcontext(), bars() as watch:
+
+        def tell(passed_s: float, found: Soaked) -> None:
+            if watch is not None:
+                watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
+
+        asked = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s)
+        found = soak(asked, log, tell)
+    hot = "" if found.hottest_c is None else f", at most {found.hottest_c:g} degrees Celsius"
+    first = f", the first at {found.first_wrong}" if found.wrong else ""
+    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}")
+    return found.exit_status

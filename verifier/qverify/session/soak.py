@@ -1,0 +1,115 @@
+"""Soak: one model on one board for a time; every run's digests against the simulator's, a line a run, written as it goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from qverify_agents.errors import LinkError
+
+from qverify.errors import UsageError
+from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.session.models import Models, open_models
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+from qverify.tensors.prepared import PreparedInputs
+
+PAUSE_S = 2.0  # after a lost connection
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """seconds: how long. every_s: from the start of one run to that of the next, 0: at once."""
+
+    models: list[str]
+    board: str
+    seconds: float
+    inputs: Asked = field(default_factory=Asked)
+    every_s: float = 0.0
+    deadline_s: float = 120.0
+
+
+@dataclass(slots=True)
+class Soaked:
+    """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor."""
+
+    runs: int = 0
+    wrong: int = 0
+    lost: int = 0
+    first_wrong: str = ""
+    hottest_c: float | None = None
+
+    @property
+    def exit_status(self) -> int:
+        return 1 if self.wrong else 3 if not self.runs else 0
+
+
+def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked], None] | None = None) -> Soaked:
+    """log: one JSON object a line, flushed, so that nothing is lost on a cut. UsageError and the first LinkError end it before
+    anything ran; later ones are counted and the board is connected again."""
+    models = open_models(asked.models)
+    prepared = prepared_inputs(models.graph, asked.inputs)
+    expected = Simulator(models.graph).run(prepared, keep=set()).digests
+    if not expected:
+        raise UsageError("the model has no tensor to hold a board to")
+    board: Board | None = _opened(asked, models, prepared)
+    start, found = time.monotonic(), Soaked()
+    try:
+        while (now := time.monotonic()) - start < asked.seconds:
+            row: dict[str, Any] = {"t_s": round(now - start, 3)}
+            try:
+                if board is None:
+                    board = _opened(asked, models, prepared)
+                row |= _run(board, expected, found)
+            except LinkError as error:
+                found.lost += 1
+                row |= {"lost": " ".join(str(error).split())}
+                if board is not None:
+                    board.close()
+                board = None
+                time.sleep(PAUSE_S)
+            if log is not None:
+                log.write(json.dumps(row, allow_nan=False) + "\n")
+                log.flush()
+            if tell is not None:
+                tell(time.monotonic() - start, found)
+            time.sleep(max(0.0, asked.every_s - (time.monotonic() - now)))
+    finally:
+        if board is not None:
+            board.close()
+    return found
+
+
+def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> Board:
+    """Connected, model and inputs pushed by a first run. LinkError where that run did not end."""
+    board = Board(asked.board, models.binary, models.graph, asked.deadline_s)
+    first = board.run(prepared)
+    if first.state != "complete":
+        board.close()
+        raise LinkError(first.why)
+    return board
+
+
+def _run(board: Board, expected: dict[str, str], found: Soaked) -> dict[str, Any]:
+    start = time.monotonic()
+    digests, _ = board.again(None)
+    took, temperature = time.monotonic() - start, board.temperature_c()
+    wrong = [n for n, d in expected.items() if n in digests and digests[n] != d]
+    missing = [n for n in expected if n not in digests] if "per_node" in board.capabilities else []
+    found.runs += 1
+    if wrong or missing or not digests:
+        found.wrong += 1
+        found.first_wrong = found.first_wrong or (wrong or missing or ["no digest at all"])[0]
+    if temperature is not None:
+        found.hottest_c = temperature if found.hottest_c is None else max(found.hottest_c, temperature)
+    return {
+        "run": found.runs,
+        "seconds": round(took, 4),
+        "temperature_c": temperature,
+        "tensors": len(digests),
+        "wrong": wrong[:50],
+        "missing": len(missing),
+    }

@@ -471,3 +471,19 @@ def test_the_terminal_shows_the_three_way_table_and_the_facts():
         "FAILED ref on board's inputs",
     ):
         assert words in text
+
+
+def test_the_limit_of_an_add_follows_its_multipliers():
+    """Two 8-bit multipliers and a shift of 7: 1.99 LSB apart at most, so 2 after rounding; 15 bits: 1."""
+    from qverify.compare.limits import limit_for
+    from qverify.model_bin.graph import Graph, Node
+    from qverify.model_bin.units import units
+    from qverify.tensors.spec import TensorSpec
+
+    specs = {n: TensorSpec(n, "uint8", (4,), scale=(0.1,), zero_point=(0,)) for n in ("a", "b", "y")}
+    for rounding, words, lsb in (("mul8", [140, 90, 7], 2), ("mul15", [18000, 9000, 14], 1), ("mul8", [140, 90, 9], 1)):
+        rq = np.array(words, np.int32)
+        node = Node("y", "add", ("a", "b", "y/rq"), ("y",), (0, 0, 255))
+        held = {**specs, "y/rq": TensorSpec("y/rq", "int32", (3,))}
+        graph = Graph([node], held, {"y/rq": rq}, ("a", "b"), ("y",), rounding)
+        assert limit_for(units(graph)[0], "y", graph).lsb == lsb

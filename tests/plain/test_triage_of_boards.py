@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from qverify.cli.main import main
 
@@ -54,3 +55,17 @@ def test_out_of_a_capture(digits: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "has its own inputs and board" in capsys.readouterr().err
     assert main(["triage", cap, "--reduce", str(tmp_path / "o")]) == 2
     assert "needs the board itself" in capsys.readouterr().err
+
+
+def test_the_previous_frame_in_a_buffer_is_named(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the first frame the buffer is empty, in the second it still holds the first one's output."""
+    made = tmp_path / "frames"
+    made.mkdir()
+    with np.load(digits / "digits.npz") as images:
+        for at, name in enumerate(sorted(images.files)[:2]):
+            np.save(made / f"{at}.npy", images[name])
+    words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=stale_frame@{NODE}"]
+    assert main([*words, "-i", str(made)]) == 1
+    assert "stale buffer: the output is the previous frame's" in capsys.readouterr().out

@@ -46,9 +46,18 @@ def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
     if graph.rounding == "ref-exact" and unit.integer_reference:
         return Limit(0, 0.0, "0 LSB")
     if spec.numpy_dtype.itemsize == 1:
-        return Limit(1, 0.0, "1 LSB")
+        bound = eight_bit_bound(unit, graph)
+        return Limit(bound, 0.0, "1 LSB" if bound == 1 else f"{bound} LSB (multipliers of few bits, derived)")
     bound = sixteen_bit_bound(unit, graph)
     return Limit(bound, 0.0, f"{bound} LSB (16 bit, derived)")
+
+
+def eight_bit_bound(unit: Unit, graph: Graph) -> int:
+    """Two roundings of values e apart differ by at most floor(e) + 1. e: of an add in an integer mode, whose two multipliers
+    are off by up to 2^-(shift+1) each, over operands of up to 255 LSB: 255 * 2^-shift; below 1 everywhere else."""
+    shifts = [graph.constants[n.inputs[2] or ""] for n in unit.nodes if n.op == "add" and len(n.inputs) > 2]
+    apart = [255 * 2.0 ** -int(rq[2]) for rq in shifts if rq.dtype.kind == "i" and rq.size == 3]
+    return 1 + math.floor(max(apart, default=0.0))
 
 
 def another_runtime(limit: Limit, spec: TensorSpec) -> Limit:

@@ -113,6 +113,8 @@ class Ladder:
         self.ends: dict[str, Rung] = {}  # input, output: of the application
         self.losses = self._paired()
         self.first_feed: dict[str, Array] = {}
+        self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
+        self._knew_before = False  # when a node was explained
 
     def _job(self) -> Job | CapturedJob:
         asked = self.request
@@ -202,12 +204,17 @@ class Ladder:
         job.refresh(ran)
 
     def _forensics(self, report: Report, ran: Ran, graph: Graph, prepared: PreparedInputs, pull: Pull | None) -> None:
-        """The first frame with a blamed board: known faults are tried at its node."""
-        if self.report.explained or self.request.explain_s <= 0:
+        """The first frame with a blamed board: known faults are tried at its node. Once more where the first frame of all
+        was it: only a later one can tell what the frame before left in a buffer."""
+        before, simulated = self._before, ran.recordings.get("simulator")
+        self._before = {} if simulated is None else dict(simulated.tensors)
+        if self.request.explain_s <= 0 or (self.report.explained and (self._knew_before or not before)):
             return
-        self.report.explained += explain_blame(
-            report, ran.recordings, graph, prepared.arrays(), pull, deadline_s=self.request.explain_s
+        found = explain_blame(
+            report, ran.recordings, graph, prepared.arrays(), pull, before.get, self.request.explain_s
         )
+        if found:
+            self.report.explained, self._knew_before = list(found), bool(before)
 
     def _said(self, report: Report) -> None:
         self.report.models = report.models

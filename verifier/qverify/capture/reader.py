@@ -141,6 +141,8 @@ def is_capture(path: str) -> bool:
 def open_capture(folder: str) -> Capture:
     """BadFileError where capture.json is missing, of another format, or cannot be read."""
     path = os.path.join(folder, "capture.json")
+    if not os.path.isdir(folder):
+        raise BadFileError(f"{folder}: no such folder; wanted one of --capture DIR")
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:

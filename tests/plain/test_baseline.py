@@ -64,3 +64,30 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path, capsys: pytest.Ca
         assert main(["baseline", "check", path, folder]) == 2
         error = capsys.readouterr().err
         assert said in error and len(error.strip().splitlines()) == 1
+
+
+def test_what_is_gone_or_not_known_is_a_change(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, one = str(tmp_path / "base.json"), captured(digits, tmp_path / "a", "finals:local")
+    assert main(["baseline", "save", file, one]) == 0
+    assert main(["baseline", "check", file, captured(digits, tmp_path / "b", "finals:local")]) == 0  # by its bytes
+    manifest = tmp_path / "b" / "capture.json"
+    held = json.loads(manifest.read_text())
+    board = held["frames"][0]["sides"][2]["tensors"]
+    board[next(iter(board))] = [None, None]
+    manifest.write_text(json.dumps(held))
+    capsys.readouterr()
+    assert main(["baseline", "check", file, str(tmp_path / "b")]) == 1
+    assert "(not known)" in capsys.readouterr().out
+    report = tmp_path / "b" / "report.json"
+    rows = json.loads(report.read_text())
+    rows["pairs"][0]["tensors"] = rows["pairs"][0]["tensors"][1:]
+    report.write_text(json.dumps(rows))
+    assert main(["baseline", "check", file, str(tmp_path / "b")]) == 1
+    assert "metrics there -> missing (gone)" in capsys.readouterr().out
+    broken = json.loads(Path(file).read_text())
+    broken["entries"][0]["digests"] = 5
+    Path(file).write_text(json.dumps(broken))
+    assert main(["baseline", "check", file, one]) == 2
+    assert "its entry cannot be read" in capsys.readouterr().err

@@ -172,8 +172,27 @@ def test_an_incomplete_capture_says_so_in_the_verdict(run, tmp_path, capsys):
     assert run() == 0
     manifest = tmp_path / "cap" / "capture.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "state": "incomplete", "why": "a full disk"}))
-    assert main(["replay", str(tmp_path / "cap")]) == 0
+    assert main(["replay", str(tmp_path / "cap")]) == 3  # what came after the cut is not known
     assert "the capture is incomplete: a full disk" in capsys.readouterr().out
+    assert main(["triage", str(tmp_path / "cap")]) == 3
+    assert "the capture is incomplete: a full disk" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("side", [1, 2])
+def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, run, tmp_path):
+    """Of a node, and of a final output: taken out of the manifest, as if it had never been."""
+    assert run() == 0
+    manifest = tmp_path / "cap" / "capture.json"
+    whole = json.loads(manifest.read_text())
+    for name in (NODE, whole["frames"][0]["sides"][side]["finals"][0]):
+        held = json.loads(json.dumps(whole))
+        del held["frames"][0]["sides"][side]["tensors"][name]
+        held["frames"][0]["sides"][side]["finals"] = []
+        manifest.write_text(json.dumps(held))
+        status, again = judged_again(tmp_path / "cap", "-r")
+        assert status == 3 and again["verdict"] == "INCONCLUSIVE"
+        missing = {m["tensor"] for p in again["pairs"] for m in p["coverage"]["missing"]}
+        assert missing == {name}
 
 
 def test_a_full_disk_costs_the_capture_not_the_verdict(run, tmp_path, monkeypatch, capsys):

@@ -55,6 +55,13 @@ def test_a_board_that_goes_away_is_connected_again(
     assert len(rows) > 4 and not rows[-1].get("wrong")
 
 
+def test_a_board_of_final_outputs_alone_and_one_wrong_from_the_start(digits: Path, tmp_path: Path) -> None:
+    status, rows = soaked(digits, "finals:local", tmp_path / "log")
+    assert status == 0 and all(r["tensors"] == 1 and not r["wrong"] for r in rows) and len(rows) > 3
+    status, rows = soaked(digits, f"faulty:local?fault=plus_one@{NODE}", tmp_path / "bad")
+    assert status == 1 and all(r["wrong"][0] == NODE for r in rows)  # the first run is held to it, too
+
+
 def test_no_board_at_all(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "127.0.0.1:1", "--for", "1"]
     assert main(words) == 3

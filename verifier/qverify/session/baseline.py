@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from qverify.capture.reader import open_capture
+from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.regular import read_regular
 from qverify.renderers.json_file import printable, write_text
@@ -21,7 +21,7 @@ KEYS = ("model", "board", "firmware", "toolchain")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """direction: better, worse, other (another content), gone, new."""
+    """direction: better, worse, other (another content), gone, new, not known."""
 
     frame: int
     pair: str
@@ -52,7 +52,10 @@ def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[
     before = max(fitting, key=lambda e: (e["firmware"] == firmware, e["toolchain"] == toolchain))
     if before["inputs"] != now["inputs"]:
         raise UsageError(f"{path}: its baseline was run on other inputs; run on the same (--seed, -i)")
-    changes, compared = _changes(before, now)
+    try:
+        changes, compared = _changes(before, now)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise BadFileError(f"{path}: its entry cannot be read: {type(error).__name__} {error}") from error
     if not compared:
         raise UsageError(f"{capture}: it has no tensor in common with the baseline; nothing was compared")
     return {k: before[k] for k in KEYS}, changes, compared
@@ -65,7 +68,7 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
     report = _json(os.path.join(folder, "report.json"))
     models = {str(m["kind"]): str(m["sha256"]) for m in capture.models.values()}
     digests = {
-        f"{row['frame']}/{side['label']}": {n: pair[1] for n, pair in side["tensors"].items()}
+        f"{row['frame']}/{side['label']}": {n: _digest(pair, capture) for n, pair in side["tensors"].items()}
         for row in capture.frames
         for side in row["sides"]
     }
@@ -78,6 +81,13 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         "digests": digests,
         "rows": _rows(report, folder),
     }
+
+
+def _digest(pair: list[Any], capture: Capture) -> str | None:
+    """Announced by the side, or of the bytes that are kept; None where there is neither."""
+    part, digest = pair
+    known = part is not None and 0 <= part < len(capture.parts.parts)
+    return str(digest) if digest is not None else capture.parts.parts[part].digest if known else None
 
 
 def _rows(report: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
@@ -98,6 +108,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Change],
         old, new = before["digests"][side], now["digests"][side]
         frame, label = side.split("/", 1)
         for name in old.keys() & new.keys():
+            if old[name] is None or new[name] is None:
+                found.append(Change(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "not known"))
+                continue
             compared += 1
             if old[name] != new[name]:
                 found.append(Change(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "other"))
@@ -106,6 +119,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Change],
     for key in before["rows"].keys() & now["rows"].keys():
         compared += 1
         found += _of_row(key, before["rows"][key], now["rows"][key])
+    for key in before["rows"].keys() - now["rows"].keys():
+        frame, pair, tensor = key.split("/", 2)
+        found.append(Change(int(frame), pair, tensor, "metrics", "there", "missing", "gone"))
     for side in before["digests"].keys() - now["digests"].keys():
         frame, label = side.split("/", 1)
         found.append(Change(int(frame), label, "", "side", "there", "missing", "gone"))

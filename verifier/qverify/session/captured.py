@@ -48,6 +48,7 @@ class CapturedJob:
         """The captured sides of the frame that was prepared last."""
         held = self.capture.recordings(self._frame)
         ran = Ran({n: r for n, r in held.items() if self.run_sim or r.side != "simulator"})
+        _expect(ran.recordings, self.models)
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
@@ -73,6 +74,8 @@ def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) 
     if not kept.reports:
         raise BadFileError(f"{asked.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.whole(rows)
+    if capture.incomplete and whole.verdict == "PASSED":  # what came after the cut is not known
+        whole.verdict = "INCONCLUSIVE"
     if len(rows) == 1:
         whole.frames = []
     return Outcome(whole, finals)
@@ -92,7 +95,7 @@ def frames(
         for number, row in enumerate(capture.frames):
             try:
                 prepared = capture.prepared(number, models.graph)
-                ran, pull = _sides(asked, capture, number, host, prepared, watch), None
+                ran, pull = _sides(asked, capture, number, host, prepared, watch, models), None
                 if board is not None:
                     ran.recordings["board"], pull = board.run(prepared), board.pull
                 report = judged(models, prepared, ran, replace(options, frame=number), pull)
@@ -127,15 +130,40 @@ def _board(asked: Recall, models: Models) -> Any:
 
 
 def _sides(
-    asked: Recall, capture: Capture, number: int, host: Host, prepared: PreparedInputs, watch: Watch | None
+    asked: Recall,
+    capture: Capture,
+    number: int,
+    host: Host,
+    prepared: PreparedInputs,
+    watch: Watch | None,
+    models: Models,
 ) -> Ran:
     """The captured sides; those of `rerun` anew."""
     ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else Ran()
     held = {n: r for n, r in capture.recordings(number).items() if asked.run_sim or r.side != "simulator"}
     again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
+    _expect(held, models)
     ran.recordings = _ordered({**held, **again})
     ran.run_unit = host.run_units(asked.run_sim)
     return ran
+
+
+def _expect(sides: dict[str, Recording], models: Models) -> None:
+    """What a side had to have and the capture does not name is missing there, never left out of the comparison."""
+    graph = models.graph
+    for side in sides.values():
+        side.finals = graph.outputs
+        wanted = (
+            graph.observable()
+            if "per_node" in side.capabilities
+            else [n for n in graph.outputs if n not in graph.inputs]
+        )
+        for name in wanted:
+            if name not in side.specs:
+                side.specs[name] = graph.spec(name)
+                side.missing[name] = "capture: it is not named there"
+        if side.missing and side.state == "complete":
+            side.state, side.why = "partial", f"{len(side.missing)} tensors are not in the capture"
 
 
 def _ordered(sides: dict[str, Recording]) -> dict[str, Recording]:

@@ -72,6 +72,7 @@ class _Search:
         self._request, self._graph, self._build, self._tell = request, job.models.graph, build, tell
         self._outcome, self._runs = outcome, 1
         self._units = units(self._graph)
+        self._failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         self._onnx = None if job.models.integer_onnx is None else parse(job.models.integer_onnx, "integer ONNX")
         self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
 
@@ -85,7 +86,7 @@ class _Search:
         at = self._blamed() if report.blame is not None else self._by_prefixes()
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
-            shutil.copytree(part.folder, output)
+            _moved(part.folder, output)
         unit = self._units[at]
         return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
 
@@ -158,7 +159,8 @@ class _Search:
         if outcome.report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in outcome.report.pairs if p.why), "no verdict")
             raise Broken(f"the part that ends in {part.outputs[0]}: {why}")
-        if outcome.report.verdict == "PASSED":
+        failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
+        if not failed & self._failed:  # what fails otherwise than the whole model did is another matter
             return None
         done = replace(part, nodes=nodes)
         describe(done.folder, paths, outcome, self._request.board or "local", nodes)
@@ -231,6 +233,20 @@ def _reads(graph: Graph, outputs: tuple[str, ...], given: set[str]) -> set[str]:
         return {n for node in needed(graph, outputs, given) for n in node.inputs if n is not None}
     except KeyError as error:
         raise BadFileError(f"nothing makes {error} of the given tensors") from error
+
+
+def _moved(folder: str, output: str) -> None:
+    """The whole folder, or none. UsageError where it cannot be written."""
+    part = f"{output.rstrip('/')}.part"
+    try:
+        shutil.copytree(folder, part)
+        os.rename(part, output)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise UsageError(f"--reduce {output}: cannot be written: {error.strerror or error}") from error
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def known_build(build: str | None) -> None:

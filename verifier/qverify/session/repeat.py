@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
-from qverify.report.document import Report
+from qverify.report.document import Report, worst
 from qverify.session.seen import board_value
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 
 Step = Callable[[int, int], None]
@@ -30,22 +32,40 @@ class Unstable:
 
 
 def repeat(board: Any, seen: Any, graph: Graph, report: Report, times: int, step: Step | None = None) -> None:
-    """Runs times - 1 more; the report then says what is unstable, and no pair with that board is PASSED."""
-    first = dict(seen.ran.recordings["board"].digests)
-    makers, found = graph.producers(), dict[str, _Watched]()
-    for number in range(1, times):
-        digests, values = board.again(first)
-        for name, value in values.items():
-            if name not in found:
-                row = Unstable(name, makers[name].name if name in makers else name)
-                found[name] = _Watched(row, board_value(seen, name))
-            found[name].add(digests[name], value)
-        if step is not None:
-            step(number + 1, times)
+    """Runs times - 1 more; the report then says what is unstable, and no pair with that board is PASSED. A board that breaks
+    on the way leaves its pairs INCONCLUSIVE, and what was found by then."""
+    recording = seen.ran.recordings["board"]
+    first = dict(recording.digests) or {
+        n: tensor_digest(v) for n, v in recording.tensors.items() if n not in graph.inputs
+    }
+    makers, found, ran, broke = graph.producers(), dict[str, _Watched](), 1, ""
+    try:
+        for number in range(1, times):
+            digests, values = board.again(first)
+            ran += 1
+            for name, value in values.items():
+                if name not in found:
+                    row = Unstable(name, makers[name].name if name in makers else name)
+                    found[name] = _Watched(row, board_value(seen, name))
+                found[name].add(digests[name], value)
+            if step is not None:
+                step(number + 1, times)
+    except LinkError as error:
+        broke = f"the board broke in run {ran + 1} of {times}: {' '.join(str(error).split())}"
     order = [n for n in graph.observable() if n in found]
-    report.repeat = {"runs": times, "unstable": [_plain(found[n].row) for n in order]}
+    report.repeat = {"runs": ran, "wanted": times, "why": broke, "unstable": [_plain(found[n].row) for n in order]}
     if order:
-        _judge(report, found[order[0]].row, times, len(order))
+        _judge(report, found[order[0]].row, ran, len(order))
+    if broke:
+        _inconclusive(report, broke)
+
+
+def _inconclusive(report: Report, why: str) -> None:
+    for pair in report.pairs:
+        if "board" in (pair.a, pair.b) and pair.verdict == "PASSED":
+            pair.verdict, pair.why = "INCONCLUSIVE", why
+    report.verdict = worst([pair.verdict for pair in report.pairs])
+    report.notes.append(why)
 
 
 class _Watched:
@@ -74,7 +94,7 @@ def _judge(report: Report, first: Unstable, times: int, count: int) -> None:
     for pair in report.pairs:
         if "board" in (pair.a, pair.b) and pair.verdict != "INCONCLUSIVE":
             pair.verdict, pair.cause, pair.why = "FAILED", "not_deterministic", why
-    report.verdict = "FAILED"
+    report.verdict = worst([pair.verdict for pair in report.pairs])
     report.notes.append(f"the board is not deterministic: {why}")
 
 

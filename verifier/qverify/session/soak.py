@@ -15,6 +15,7 @@ from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 
 PAUSE_S = 2.0  # after a lost connection
@@ -55,16 +56,20 @@ def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked]
     expected = Simulator(models.graph).run(prepared, keep=set()).digests
     if not expected:
         raise UsageError("the model has no tensor to hold a board to")
-    board: Board | None = _opened(asked, models, prepared)
     start, found = time.monotonic(), Soaked()
+    board: Board | None = None
     try:
-        while (now := time.monotonic()) - start < asked.seconds:
+        while (now := time.monotonic()) - start < asked.seconds or not (found.runs or found.lost):
             row: dict[str, Any] = {"t_s": round(now - start, 3)}
             try:
                 if board is None:
-                    board = _opened(asked, models, prepared)
-                row |= _run(board, expected, found)
+                    board, digests = _opened(asked, models, prepared)
+                else:
+                    digests, _ = board.again(None)
+                row |= _judged(board, digests, expected, found, time.monotonic() - now)
             except LinkError as error:
+                if not found.runs and not found.lost:
+                    raise
                 found.lost += 1
                 row |= {"lost": " ".join(str(error).split())}
                 if board is not None:
@@ -83,33 +88,30 @@ def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked]
     return found
 
 
-def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> Board:
-    """Connected, model and inputs pushed by a first run. LinkError where that run did not end."""
+def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
+    """Connected, model and inputs pushed by a first run, and its digests. LinkError where that run did not end."""
     board = Board(asked.board, models.binary, models.graph, asked.deadline_s)
     first = board.run(prepared)
     if first.state != "complete":
         board.close()
         raise LinkError(first.why)
-    return board
+    made = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in models.graph.inputs}
+    return board, dict(first.digests) or made
 
 
-def _run(board: Board, expected: dict[str, str], found: Soaked) -> dict[str, Any]:
-    start = time.monotonic()
-    digests, _ = board.again(None)
-    took, temperature = time.monotonic() - start, board.temperature_c()
-    wrong = [n for n, d in expected.items() if n in digests and digests[n] != d]
-    missing = [n for n in expected if n not in digests] if "per_node" in board.capabilities else []
+def _judged(
+    board: Board, digests: dict[str, str], expected: dict[str, str], found: Soaked, took_s: float
+) -> dict[str, Any]:
+    """The run's line. What the board offers and did not send is wrong, too."""
+    temperature = board.temperature_c()
+    offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
+    wrong = [n for n in offered if digests.get(n) != expected[n]]
     found.runs += 1
-    if wrong or missing or not digests:
+    if wrong or not offered:
         found.wrong += 1
-        found.first_wrong = found.first_wrong or (wrong or missing or ["no digest at all"])[0]
+        found.first_wrong = found.first_wrong or (wrong or ["nothing it offers"])[0]
     if temperature is not None:
         found.hottest_c = temperature if found.hottest_c is None else max(found.hottest_c, temperature)
-    return {
-        "run": found.runs,
-        "seconds": round(took, 4),
-        "temperature_c": temperature,
-        "tensors": len(digests),
-        "wrong": wrong[:50],
-        "missing": len(missing),
-    }
+    missing = sum(n not in digests for n in offered)
+    row = {"run": found.runs, "seconds": round(took_s, 4), "temperature_c": temperature}
+    return row | {"tensors": len(digests), "wrong": wrong[:50], "missing": missing}

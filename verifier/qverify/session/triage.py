@@ -82,6 +82,9 @@ def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
     finally:
         ladder.close()
     found = ladder.conclude()
+    if request.capture is not None and request.capture.incomplete:
+        found.notes.append(f"the capture is incomplete: {request.capture.incomplete}")
+        found.verdict = "INCONCLUSIVE" if found.verdict == "PASSED" else found.verdict
     found.timings["total"] = time.perf_counter() - start
     return found
 

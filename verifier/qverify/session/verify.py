@@ -97,6 +97,10 @@ class Job:
         if sum(sides.values()) < fewest_sides:
             only = ", ".join(s for s, on in sides.items() if on) or "none"
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
+        if request.repeat > 1 and request.board is None:
+            raise UsageError("--repeat runs a board again; give -b BOARD")
+        if request.reference_spread and self.models.integer_onnx is None:
+            raise UsageError("--reference-spread needs the quantized ONNX in -m")
         self._host = Host(self.models)
         self._board: Any = None
         self._capture = _started(request, self.models)
@@ -255,9 +259,7 @@ class Host:
         return ran
 
     def spread(self, prepared: PreparedInputs) -> dict[str, float]:
-        """Of the reference (Reference.spread). UsageError without a quantized ONNX."""
-        if self._models.integer_onnx is None:
-            raise UsageError("--reference-spread needs the quantized ONNX in -m")
+        """Of the reference (Reference.spread); there must be one."""
         return dict(self._opened_reference().spread(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:

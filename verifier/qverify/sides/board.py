@@ -131,17 +131,27 @@ class Board:
             held |= self.pull([name])
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
-        """One more run on the same inputs: the digest of every tensor, and the values of those whose digest is not the given
-        one, as this run left them (None: no values). LinkError where the board breaks."""
-        names = self.graph.observable() if "per_node" in self.capabilities else list(self.graph.outputs)
-        events = self._agent.run(self._sha256, self._inputs, nodes="all" if "per_node" in self.capabilities else names)
+        """One more run on the same inputs: the digest of every tensor (made here of the values, where the board sends none),
+        and the values of those whose digest is not the given one, as this run left them (None: no values). LinkError where
+        the board breaks, or a tensor it offers does not come."""
+        per_node, told = "per_node" in self.capabilities, "digests" in self.capabilities
+        made = {n for n in self.graph.outputs if n not in self.graph.inputs}
+        names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in made]
+        events = self._agent.run(
+            self._sha256, self._inputs, nodes="all" if per_node else names if told else [], digests=told
+        )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
-        digests = {e.tensor: e.digest for e in events if e.tensor in names}
-        if changed_from is None:
-            return digests, {}
-        first, self._digests = self._digests, digests
+        first = self._digests
+        self._digests = {e.tensor: e.digest for e in events if e.tensor in names} if told else {}
         try:
-            return digests, self._got([n for n, d in digests.items() if d != changed_from.get(n)])
+            values = {} if told else self._got(names)
+            digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
+            if lacking := [n for n in names if n not in digests]:
+                raise LinkError(
+                    f"{lacking[0]} did not come when the board ran again ({len(lacking)} of {len(names)} tensors)"
+                )
+            changed = [] if changed_from is None else [n for n, d in digests.items() if d != changed_from.get(n)]
+            return digests, {n: values[n] if n in values else self._got([n])[n] for n in changed}
         finally:
             self._digests = first
 

@@ -396,3 +396,27 @@ def test_what_is_asked_wrongly(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert said in seen and len(seen.strip().splitlines()) == 1
     assert diff(tmp_path / "a.png", tmp_path / "b.bin", "--format", "rgb", "--size", "64x48") == 1
     assert "nothing tried gives 4 bytes; the intended input has 9216" in capsys.readouterr().out
+
+
+def test_a_stride_that_the_board_did_not_keep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.fromarray(photo()).save(tmp_path / "a.png")
+    small = cv2.resize(photo(), (64, 48), interpolation=cv2.INTER_LINEAR)
+    padded = np.zeros((48, 80, 3), np.uint8)
+    padded[:, :64] = small
+    words = [tmp_path / "a.png", tmp_path / "b.bin", "--format", "rgb", "--size", "64x48", "--stride", "240"]
+    (tmp_path / "b.bin").write_bytes(padded.tobytes())
+    assert diff(*words) == 0
+    (tmp_path / "b.bin").write_bytes(small.tobytes())
+    assert diff(*words) == 1
+    assert "alignment: none at all reproduces all 9216 bytes" in capsys.readouterr().out.replace("DIFFERENT: ", "")
+
+
+def test_a_resize_after_normalizing_is_not_taken_for_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.fromarray(photo()).save(tmp_path / "a.png")
+    given = ["--format", "featuremap", "--size", "64x48", "--mean", "100", "--resize-order", "after-normalize"]
+    assert main(["inputs", "prepare", str(tmp_path / "a.png"), *given, "-o", str(tmp_path / "p")]) == 0
+    assert diff(tmp_path / "a.png", tmp_path / "p" / "0000.bin", *given) == 2
+    assert "is not searched from a picture" in capsys.readouterr().err
+    assert diff(tmp_path / "p", tmp_path / "p" / "0000.bin") == 0

@@ -14,7 +14,7 @@ STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "byt
 # The fields of a description that decide what a stage is given, beside those of the stages before.
 FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size", "source", "roi")
 ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize", "quantize_dtype")
-PLANES = ("layout", "width_align", "height_align", "innermost_align", "buffer_align")
+PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", "buffer_align")
 
 
 @dataclass(frozen=True, slots=True)

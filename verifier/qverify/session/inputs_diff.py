@@ -142,6 +142,11 @@ def _start(one: Intended) -> Start:
             return from_bytes(data, one.wanted)
         except UsageError as error:
             raise UsageError(f"{one.path}: {error}") from error
+    if one.wanted.resize_order != "before-normalize":
+        raise UsageError(
+            f"{one.path}: resize order {one.wanted.resize_order} is not searched from a picture; "
+            "prepare it, and give the folder of `inputs prepare` as A"
+        )
     if one.path.lower().endswith(".npy"):
         return Start("picture", reading.array_pixels(one.path, one.wanted), one.wanted)
     rgb = picture.read(one.path) if one.wanted.gray else None

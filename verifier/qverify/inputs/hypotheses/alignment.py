@@ -16,7 +16,7 @@ MULTIPLES = {
     "innermost_align": (1, 4, 8, 16, 32),
     "buffer_align": (1, 16, 32, 64, 128, 256, 512, 1024, 4096),
 }
-NONE = {name: 1 for name in MULTIPLES}
+NONE = {"stride": 0, **dict.fromkeys(MULTIPLES, 1)}
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -52,9 +52,10 @@ def _changes() -> Iterator[tuple[str, dict[str, int]]]:
     yield "none at all", NONE
     for name, multiples in MULTIPLES.items():
         for multiple in multiples:
-            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple}
+            given = {"stride": 0} if name == "width_align" else {}  # which would win over it
+            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple, **given}
     for multiple in (2, 4, 8, 16, 32, 64):
-        yield f"width and height align {multiple}", {"width_align": multiple, "height_align": multiple}
+        yield f"width and height align {multiple}", {"stride": 0, "width_align": multiple, "height_align": multiple}
 
 
 def _shape(wanted: Description) -> tuple[Any, ...]:

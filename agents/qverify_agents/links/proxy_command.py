@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import threading
 
 
 class ProxyCommand(socket.socket):
@@ -18,6 +19,7 @@ class ProxyCommand(socket.socket):
         ours, theirs = socket.socketpair()
         with theirs:
             one = cls(fileno=ours.detach())
+            one._closing = threading.Lock()
             try:
                 one._process = subprocess.Popen(
                     ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno()
@@ -27,17 +29,36 @@ class ProxyCommand(socket.socket):
                 raise
         return one
 
+    _closing: threading.Lock  # the transport's thread closes, too
     _process: subprocess.Popen[bytes] | None = None
+    ended = ""  # how the command ended by itself, known once closed; empty where it still ran
 
     def close(self) -> None:
         """And the command, which has two seconds for it."""
-        super().close()
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(2)
-            return
-        process.kill()
-        process.wait()
+        with self._closing:
+            process, self._process = self._process, None
+            if process is not None and self._hung_up():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(0.5)
+                    self.ended = f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+            super().close()
+            if process is not None:
+                _end(process)
+
+    def _hung_up(self) -> bool:
+        """Whether the other end is gone."""
+        try:
+            return self.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2)
+        return
+    process.kill()
+    process.wait()

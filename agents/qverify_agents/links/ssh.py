@@ -61,12 +61,9 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     try:
         transport = _negotiate(sock, keys, deadline)
         _authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
-    except paramiko.SSHException as error:
+    except (paramiko.SSHException, OSError, EOFError) as error:
         _shut(sock)
-        raise BoardUnreachable(_refused(target, error)) from error
-    except (OSError, EOFError) as error:
-        _shut(sock)
-        raise BoardUnreachable(f"{target}: the SSH handshake broke off: {error or type(error).__name__}") from error
+        raise BoardUnreachable(_refused(target, error, getattr(sock, "ended", ""))) from error
     except BaseException:
         _shut(sock)
         raise
@@ -89,8 +86,12 @@ def _shut(sock: Any) -> None:
         _shut(via.sock)
 
 
-def _refused(target: str, error: Exception) -> str:
+def _refused(target: str, error: Exception, proxy_ended: str) -> str:
     text = " ".join(str(error).split())
+    if proxy_ended:
+        return f"{target}: the ProxyCommand of the SSH configuration {proxy_ended} in the handshake; run it by hand"
+    if isinstance(error, (OSError, EOFError)):
+        return f"{target}: the SSH handshake broke off: {text or type(error).__name__}"
     if ("no acceptable" in text and "host key" in text.lower()) or "IncompatiblePeer" in type(error).__name__:
         return (
             f"{target}: {text}. An old server with ssh-rsa (SHA-1) only? Give --ssh-backend openssh with "

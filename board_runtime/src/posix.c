@@ -27,21 +27,36 @@ const char *qv_machine(void) {
   return uname(&about) == 0 ? about.machine : "unknown";
 }
 
-int32_t qv_temperature_mc(void) {
-  int32_t hottest = INT32_MIN;
-  for (int zone = 0; zone < 16; zone++) {
-    char path[64], text[16];
-    snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", zone);
+const char *qv_system(void) {
+  static char text[96];
+  struct utsname about;
+  if (uname(&about) != 0) return "unknown";
+  snprintf(text, sizeof text, "%.30s %.60s", about.sysname, about.release);
+  for (char *p = text; *p; p++)
+    if (*p == '"' || *p == '\\' || (unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '_';
+  return text;
+}
+
+/* The largest number that the files of this pattern hold, of zones or processors 0 to 15; INT32_MIN where none does. */
+static int32_t largest(const char *pattern) {
+  int32_t found = INT32_MIN;
+  for (int number = 0; number < 16; number++) {
+    char path[96], text[16];
+    snprintf(path, sizeof path, pattern, number);
     FILE *file = fopen(path, "r");
-    if (!file) break;
+    if (!file) continue;
     size_t got = fread(text, 1, sizeof text - 1, file);
     text[got] = 0;
     long value = got ? strtol(text, NULL, 10) : LONG_MIN;
-    if (value > hottest && value < 1000000) hottest = (int32_t)value;
+    if (value > found && value < 100000000) found = (int32_t)value;
     fclose(file);
   }
-  return hottest;
+  return found;
 }
+
+int32_t qv_temperature_mc(void) { return largest("/sys/class/thermal/thermal_zone%d/temp"); }
+
+int32_t qv_frequency_khz(void) { return largest("/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq"); }
 
 void *qv_aligned_alloc(size_t bytes) {
   void *p = NULL;

@@ -6,8 +6,12 @@
 uint64_t qv_now_ns(void);
 int64_t qv_memory_bytes(void);
 const char *qv_machine(void);
+/* Name and release of the system, such as "Linux 6.1.0"; neither quotes nor control characters. */
+const char *qv_system(void);
 /* Hottest thermal zone in thousandths of a degree Celsius; INT32_MIN where the system tells none. */
 int32_t qv_temperature_mc(void);
+/* Of the fastest processor now, in kHz; INT32_MIN where the system tells none. */
+int32_t qv_frequency_khz(void);
 /* The whole file, 64-byte aligned, from malloc; QV_E_IO or QV_E_MEMORY. */
 qv_status qv_read_file(const char *path, uint8_t **data, size_t *bytes);
 /* Written to PATH.part, then renamed. */

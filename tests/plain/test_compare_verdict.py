@@ -487,3 +487,21 @@ def test_the_limit_of_an_add_follows_its_multipliers():
         held = {**specs, "y/rq": TensorSpec("y/rq", "int32", (3,))}
         graph = Graph([node], held, {"y/rq": rq}, ("a", "b"), ("y",), rounding)
         assert limit_for(units(graph)[0], "y", graph).lsb == lsb
+
+
+def test_a_board_of_another_runtime_rounds_in_its_own_way():
+    """At least 1 LSB, in an add what multipliers of 8 bits may be off by; what is not quantized must still be equal."""
+    from qverify.compare.limits import BITS, another_runtime
+
+    specs = {
+        n: TensorSpec(n, "int8", (1, 4), scale=(s,), zero_point=(0,)) for n, s in (("a", 0.5), ("b", 0.3), ("y", 0.5))
+    }
+    graph = Graph([Node("n", "add", ("a", "b"), ("y",), ())], specs, {}, ("a", "b"), ("y",), "ref-exact")
+    (unit,) = units(graph)
+    assert another_runtime(BITS, unit, "y", graph).lsb == 2
+    graph.tensors["a"] = TensorSpec("a", "int8", (1, 4), scale=(4.0,), zero_point=(0,))  # 8 LSB: 4 of 8 bits are left
+    assert another_runtime(BITS, unit, "y", graph).lsb == 16
+    graph.nodes = [Node("n", "conv", ("a", "b"), ("y",), ())]
+    assert another_runtime(BITS, units(graph)[0], "y", graph).lsb == 1
+    graph.tensors["y"] = TensorSpec("y", "int64", (1, 4))
+    assert another_runtime(BITS, units(graph)[0], "y", graph) == BITS

@@ -22,22 +22,30 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
   qv_agent_send(a, QV_ERROR, sequence, 4 + qv_put_text(p + 4, text[0] ? text : qv_status_phrase(status)));
 }
 
+/* A number of the system as JSON, or null. */
+static void thousandths(char *text, size_t size, int32_t value) {
+  if (value == INT32_MIN)
+    snprintf(text, size, "null");
+  else
+    snprintf(text, size, "%.1f", value / 1000.0);
+}
+
 /* The payload may name who asks; from then on the board is his, or the answer says whose it is. */
 static void hello(qv_agent *a, const qv_frame *f) {
   static const char *const STATE[] = {"none", "held", "busy"};
-  char json[1000], holder[512] = "{}", temperature[24] = "null", owner[QV_TEXT];
-  int32_t mc = qv_temperature_mc();
-  if (mc != INT32_MIN) snprintf(temperature, sizeof temperature, "%.1f", mc / 1000.0);
+  char json[1200], holder[512] = "{}", temperature[24], frequency[24], owner[QV_TEXT];
+  thousandths(temperature, sizeof temperature, qv_temperature_mc());
+  thousandths(frequency, sizeof frequency, qv_frequency_khz());
   qv_cursor c = qv_payload(f);
   qv_take_text(&c, owner);
   if (a->lock_path && !c.bad && owner[0]) a->lock_state = qv_lock_take(&a->lock, a->lock_path, owner);
   if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
   snprintf(json, sizeof json,
-           "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
-           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, "
+           "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
+           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
            "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
-           qv_machine(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, STATE[a->lock_state], holder,
+           qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, frequency, STATE[a->lock_state], holder,
            (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }

@@ -124,7 +124,10 @@ class Forcing:
         if self.exact:
             return BITS
         limit = limit_for(unit, name, self.graph)
-        return another_runtime(limit, self.graph.spec(name)) if self.judged.b.recording.side == "dump" else limit
+        foreign = (
+            self.judged.b.recording.side == "dump" or self.judged.b.recording.settings.get("runtime", "qvrt") != "qvrt"
+        )
+        return another_runtime(limit, unit, name, self.graph) if foreign else limit
 
     def _settled(self, unit: Unit, name: str) -> Forced:
         spec, limit = self.graph.spec(name), self._limit(unit, name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qverify.arithmetic.multipliers import add_parameters
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
-from qverify.tensors.spec import TensorSpec
 
 FLOAT_SHARE = 2.0**-18
 _MULTIPLIER_BITS = {
@@ -56,13 +56,30 @@ def eight_bit_bound(unit: Unit, graph: Graph) -> int:
     """Two roundings of values e apart differ by at most floor(e) + 1. e: of an add in an integer mode, whose two multipliers
     are off by up to 2^-(shift+1) each, over operands of up to 255 LSB: 255 * 2^-shift; below 1 everywhere else."""
     shifts = [graph.constants[n.inputs[2] or ""] for n in unit.nodes if n.op == "add" and len(n.inputs) > 2]
-    apart = [255 * 2.0 ** -int(rq[2]) for rq in shifts if rq.dtype.kind == "i" and rq.size == 3]
-    return 1 + math.floor(max(apart, default=0.0))
+    return max((_apart(rq[2]) for rq in shifts if rq.dtype.kind == "i" and rq.size == 3), default=1)
 
 
-def another_runtime(limit: Limit, spec: TensorSpec) -> Limit:
-    """A side that is no runtime of ours rounds in its own way: 1 LSB at the least (MODELS: LiteRT never differs by more)."""
-    return Limit(1, 0.0, "1 LSB") if spec.quantized and limit.lsb < 1 else limit
+def _apart(shift: int) -> int:
+    """LSB that an add with multipliers of this shift and one with exact scales may be apart."""
+    return 1 + math.floor(255 * 2.0 ** -int(shift))
+
+
+def another_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limit:
+    """A side that is no runtime of ours rounds in its own way: 1 LSB at the least (LiteRT never differs by more), and an
+    add by what multipliers of 8 bits make of it, the fewest a known runtime has."""
+    spec = graph.spec(output)
+    if not spec.quantized:
+        return limit
+    adds = [_ratios(n, graph) for n in unit.nodes if n.op == "add"] if spec.numpy_dtype.itemsize == 1 else []
+    bound = max([1, *(_apart(add_parameters("mul8", *r)[2]) for r in adds if r is not None)])
+    return limit if limit.lsb >= bound else Limit(bound, 0.0, f"{bound} LSB")
+
+
+def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
+    """Scales of both operands in LSB of the output; None where one is not quantized, or none the modes can hold."""
+    a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
+    ratios = (float(a[0] / y[0]), float(b[0] / y[0])) if a and b and y else (0.0, 0.0)
+    return ratios if 2.0**-20 < max(ratios) < 2.0**7 else None
 
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:

@@ -31,6 +31,8 @@ class Recall:
     board: str | None = None
     run_sim: bool = True
     models: tuple[str, ...] = ()
+    deadline_s: float = 120.0
+    reach: dict[str, str] = field(default_factory=dict)
 
 
 class CapturedJob:
@@ -126,7 +128,7 @@ def _board(asked: Recall, models: Models) -> Any:
         return None
     from qverify.sides.board import Board
 
-    return Board(asked.board, models.binary, models.graph)
+    return Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
 
 
 def _sides(

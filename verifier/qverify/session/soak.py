@@ -31,17 +31,20 @@ class Soak:
     inputs: Asked = field(default_factory=Asked)
     every_s: float = 0.0
     deadline_s: float = 120.0
+    reach: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Soaked:
-    """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor."""
+    """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor.
+    hottest_c, slowest_mhz: of the readings after each run, where the board tells."""
 
     runs: int = 0
     wrong: int = 0
     lost: int = 0
     first_wrong: str = ""
     hottest_c: float | None = None
+    slowest_mhz: float | None = None
 
     @property
     def exit_status(self) -> int:
@@ -90,7 +93,7 @@ def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked]
 
 def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
     """Connected, model and inputs pushed by a first run, and its digests. LinkError where that run did not end."""
-    board = Board(asked.board, models.binary, models.graph, asked.deadline_s)
+    board = Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
     first = board.run(prepared)
     if first.state != "complete":
         board.close()
@@ -103,15 +106,17 @@ def _judged(
     board: Board, digests: dict[str, str], expected: dict[str, str], found: Soaked, took_s: float
 ) -> dict[str, Any]:
     """The run's line. What the board offers and did not send is wrong, too."""
-    temperature = board.temperature_c()
+    condition = board.condition()
     offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
     wrong = [n for n in offered if digests.get(n) != expected[n]]
     found.runs += 1
     if wrong or not offered:
         found.wrong += 1
         found.first_wrong = found.first_wrong or (wrong or ["nothing it offers"])[0]
-    if temperature is not None:
-        found.hottest_c = temperature if found.hottest_c is None else max(found.hottest_c, temperature)
+    if (hot := condition["temperature_c"]) is not None:
+        found.hottest_c = max(hot, found.hottest_c if found.hottest_c is not None else hot)
+    if (pace := condition["frequency_mhz"]) is not None:
+        found.slowest_mhz = min(pace, found.slowest_mhz if found.slowest_mhz is not None else pace)
     missing = sum(n not in digests for n in offered)
-    row = {"run": found.runs, "seconds": round(took_s, 4), "temperature_c": temperature}
+    row = {"run": found.runs, "seconds": round(took_s, 4), **condition}
     return row | {"tensors": len(digests), "wrong": wrong[:50], "missing": missing}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
+FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 SPOT_SEED, MOST_QUOTED = 0, 8
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
@@ -56,7 +58,7 @@ class Board:
             "board",
             "qvrt",
             str(self._agent.hello.get("version", "")),
-            {"uri": self.uri, **{k: self._agent.hello.get(k) for k in ("arch", "temperature_c")}},
+            {"uri": self.uri, **{k: self._agent.hello.get(k) for k in FACTS}},
             host=self.uri,
             specs={n: self.graph.spec(n) for n in offered},
             finals=self.graph.outputs,
@@ -155,10 +157,10 @@ class Board:
         finally:
             self._digests = first
 
-    def temperature_c(self) -> float | None:
-        """Now; None where the board does not tell."""
-        told = self._agent.ask_again().get("temperature_c")
-        return float(told) if isinstance(told, int | float) and not isinstance(told, bool) else None
+    def condition(self) -> dict[str, float | None]:
+        """temperature_c and frequency_mhz now; None where the board does not tell."""
+        told = self._agent.ask_again()
+        return {k: _number(told.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
@@ -216,3 +218,8 @@ class Board:
     def close(self) -> None:
         self._spool.close()
         self._agent.close()
+
+
+def _number(told: object) -> float | None:
+    held = isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told)
+    return float(told) if held else None  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qverify.cli.board_options import reaching
 from qverify.cli.judging import judging, shown
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("-b", "--board", help="of a capture: this board runs on its inputs, in the captured one's place")
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
+@reaching
 @judging
 def command(
     folder: str,
@@ -36,6 +38,8 @@ def command(
     board: str | None,
     run_sim: bool,
     json_path: str | None,
+    deadline_s: float,
+    reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.capture.reader import is_capture
@@ -61,5 +65,5 @@ def command(
             click.echo(frames.line(row))
 
     with bars() as watch:
-        outcome = recall(Recall(folder, options, again, board, run_sim, tuple(paths)), tell, watch)
+        outcome = recall(Recall(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach), tell, watch)
     return shown(outcome, outcome.report.dump_all, json_path)

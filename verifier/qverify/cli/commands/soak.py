@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
 
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     help="a run starts so often, not at once after the last",
 )
 @click.option("--log", "path", metavar="FILE", help="one JSON object a run, appended")
-@click.option(
-    "--timeout",
-    "deadline_s",
-    type=Finite(0.1, 1e6),
-    default=120.0,
-    show_default=True,
-    help="seconds for each answer of the board",
-)
 @taking_inputs
+@reaching
 def command(
-    models: str, board: str, seconds: float, every_s: float, path: str | None, deadline_s: float, inputs: Asked
+    models: str,
+    board: str,
+    seconds: float,
+    every_s: float,
+    path: str | None,
+    inputs: Asked,
+    deadline_s: float,
+    reach: dict[str, str],
 ) -> int:
     from contextlib import nullcontext
 
@@ -55,9 +56,10 @@ def command(
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 
-        asked = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s)
+        asked = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach)
         found = soak(asked, log, tell)
     hot = "" if found.hottest_c is None else f", at most {found.hottest_c:g} degrees Celsius"
+    slow = "" if found.slowest_mhz is None else f", at least {found.slowest_mhz:g} MHz"
     first = f", the first at {found.first_wrong}" if found.wrong else ""
-    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}")
+    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}")
     return found.exit_status

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     "--top", type=click.IntRange(1), default=10, show_default=True, help="tensors listed, the most sensitive first"
 )
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
-@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=120.0, show_default=True, help="seconds, board")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option(
     "--explain",
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "json_path", metavar="FILE", help="write what was found as JSON (- for stdout)")
 @taking_inputs
+@reaching
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -82,13 +83,14 @@ def command(
     loss: Literal["auto", "always", "never"],
     top: int,
     shapes: tuple[str, ...],
-    deadline_s: float,
     allow_other_model: bool,
     explain_s: float,
     reduce: str | None,
     build: str | None,
     json_path: str | None,
     inputs: Asked,
+    deadline_s: float,
+    reach: dict[str, str],
 ) -> int:
     from qverify.capture.reader import open_capture
     from qverify.cli.live_progress import bars
@@ -121,8 +123,9 @@ def command(
         deadline_s,
         parse_shapes(shapes),
         allow_other_model,
-        explain_s=explain_s,
-        capture=held,
+        reach,
+        explain_s,
+        held,
     )
     known_build(build)
     with bars() as watch:
@@ -154,6 +157,13 @@ def _reduced(request: TriageRequest, folder: str, build: str | None) -> dict[str
         m for m in request.models if os.path.isfile(m) and kind_of(m, read_file(m)) in ("quant.onnx", "model.bin")
     ]
     asked = Request(
-        models, request.board, request.run_sim, request.inputs, deadline_s=request.deadline_s, shapes=request.shapes
+        models,
+        request.board,
+        request.run_sim,
+        request.inputs,
+        deadline_s=request.deadline_s,
+        shapes=request.shapes,
+        allow_other_model=request.allow_other_model,
+        reach=request.reach,
     )
     return asdict(reduce(asked, folder, build, lambda line: click.echo(line, err=True)))

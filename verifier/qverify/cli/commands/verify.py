@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.judging import judging
-from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -36,27 +36,12 @@ if TYPE_CHECKING:
 )
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
 @click.option(
-    "--timeout",
-    "deadline_s",
-    type=Finite(0.1, 1e6),
-    default=120.0,
-    show_default=True,
-    help="seconds for each answer of the board",
-)
-@click.option(
     "--pull",
     type=click.Choice(("differ", "all")),
     default="differ",
     show_default=True,
     help="tensors whose bytes cross the link: those whose digests differ, or all",
 )
-@click.option("--user", help="ssh: who to log in as")
-@click.option("--ssh-config", metavar="FILE", help="ssh: instead of ~/.ssh/config (or QVERIFY_SSH_CONFIG)")
-@click.option(
-    "--ssh-backend", type=click.Choice(("paramiko", "openssh")), help="ssh: openssh for certificates, FIDO keys"
-)
-@click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before")
-@click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses")
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option(
     "--repeat",
@@ -73,25 +58,22 @@ if TYPE_CHECKING:
 @click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
+@reaching
 @judging
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
     run_sim: bool,
     shapes: tuple[str, ...],
-    deadline_s: float,
     pull: Literal["differ", "all"],
-    user: str | None,
-    ssh_config: str | None,
-    ssh_backend: str | None,
-    accept_new_host_key: bool,
-    wait: float | None,
     allow_other_model: bool,
     repeat: int,
     reference_spread: bool,
     capture: str | None,
     json_path: str | None,
     inputs: Asked,
+    deadline_s: float,
+    reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.cli.live_progress import bars
@@ -105,9 +87,6 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards):
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
-    reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
-    reach["accept_new_host_key"] = "1" if accept_new_host_key else None
-    reached = {k: str(v) for k, v in reach.items() if v is not None}
     several, reports = sources(inputs.files if isinstance(inputs.files, str) else None), []
 
     def tell(row: dict[str, Any]) -> None:
@@ -125,7 +104,7 @@ def command(
             parse_shapes(shapes),
             allow_other_model,
             pull,
-            reached,
+            reach,
             capture if len(boards) < 2 or not capture else f"{capture}-{number}",
             repeat,
             reference_spread,

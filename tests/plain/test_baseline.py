@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def test_saved_and_checked(digits: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert len(json.loads(Path(file).read_text())["entries"]) == 1
     assert main(["baseline", "check", file, again]) == 1
     assert "(better)" in capsys.readouterr().out
+
+
+def test_the_firmware_is_the_boards_system_where_none_is_given(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "base.json")
+    assert main(["baseline", "save", file, captured(digits, tmp_path / "a", "local")]) == 0
+    system = f"{os.uname().sysname} {os.uname().release}"
+    assert json.loads(Path(file).read_text())["entries"][0]["firmware"] == system
+    assert f"firmware {system}" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

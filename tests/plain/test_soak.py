@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,34 @@ def test_no_board_at_all(digits: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(words) == 3
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
     assert main([*words[:-2], "--for", "0"]) == 2
+
+
+def test_temperature_and_frequency_where_the_board_tells_them(digits: Path, tmp_path: Path) -> None:
+    """A board whose /sys has two thermal zones and two processors: in a mount namespace of its own."""
+    for number, (heat, pace) in enumerate(((41500, 600000), (63250, 1800000))):
+        for name, value in (
+            (f"class/thermal/thermal_zone{number}/temp", heat),
+            (f"devices/system/cpu/cpu{number}/cpufreq/scaling_cur_freq", pace),
+        ):
+            (tmp_path / "sys" / name).parent.mkdir(parents=True)
+            (tmp_path / "sys" / name).write_text(f"{value}\n")
+    words = [
+        sys.executable,
+        "-m",
+        "qverify",
+        "soak",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        "local",
+        "--for",
+        "0.5",
+    ]
+    there = f"mount --bind {tmp_path}/sys /sys && exec {shlex.join([*words, '--log', str(tmp_path / 'log')])}"
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace of our own (not root)")
+    ran = subprocess.run(["unshare", "-m", "sh", "-c", there], capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert "at most 63.2 degrees Celsius, at least 1800 MHz" in ran.stdout
+    row = json.loads((tmp_path / "log").read_text().splitlines()[0])
+    assert (row["temperature_c"], row["frequency_mhz"]) == (63.2, 1800.0)

@@ -44,12 +44,13 @@ def save(path: str, capture: str, firmware: str, toolchain: str) -> dict[str, st
 
 def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[Change], int]:
     """The entry it is held against (same model and board; firmware and toolchain nearest), what changed, tensors compared.
+    firmware: "" for the system the board told.
     UsageError where there is no such entry, or nothing is common."""
     now = _entry(capture, firmware, toolchain)
     fitting = [e for e in _read(path)["entries"] if (e["model"], e["board"]) == (now["model"], now["board"])]
     if not fitting:
         raise UsageError(f"{path}: no baseline of this model and board; qverify baseline save {path} {capture}")
-    before = max(fitting, key=lambda e: (e["firmware"] == firmware, e["toolchain"] == toolchain))
+    before = max(fitting, key=lambda e: (e["firmware"] == now["firmware"], e["toolchain"] == toolchain))
     if before["inputs"] != now["inputs"]:
         raise UsageError(f"{path}: its baseline was run on other inputs; run on the same (--seed, -i)")
     try:
@@ -75,12 +76,18 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
     return {
         "model": models.get("quant.onnx") or models.get("model.bin") or "",
         "board": capture.board or "",
-        "firmware": firmware,
+        "firmware": firmware or _system(capture),
         "toolchain": toolchain,
         "inputs": [str(i["sha256"]) for row in capture.frames for i in row["inputs"]],
         "digests": digests,
         "rows": _rows(report, folder),
     }
+
+
+def _system(capture: Capture) -> str:
+    """Name and release of the board's system, as its agent told."""
+    sides = [side for row in capture.frames for side in row["sides"] if side["side"] == "board"]
+    return str(sides[0]["settings"].get("system", "")) if sides else ""
 
 
 def _digest(pair: list[Any], capture: Capture) -> str | None:

@@ -18,7 +18,7 @@ def command() -> None:
 def _arguments(one: Callable[..., int]) -> Callable[..., int]:
     for option in (
         click.option("--toolchain", default="", help="what made the model, as you call it"),
-        click.option("--firmware", default="", help="of the board, as you call it"),
+        click.option("--firmware", default="", help="of the board, as you call it  [default: its system]"),
         click.argument("capture", type=click.Path(exists=True, file_okay=False)),
         click.argument("file", type=click.Path(dir_okay=False)),
     ):
@@ -63,5 +63,7 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
 
 
 def _said(key: dict[str, Any]) -> str:
-    more = "".join(f", {k} {key[k]}" for k in ("firmware", "toolchain") if key[k])
+    from qverify.renderers.json_file import printable
+
+    more = "".join(f", {k} {printable(key[k])}" for k in ("firmware", "toolchain") if key[k])
     return f"model {key['model'][:12]} on {key['board'] or 'no board'}{more}"

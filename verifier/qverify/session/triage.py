@@ -6,10 +6,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from qverify.capture.reader import Capture
-from qverify.compare.blame import first_divergence
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
@@ -22,7 +21,8 @@ from qverify.session.application import input_rung, output_rung
 from qverify.session.captured import CapturedJob
 from qverify.session.device_rungs import DeviceRungs, with_dump
 from qverify.session.float_losses import FloatLosses
-from qverify.session.float_stages import FloatStage, Values, fed, inputs_only, network, opened
+from qverify.session.float_rungs import FloatRungs
+from qverify.session.float_stages import fed, inputs_only, network, opened
 from qverify.session.forensics import explain_blame
 from qverify.session.frames import Frame, sources
 from qverify.session.models import open_models
@@ -31,10 +31,7 @@ from qverify.session.verify import Job, Pull, Ran, Request, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
-from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
-from qverify.triage.float_pairing import pair_ends
-from qverify.triage.ladder import Gate, Outputs, default_gate
-from qverify.triage.neighbourhood import neighbourhoods
+from qverify.triage.ladder import Gate
 
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
 
@@ -112,10 +109,10 @@ class Ladder:
                 f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
             )
         self._check_gates()
-        self.devices, self.outputs = DeviceRungs(request.gates), dict[tuple[str, str], Outputs]()
+        self.devices = DeviceRungs(request.gates)
+        self.from_float = FloatRungs(self.floats, request.gates, self._note)
         self.ends: dict[str, Rung] = {}  # input, output: of the application
         self.losses = self._paired()
-        self.first_feed: dict[str, Array] = {}
         self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
         self._knew_before = False  # when a node was explained
 
@@ -174,7 +171,7 @@ class Ladder:
             return
         prepared = prepared_inputs(inputs_only(self.floats[0]), inputs)
         self._described(prepared)
-        self._floats(prepared.arrays(), None)
+        self.from_float.add(prepared.arrays(), None, None)
 
     def _compiled(self, job: Job | CapturedJob, inputs: Asked, number: int) -> None:
         graph, asked = job.models.graph, self.request
@@ -196,7 +193,8 @@ class Ladder:
             self.report.models = list(job.models.rows)
         self._described(prepared)
         feed, finals = network(graph, prepared, ran)
-        self._floats(feed, finals)
+        first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
+        self.from_float.add(feed, first, finals)
         self._lost(feed, prepared, ran)
         if asked.app_input is not None:
             self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
@@ -233,30 +231,6 @@ class Ladder:
         if any(i.seed is not None for i in prepared.inputs) and RANDOM not in self.report.unknown:
             self.report.unknown.append(RANDOM)
 
-    def _floats(self, feed: Mapping[str, Array], finals: Values | None) -> None:
-        """The stages before the reference, and the rungs up to it. finals: of the first compiled side."""
-        self.first_feed = self.first_feed or dict(feed)
-        ran: list[tuple[Stage, Values]] = []
-        for one in self.floats:
-            given, note = fed(one.file, feed) if one.file is not None else ({}, "")
-            self._note(note)
-            ran.append((one.stage, one.run(given)))
-        first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
-        if finals is not None and first is not None:
-            ran.append((first, finals))
-        for (a, values), (b, others) in pairwise(ran):
-            self._between(a, b, values, others).add(values, others)
-
-    def _between(self, a: Stage, b: Stage, values: Values, others: Values) -> Outputs:
-        if (a.name, b.name) not in self.outputs:
-            shapes: Any = (lambda n: values[n][0].shape, lambda n: others[n][0].shape)
-            names, note = pair_ends(list(values), list(others), shapes, f"outputs of {a.name} and {b.name}")
-            self._note(note)
-            gate = self.request.gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
-            wanted = {n: names.get(n, "") for n in values}
-            self.outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted)
-        return self.outputs[(a.name, b.name)]
-
     def _lost(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: Ran) -> None:
         if self.losses is not None and "reference" in ran.recordings:
             held = {**prepared.arrays(), **ran.recordings["reference"].tensors}
@@ -265,7 +239,7 @@ class Ladder:
     def conclude(self) -> Triage:
         """The rungs in order, the first that fails, and what is not known."""
         report, stages = self.report, {s.name: s for s in self.report.stages}
-        made = self.devices.rungs() | {key: outputs.rung() for key, outputs in self.outputs.items()}
+        made = self.devices.rungs() | self.from_float.rungs()
         if "output" in self.ends:
             made[(self.ends["output"].a, "application")] = self.ends["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
@@ -286,41 +260,19 @@ class Ladder:
 
     def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
         """Evidence of the rungs from float; those of the devices bring their own."""
-        files = {s.stage.name: s for s in self.floats if s.file is not None}
-        broken = [r for r in rungs if r.verdict == "FAILED"]
-        for rung in broken:
-            if rung.a in files and rung.b in files:
-                self._float_divergence(rung, files[rung.a], files[rung.b])
+        for rung in rungs:
+            self.from_float.explain(rung)
         if self.losses is None:
             return
         self.losses.finish()
-        lossy = [r for r in broken if stages[r.b].kind in ("reference", "fake-quantized")]
+        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in ("reference", "fake-quantized")]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
             last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
-            gate = next(o.gate for (a, _), o in self.outputs.items() if a == last)
-            self.losses.one_at_a_time(gate, self.watch)
+            self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
             self.report.timings["loss"] = self.losses.duration_s
         for rung in lossy[:1]:
             self.losses.explain(rung)
         self.report.losses, self.report.what_if = self.losses.rows, self.losses.what_if
-
-    def _float_divergence(self, rung: Rung, one: FloatStage, other: FloatStage) -> None:
-        """First divergence over the graph of the second file, on the first frame."""
-        assert one.file is not None and other.file is not None
-        common = [n for n in one.file.view.producer if n in other.file.view.producer]
-        given = [fed(f, self.first_feed)[0] for f in (one.file, other.file)]
-        held = dict(one.file.tensors(given[0], common))
-        known = agreeing(held, dict(other.file.tensors(given[1], common)))
-        parts = pieces(other.file.view, known)
-        forced = forced_pieces(parts, known, held | given[1], other.file.alone)
-        first = first_divergence(parts, lambda name: known.get(name, True))
-        failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
-        names = [*([first.node, *first.also] if first is not None else [])]
-        rung.first_divergence = first_of(parts, names)
-        rung.kind = "node" if failed else rung.kind
-        rung.forced_failures, rung.forced, rung.not_forced = failed, len(forced), len(known) - len(forced)
-        around = list(dict.fromkeys([*names, *failed]))
-        rung.neighbourhoods = neighbourhoods(parts, tuple(other.file.view.inputs), known.get, forced, around)
 
     def _not_known(self, kinds: set[str]) -> None:
         found = []

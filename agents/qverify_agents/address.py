@@ -26,7 +26,9 @@ def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
     whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
     head, _, query = uri.partition("?")
-    pairs = (part.partition("=")[::2] for part in query.split("&")) if query else ()
+    pairs = [part.partition("=")[::2] for part in query.split("&")] if query else []
+    if twice := next((key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at])), None):
+        raise BadAddress(f"-b {uri}: {twice} is given twice")
     options = {key: unquote(value) for key, value in pairs}  # %26 is an & within a value
     check(f"-b {uri}", options)
     scheme, colon, rest = head.partition(":")

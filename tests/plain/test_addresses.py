@@ -60,3 +60,8 @@ def test_options_given_beside_the_address_are_held_to_the_same() -> None:
 def test_what_is_meant_is_taken(more: str) -> None:
     with connect(f"local?{more}", 20) as agent:
         agent.ping()
+
+
+def test_an_option_given_twice_is_not_half_believed() -> None:
+    with pytest.raises(BadAddress, match="fault is given twice"):
+        parse("faulty:local?fault=plus_one@a&fault=bias_missing@b")

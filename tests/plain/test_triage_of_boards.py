@@ -69,3 +69,20 @@ def test_the_previous_frame_in_a_buffer_is_named(
     words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=stale_frame@{NODE}"]
     assert main([*words, "-i", str(made)]) == 1
     assert "stale buffer: the output is the previous frame's" in capsys.readouterr().out
+
+
+def test_two_faults_are_both_named(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = f"plus_one@relu1_QuantizeLinear_Output|bias_missing@{NODE}"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault={faults}", "--json"]
+    assert main([*words, str(tmp_path / "r.json")]) == 1
+    assert f"blame: board at relu1_QuantizeLinear_Output, also {NODE}" in capsys.readouterr().out
+    held = json.loads((tmp_path / "r.json").read_text())
+    assert held["blame"]["also"] == [NODE] and held["blamed"][0]["also"] == [NODE]
+    assert main(["triage", *words, str(tmp_path / "t.json")]) == 1
+    told = capsys.readouterr().out
+    assert "board at relu1_QuantizeLinear_Output (conv): EXPLAINED: zero point" in told
+    assert f"board at {NODE} (conv): EXPLAINED: bias left out" in told
+    assert [one["node"] for one in json.loads((tmp_path / "t.json").read_text())["explained"]] == [
+        "relu1_QuantizeLinear_Output",
+        NODE,
+    ]

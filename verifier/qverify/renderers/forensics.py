@@ -29,7 +29,9 @@ def details(found: Explanation) -> list[str]:
     """What comes below: the difference, where it is, other causes, the nearest ones, what was not tried."""
     if not found.description.differing:
         return []
-    lines = [*_difference(found.description), *(f"  |{row}|" for row in _drawn(found.description))]
+    lines = _difference(found.description)
+    if found.description.differing < found.description.elements:  # else there is no place to show
+        lines += _axes(found.description) + [f"  |{row}|" for row in _drawn(found.description)]
     for at, group in enumerate(found.exact):
         lines += [f"just as exact: {group[0].said}"] if at else []
         others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
@@ -56,7 +58,11 @@ def _difference(d: Description) -> list[str]:
         )
     else:
         lines.append(f"at most {d.max_abs:g} apart")
-    return lines + [f"{axis.name}: {_axis(axis)}" for axis in d.axes if axis.size > 1]
+    return lines
+
+
+def _axes(d: Description) -> list[str]:
+    return [f"{axis.name}: {_axis(axis)}" for axis in d.axes if axis.size > 1]
 
 
 def _axis(axis: Axis) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qverify.renderers.blamed import blame_line
 from qverify.renderers.verdict_lines import NAMES
 from qverify.report.document import Report, worst
 
@@ -27,7 +28,7 @@ def render(report: Report) -> str:
     if bad:
         parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
     if report.blame is not None:
-        parts.append(f"blame: {report.blame.side} at {report.blame.node}\n  {report.blame.why}")
+        parts.append(blame_line(report.blame))
     pairs: dict[tuple[str, str], list[Any]] = {}
     for pair in report.pairs:
         pairs.setdefault((pair.a, pair.b), []).append(pair)

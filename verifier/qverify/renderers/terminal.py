@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.renderers import verdict_lines
+from qverify.renderers.blamed import also, blame_line
 from qverify.report.document import Forced, Pair, Report, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
@@ -21,7 +22,7 @@ def render(report: Report, finals: list[str], dump_all: bool) -> str:
     parts = [_table(report.pairs, names)] if names else []
     parts += ["\n".join([*_rule(report), *_pairs(report), *_around(report)])]
     if report.blame is not None:
-        parts.append("\n".join(f"blame: {b.side} at {b.node}\n  {b.why}" for b in report.blamed or [report.blame]))
+        parts.append("\n".join(blame_line(b) for b in report.blamed or [report.blame]))
     return "\n\n".join([*parts, verdict_lines.render(report)])
 
 
@@ -94,10 +95,7 @@ def _pairs(report: Report) -> list[str]:
         lines += [f"  missing: {m.tensor} on the {m.side}: {m.why}" for m in ledger.missing[:SHOWN]]
         if pair.first_divergence is not None:
             first = pair.first_divergence
-            others = (
-                f", also {', '.join(first.also[:3])}" + (" ..." if len(first.also) > 3 else "") if first.also else ""
-            )
-            lines.append(f"  first divergence: {first.tensor} ({first.op}){others}")
+            lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also)}")
         digits = [d for r in pair.tensors if isinstance(d := r.metrics.get("matching_digits"), int)]
         if digits:
             lines.append(f"  would still pass at N = {min(digits)}")

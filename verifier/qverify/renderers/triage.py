@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.renderers import forensics, neighbourhood
+from qverify.renderers.blamed import also
 from qverify.report.triage import Rung, TensorLoss, Triage
 
 MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
@@ -54,12 +55,7 @@ def _evidence(rung: Rung) -> str:
     lines += [f"  {line}" for line in rung.evidence]
     first = rung.first_divergence
     if first is not None:
-        also = (
-            f", also {', '.join(first.also[:SHOWN])}" + (" ..." if len(first.also) > SHOWN else "")
-            if first.also
-            else ""
-        )
-        lines.append(f"  first divergence: {first.tensor} ({first.op}){also}")
+        lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also, SHOWN)}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > SHOWN else ""
         count = f"{len(rung.forced_failures)} of {rung.forced}"

@@ -22,11 +22,13 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(slots=True)
 class Blame:
-    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence."""
+    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence. also: the other
+    nodes where this side is alone, in running order."""
 
     side: str
     node: str
     why: str
+    also: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

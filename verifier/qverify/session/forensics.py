@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, nothing
 from qverify.triage.forensics import Explanation, Watch, explained
 
+MOST_NODES = 4  # where the board is blamed
 Pull = Callable[[list[str]], Any]
 
 
@@ -50,19 +52,20 @@ def explain_blame(
     deadline_s: float = 20.0,
     watch: Watch | None = None,
 ) -> list[Explained]:
-    """Every output of the node where the board is blamed that differs from the simulator's on the board's own inputs; empty
-    where the board is not blamed. recordings: by label, as judged. inputs: of the graph. pull: must still reach the board."""
+    """Every output of the nodes where the board is blamed, the first few of them; empty where the board is not blamed.
+    recordings: by label, as judged. inputs: of the graph. pull: must still reach the board. deadline_s: for them all."""
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
-    unit = next(u for u in units(graph) if u.name == blamed.node)
-    evidence = Evidence(recordings, graph, inputs, pull, previous)
-    pulled, held = board_tensors(evidence)
-    return [
-        _explained(unit, name, evidence, (pulled, held), deadline_s, watch)
-        for name in unit.outputs
-        if not graph.spec(name).interior
-    ]
+    by_name = {unit.name: unit for unit in units(graph)}
+    chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
+    todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
+    evidence, end = Evidence(recordings, graph, inputs, pull, previous), time.monotonic() + deadline_s
+    board, found = board_tensors(evidence), list[Explained]()
+    for at, (unit, name) in enumerate(todo):
+        share = (end - time.monotonic()) / (len(todo) - at)
+        found.append(_explained(unit, name, evidence, board, max(0.0, share), watch))
+    return found
 
 
 def _explained(

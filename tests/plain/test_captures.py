@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -284,3 +285,30 @@ def test_captures_of_earlier_versions_stay_readable(capsys):
     kept = Path(__file__).parent / "capture_1"
     assert main(["replay", str(kept), "-r"]) == 1
     assert f"blame: board at {NODE}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("room", ["8k", "20k", "32k", "40k", "52k", "2m"])
+def test_a_disk_that_is_really_full(room, digits, tmp_path):
+    """A file system of so many bytes, in a mount namespace of its own: the capture says that it is incomplete."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace of our own (not root)")
+    run = shlex.join([sys.executable, "-m", "qverify"])
+    model, there = shlex.quote(str(digits / "digits_quant.onnx")), shlex.quote(str(tmp_path))
+    script = (
+        f"mount -t tmpfs -o size={room} none {there} || exit 99; cd {there}; {run} -m {model} -b local -r --capture c; echo verdict $?; "
+        f"{run} replay c -r; echo replay $?; cat c/capture.json"
+    )
+    ran = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=120, cwd="/"
+    )
+    assert "verdict 0" in ran.stdout and "Traceback" not in ran.stderr, ran.stderr
+    listed = ran.stdout.strip().splitlines()[-1]
+    if room == "2m":
+        assert json.loads(listed)["state"] == "complete" and "replay 0" in ran.stdout
+    elif listed.startswith("{"):
+        held = json.loads(listed)
+        assert held["state"] == "incomplete" and "No space left on device" in held["why"]
+        assert "replay 0" not in ran.stdout and "replay 1" not in ran.stdout
+    else:  # no room for the list itself
+        assert "replay 2" in ran.stdout and "capture.json is missing" in ran.stderr
+    assert ("WARNING: capture c is incomplete" in ran.stdout) == (room != "2m")

@@ -34,6 +34,7 @@ class PartWriter:
     """Raises OSError (disk full) from add() and close(). What is in `parts` by then is in the file."""
 
     def __init__(self, path: str):
+        self._path = path
         self._file = open(path, "xb")  # noqa: SIM115 (closed by close)
         self._waiting: deque[tuple[int, str, Future[bytes]]] = deque()
         self._numbers: dict[tuple[str, int], int] = {}
@@ -72,6 +73,16 @@ class PartWriter:
                 self._write()
         finally:
             self._file.close()
+
+    def shorten(self, wanted: int) -> bool:
+        """Once closed: parts give way, from the last, until so many bytes are free; False where there are none left."""
+        if not self.parts:
+            return False
+        end = self.parts[-1].offset + self.parts[-1].stored
+        while self.parts and end - self.parts[-1].offset < wanted:
+            self.parts.pop()
+        os.truncate(self._path, self.parts.pop().offset if self.parts else 0)
+        return True
 
 
 def _compressed(view: memoryview) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -126,6 +127,20 @@ class CaptureWriter:
         if report:
             self._try(lambda: write_text(report, os.path.join(self.folder, "report.json")))
         self.why = self.why or why
+        while (lacking := self._listed()) and (self._without_report() or self._parts.shorten(lacking)):
+            pass
+        return self.why
+
+    def _without_report(self) -> bool:
+        """The first to give way on a full disk."""
+        try:
+            os.unlink(os.path.join(self.folder, "report.json"))
+        except OSError:
+            return False
+        return True
+
+    def _listed(self) -> int:
+        """Writes capture.json; the bytes it lacks on a full disk, else 0."""
         parts = [[p.offset, p.stored, p.raw, p.digest] for p in self._parts.parts]
         held = {**self._held, "parts": parts, "state": "incomplete" if self.why else "complete", "why": self.why}
         text = json.dumps(_written(held, len(parts)), allow_nan=False) + "\n"
@@ -133,7 +148,8 @@ class CaptureWriter:
             write_text(text, os.path.join(self.folder, "capture.json"))
         except UsageError as error:
             self.why = self.why or str(error)
-        return self.why
+            return len(text) if getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else 0
+        return 0
 
 
 def _written(held: dict[str, Any], parts: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,10 +15,19 @@ from qverify.session.models import open_models
 from qverify.tensors.recording import Recording
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A board's address, seconds for each of its answers, and options of the address given beside it."""
+
+    uri: str
+    deadline_s: float = 120.0
+    options: dict[str, str] = field(default_factory=dict)
+
+
 def infer(
     paths: list[str],
     side: str,
-    board: str,
+    board: Reached,
     inputs: Asked,
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
@@ -38,7 +48,7 @@ def infer(
     else:
         from qverify.sides.board import Board
 
-        there = Board(board, models.binary, models.graph)
+        there = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options)
         try:
             recording = there.run(prepared)
             if recording.state == "complete":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 
 if TYPE_CHECKING:
@@ -19,14 +20,24 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @taking_inputs
-def command(model: str, side: str, board: str, shapes: tuple[str, ...], output: str, inputs: Asked) -> int:
-    from qverify.session.infer import infer
+@reaching
+def command(
+    model: str,
+    side: str,
+    board: str,
+    shapes: tuple[str, ...],
+    output: str,
+    inputs: Asked,
+    deadline_s: float,
+    reach: dict[str, str],
+) -> int:
+    from qverify.session.infer import Reached, infer
     from qverify.session.models import parse_shapes
 
     paths = model.split(",")
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
-    recording, written = infer(paths, side, board, inputs, output, parse_shapes(shapes))
+    recording, written = infer(paths, side, Reached(board, deadline_s, reach), inputs, output, parse_shapes(shapes))
     click.echo(
         f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else "")
     )

@@ -101,7 +101,8 @@ class PartReader:
         except OSError:
             self._size = -1
 
-    def read(self, number: int) -> bytes:
+    def read(self, number: int, wanted: int | None = None) -> bytes:
+        """wanted: bytes it must hold, refused before they are made where it claims others."""
         if not 0 <= number < len(self.parts):
             raise BadFileError(f"{self.path}: part {number} is not listed")
         part = self.parts[number]
@@ -110,8 +111,9 @@ class PartReader:
             raise BadFileError(f"{self.path} is not there")
         if part.offset + part.stored > self._size:
             raise BadFileError(f"{where} is cut off")
-        if not 0 <= part.raw <= MOST_RAW:
-            raise BadFileError(f"{where} claims {part.raw} bytes; at most {MOST_RAW} are taken")
+        if not 0 <= part.raw <= MOST_RAW or part.raw != (part.raw if wanted is None else wanted):
+            most = f"at most {MOST_RAW} are taken" if wanted is None else f"wanted {wanted}"
+            raise BadFileError(f"{where} claims {part.raw} bytes; {most}")
         try:
             with open(self.path, "rb") as file:
                 file.seek(part.offset)

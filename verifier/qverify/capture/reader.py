@@ -23,6 +23,7 @@ from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
 MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
+SIDES = ("reference", "simulator", "board")
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 
@@ -61,7 +62,7 @@ class Capture:
             row, spec = held.get(name), graph.spec(name)
             if row is None or not isinstance(row["part"], int):
                 raise BadFileError(f"{self.folder}: frame {number} has no bytes of input {name!r}")
-            data = self.parts.read(row["part"])
+            data = self.parts.read(row["part"], spec.size_bytes)
             if len(data) != spec.size_bytes or hashlib.sha256(data).hexdigest() != row["sha256"]:
                 raise BadFileError(f"{self.folder}: input {name!r} of frame {number} is not what was captured")
             seed = row["seed"] if isinstance(row["seed"], int) else None
@@ -192,6 +193,11 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:
+    labels = [side["label"] for side in row["sides"]]
+    if len(set(labels)) != len(labels):
+        raise ValueError(f"two sides of one label among {labels}")
+    if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
+        raise ValueError(f"side {unknown[0]!r}")
     for side in row["sides"]:
         for pair in side["tensors"].values():
             part, digest = pair

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from qverify.cli.numbers import Finite
 
@@ -65,10 +66,11 @@ def judging(command: Callable[..., int]) -> Callable[..., int]:
         from qverify.compare.options import Options
 
         held = {name: given.pop(name) for name in NAMES}
-        named = held["digits"] is not None or held["rule"] != "half"
+        source = click.get_current_context().get_parameter_source
+        named = frozenset(name for name in NAMES if source(name) is ParameterSource.COMMANDLINE)
         held["digits"] = 5 if held["digits"] is None else held["digits"]
-        gates = any(held[n] is not None for n in NAMES[3:9])
-        return command(options=Options(given=named or gates, digits_given=named, **held), **given)
+        decimals, gates = bool(named & {"digits", "rule"}), any(held[n] is not None for n in NAMES[3:9])
+        return command(options=Options(given=decimals or gates, digits_given=decimals, named=named, **held), **given)
 
     for option in reversed(OPTIONS):
         gathered = option(gathered)

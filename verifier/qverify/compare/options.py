@@ -25,6 +25,7 @@ class Options:
     max_rmse: float | None = None
     max_lsb: float | None = None
     digits_given: bool = False  # -c or --rule was named, not only a gate
+    named: frozenset[str] = frozenset()  # fields the user named, be it with their default
     frame: int = 0
 
     def __post_init__(self) -> None:

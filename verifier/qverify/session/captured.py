@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,9 +49,7 @@ class CapturedJob:
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[Ran, Pull | None, str]:
         """The captured sides of the frame that was prepared last."""
-        held = self.capture.recordings(self._frame)
-        ran = Ran({n: r for n, r in held.items() if self.run_sim or r.side != "simulator"})
-        _expect(ran.recordings, self.models)
+        ran = Ran(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
@@ -114,11 +113,11 @@ def frames(
 
 def _options(given: Options, capture: Capture) -> Options:
     """What is given over what the run was judged by."""
-    names, default = [f for f in Options.__dataclass_fields__ if f != "frame"], Options()
+    names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:
         before = Options(**{k: v for k, v in capture.command.items() if k in names})
-        changed = {k: getattr(given, k) for k in names if getattr(given, k) != getattr(default, k)}
-        return replace(before, **changed)
+        changed = {k for k in names if k in given.named or getattr(given, k) != getattr(default, k)}
+        return replace(before, **{k: getattr(given, k) for k in changed})
     except (TypeError, ValueError, UsageError) as error:
         raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
 
@@ -142,12 +141,42 @@ def _sides(
 ) -> Ran:
     """The captured sides; those of `rerun` anew."""
     ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else Ran()
-    held = {n: r for n, r in capture.recordings(number).items() if asked.run_sim or r.side != "simulator"}
     again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
-    _expect(held, models)
-    ran.recordings = _ordered({**held, **again})
+    ran.recordings = _ordered({**_captured(capture, number, models, prepared, asked.run_sim), **again})
     ran.run_unit = host.run_units(asked.run_sim)
     return ran
+
+
+def _captured(
+    capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
+) -> dict[str, Recording]:
+    """The captured sides of a frame. One that ran another model or other inputs did not run for what is judged here; a board
+    that the run had and the capture lacks did not, either."""
+    held = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
+    if capture.command.get("board") and all(side.side != "board" for side in held.values()):
+        held["board"] = Recording("board", "", capabilities=frozenset({"per_node"}), state="did not run")
+        held["board"].why = "the capture holds no board, though the run had one"
+    for side in held.values():
+        if why := _another(side, capture, models, prepared):
+            side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
+            side.missing = dict.fromkeys(side.specs, why)
+    _expect(held, models)
+    return held
+
+
+def _another(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
+    """Why a captured side is none of this model and these inputs; "" where it is."""
+    if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
+        return f"the captured {side.side} was computed from other inputs (their hash differs)"
+    kind = "quant.onnx" if side.side == "reference" else "model.bin"
+    ran = {row["sha256"] for row in capture.models.values() if row["kind"] == kind}
+    now = {row["sha256"] for row in models.rows if row["kind"] == kind}
+    if kind == "model.bin":
+        now = {hashlib.sha256(models.binary).hexdigest()}
+        ran = {side.model_sha256} if side.model_sha256 else ran
+    if ran != now:
+        return f"the captured {side.side} ran another {kind}; run it again (--rerun reference,simulator, -b BOARD)"
+    return ""
 
 
 def _expect(sides: dict[str, Recording], models: Models) -> None:

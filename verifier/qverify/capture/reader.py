@@ -69,6 +69,10 @@ class Capture:
             found.append(PreparedInput(spec, data, printable(str(row["source"])), seed))
         return PreparedInputs(tuple(found))
 
+    def why(self, number: int) -> str:
+        """Why this frame did not run; "" where it did."""
+        return printable(str(self.frames[number].get("why", "")))
+
     def recordings(self, number: int) -> dict[str, Recording]:
         """The sides of a frame by label. A tensor whose bytes are not whole is missing there, with the reason."""
         return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
@@ -206,6 +210,8 @@ def _frame(row: dict[str, Any]) -> dict[str, Any]:
         for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
             if not isinstance(side[key], kind):
                 raise ValueError(f"{key} of a side")
+    if not isinstance(row.get("repeat", {}), dict):
+        raise ValueError("repeat of a frame")
     for item in row["inputs"]:
         if not {"name", "part", "sha256", "source", "seed"} <= item.keys():
             raise ValueError("an input")

@@ -64,6 +64,14 @@ class CaptureWriter:
         rows = [self._side(label, r, pull if r.side == "board" else None) for label, r in sides.items()]
         self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 
+    def not_run(self, number: int, source: str, why: str) -> None:
+        """A frame that could not be prepared."""
+        self._held["frames"].append({"frame": number, "source": source, "inputs": [], "sides": [], "why": why})
+
+    def repeated(self, found: Mapping[str, Any]) -> None:
+        """What --repeat found at the last frame (Report.repeat)."""
+        self._held["frames"][-1]["repeat"] = dict(found)
+
     def _side(self, label: str, recording: Recording, pull: Pull | None) -> dict[str, Any]:
         self._held["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._held["specs"]}
         names = [n for n in recording.specs if n in recording.tensors or n in recording.digests]

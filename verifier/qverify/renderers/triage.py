@@ -16,7 +16,7 @@ def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
     parts = [_ladder(found)]
     parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
-    parts += [_explained(one) for one in found.explained]
+    parts += [_explained(one, len(found.frames)) for one in found.explained]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
@@ -24,11 +24,12 @@ def render(found: Triage, top: int = 10) -> str:
     return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
 
 
-def _explained(one: Any) -> str:
+def _explained(one: Any, frames: int) -> str:
     """What the board did at its blamed node."""
+    where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
-        return f"board at {one.tensor}: {one.why}"
-    lines = [f"board at {one.tensor} ({one.op}): {forensics.verdict(one.explanation)}"]
+        return f"{where}: {one.why}"
+    lines = [f"{where}: {forensics.verdict(one.explanation)}"]
     return "\n".join([*lines, *(f"  {line}" for line in forensics.details(one.explanation))])
 
 
@@ -121,13 +122,17 @@ def _what_if(found: Triage) -> str:
 
 def _conclusion(found: Triage) -> str:
     if found.verdict == "PASSED":
-        return f"TRIAGE: all {len(found.rungs)} gates hold"
+        failing = sum(len(r.forced_failures) for r in found.rungs)
+        but = f", but {failing} tensors fail forced (X above)" if failing else ""
+        return f"TRIAGE: all {len(found.rungs)} gates hold{but}"
     state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
-    return f"TRIAGE: {state}\nnext step: {found.next_step}"
+    return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
 
 
 def reduced(held: dict[str, Any]) -> str:
     """Of session.reduce.Reduced, as a dictionary."""
+    if held["state"] == "nothing":
+        return f"reduce: {held['why']}"
     if held["state"] != "reduced":
         return f"reduce: INCONCLUSIVE: {held['why']}"
     parts = f"{held['nodes']} node{'s' if held['nodes'] != 1 else ''} of {held['of']}"

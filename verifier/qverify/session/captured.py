@@ -11,9 +11,11 @@ from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import Asked
+from qverify.report.document import Report, worst
 from qverify.session.frames import Kept, Tell, frame_row, not_run
 from qverify.session.models import Models, open_models
-from qverify.session.verify import Host, Outcome, Pull, Ran, Watch, judged
+from qverify.session.repeat import mark_repeat
+from qverify.session.verify import Host, Outcome, Pull, Ran, Seen, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -53,6 +55,10 @@ class CapturedJob:
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
+    def repeat(self, report: Report, seen: Seen, times: int, watch: Watch | None = None) -> None:
+        """What the captured run found, if it repeated."""
+        repeated(report, self.capture, self._frame)
+
     def refresh(self, ran: Ran) -> None:
         pass
 
@@ -75,11 +81,30 @@ def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) 
     if not kept.reports:
         raise BadFileError(f"{asked.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.whole(rows)
-    if capture.incomplete and whole.verdict == "PASSED":  # what came after the cut is not known
-        whole.verdict = "INCONCLUSIVE"
     if len(rows) == 1:
         whole.frames = []
     return Outcome(whole, finals)
+
+
+def repeated(report: Report, capture: Capture, number: int) -> None:
+    """What --repeat found in the captured run holds for its board. BadFileError where it cannot be read."""
+    found = capture.frames[number].get("repeat")
+    if not found:
+        return
+    try:
+        mark_repeat(report, found)
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadFileError(
+            f"{capture.folder}: what --repeat found at frame {number} cannot be read: {error}"
+        ) from error
+
+
+def incomplete(report: Report, why: str) -> None:
+    """What came after the cut is not known: nothing of it is PASSED."""
+    for pair in report.pairs:
+        if pair.verdict == "PASSED":
+            pair.verdict, pair.why = "INCONCLUSIVE", f"the capture is incomplete: {why}"
+    report.verdict = worst([pair.verdict for pair in report.pairs])
 
 
 def frames(
@@ -95,6 +120,8 @@ def frames(
     try:
         for number, row in enumerate(capture.frames):
             try:
+                if capture.why(number):
+                    raise BadFileError(capture.why(number))
                 prepared = capture.prepared(number, models.graph)
                 ran, pull = _sides(asked, capture, number, host, prepared, watch, models), None
                 if board is not None:
@@ -103,8 +130,10 @@ def frames(
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
+            if board is None:
+                repeated(report, capture, number)
             if capture.incomplete:
-                report.caveats.append(f"the capture is incomplete: {capture.incomplete}")
+                incomplete(report, capture.incomplete)
             yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
     finally:
         if board is not None:

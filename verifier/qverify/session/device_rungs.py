@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from qverify.compare.forced import Located
-from qverify.errors import UsageError
+from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Blame, Pair, Report, TensorRow, worst
@@ -13,9 +14,12 @@ from qverify.report.triage import OutputRow, Rung
 from qverify.session.replay import named
 from qverify.sides.dump import dump
 from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, Gate
 from qverify.triage.neighbourhood import neighbourhoods, numbers
 
+FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate makes these good
+FAR_LSB = 2  # no runtime quantizes an input so differently
 BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board", "compiler", "reference")}
 
 
@@ -41,14 +45,26 @@ class DeviceRungs:
     def rungs(self) -> dict[tuple[str, str], Rung]:
         return self._found
 
+    def _gate(self, pair: Pair) -> Gate | None:
+        """None where the pair's own verdict is the rung's: `exact` between simulator and board is that already."""
+        gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
+        return (
+            None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
+        )
+
     def _rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
         rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
-        gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
-        finals = [r for r in pair.tensors if r.name in graph.outputs]
-        rung.outputs = [_output(r, gate) for r in finals if r.metrics]
+        gate = self._gate(pair)
+        finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
+        rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
         failing = [n for n, f in where.forced.items() if f.verdict == "FAILED"] if where is not None else []
-        if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause != "does_not_run":
-            _regate(rung, gate)
+        if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
+            _regate(rung, gate, finals, [n for n in graph.outputs if n not in graph.inputs])
+        if pair.b == "dump" and (why := _other_inputs(where, parts, graph)):
+            rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "other_inputs", why
+            return rung
+        if pair.scope.startswith("final outputs only"):
+            rung.gate += f"; {pair.scope}"
         if failing and pair.b == "dump":  # whatever the final outputs say
             rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
         if where is not None:
@@ -76,18 +92,33 @@ def _output(row: TensorRow, gate: Gate | None) -> OutputRow:
     return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
 
 
-def _regate(rung: Rung, gate: Gate) -> None:
-    """The verdict of another gate over the final outputs."""
+def _regate(rung: Rung, gate: Gate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
+    """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds."""
     bad = [o for o in rung.outputs if not o.holds]
+    misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
+    missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
     if bad:
-        rung.verdict, rung.why = (
-            "FAILED",
-            f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}",
-        )
-    elif not rung.outputs:
-        rung.verdict, rung.why = "INCONCLUSIVE", "no final output was compared"
+        said = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
+        rung.verdict, rung.why = "FAILED", said
+    elif misfits:
+        rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"
+    elif missing:
+        rung.verdict, rung.why = "INCONCLUSIVE", f"final output {missing[0]} was not compared"
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
+
+
+def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
+    """Why a dump was not computed from these inputs: what quantizes an input of the network gives far other values there."""
+    first = [u for u in parts if set(u.inputs) <= set(graph.inputs) and u.op == "quantize"]
+    for unit in first:
+        forced = where.forced.get(unit.outputs[0]) if where is not None else None
+        if forced is not None and forced.verdict == "FAILED" and (forced.max_lsb or 0) > FAR_LSB:
+            return (
+                f"the dump was computed from other inputs: its {unit.outputs[0]} is up to {forced.max_lsb} LSB from what these "
+                "give; give the inputs of the dump with -i"
+            )
+    return ""
 
 
 def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit], failing: list[str]) -> Blame | None:
@@ -101,6 +132,17 @@ def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit],
     if not failing:
         return None
     return next((b for side in BLAMED.get(pair.b, ()) for b in report.blamed if b.side == side), None)
+
+
+def of_this_model(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
+    """BadFileError where more of its arrays have other shapes than the model's tensors of their names."""
+    other = [n for n, s in specs.items() if s.shape != graph.spec(n).shape]
+    if 2 * len(other) > len(specs):
+        name = other[0]
+        raise BadFileError(
+            f"{path}: {name} is {list(specs[name].shape)} there, {list(graph.spec(name).shape)} in the model, and so are "
+            f"{len(other)} of {len(specs)}: a dump of another model"
+        )
 
 
 def with_dump(path: str, graph: Graph) -> Recording:

@@ -44,7 +44,7 @@ class FloatRungs:
             shapes: Any = (lambda n: values[n][0].shape, lambda n: others[n][0].shape)
             names, note = pair_ends(list(values), list(others), shapes, f"outputs of {a.name} and {b.name}")
             self._note(note)
-            wanted = {n: names.get(n, "") for n in values}
+            wanted = {n: names.get(n, "") for n in values} | {n: n for n in set(others) - set(names.values())}
             gate = self._gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
             self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted)
         return self._outputs[(a.name, b.name)]

@@ -16,6 +16,8 @@ from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, nothing
 from qverify.triage.forensics import Explanation, Watch, explained
 
+HISTORY = "stale-buffer"  # the family that alone tells why a board may differ from itself
+UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
 MOST_NODES = 4  # where the board is blamed
 Pull = Callable[[list[str]], Any]
 
@@ -29,17 +31,20 @@ class Explained:
     tensor: str
     explanation: Explanation | None
     why: str = ""
+    frame: int = 0
 
 
 @dataclass(slots=True)
 class Evidence:
-    """inputs: of the graph. pull: Board.pull, for tensors it has not sent. previous: the frame before, by tensor name."""
+    """inputs: of the graph. pull: Board.pull, for tensors it has not sent. previous: the frame before, by tensor name.
+    unsteady: tensors that change from run to run."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
     inputs: Mapping[str, Array]
     pull: Pull | None = None
     previous: Find = nothing
+    unsteady: frozenset[str] = frozenset()
 
 
 def explain_blame(
@@ -60,12 +65,20 @@ def explain_blame(
     by_name = {unit.name: unit for unit in units(graph)}
     chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
     todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
-    evidence, end = Evidence(recordings, graph, inputs, pull, previous), time.monotonic() + deadline_s
+    evidence, end = (
+        Evidence(recordings, graph, inputs, pull, previous, _unsteady(report)),
+        time.monotonic() + deadline_s,
+    )
     board, found = board_tensors(evidence), list[Explained]()
     for at, (unit, name) in enumerate(todo):
         share = (end - time.monotonic()) / (len(todo) - at)
         found.append(_explained(unit, name, evidence, board, max(0.0, share), watch))
     return found
+
+
+def _unsteady(report: Report) -> frozenset[str]:
+    """Tensors that --repeat saw change."""
+    return frozenset(str(row["tensor"]) for row in (report.repeat or {}).get("unstable", []))
 
 
 def _explained(
@@ -79,7 +92,10 @@ def _explained(
     assert recorded is not None
     came = {n: v for n, v in given.items() if v is not None}
     case = Case(evidence.graph, unit, came, name, recorded, board[1], evidence.previous)
-    return Explained(unit.name, unit.op, name, explained(case, deadline_s, watch))
+    found = explained(case, deadline_s, watch)
+    if name in evidence.unsteady and found.kinds[:1] != [HISTORY]:
+        return Explained(unit.name, unit.op, name, None, UNSTEADY)
+    return Explained(unit.name, unit.op, name, found)
 
 
 def board_tensors(evidence: Evidence) -> tuple[Find, Find]:

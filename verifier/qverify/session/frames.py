@@ -123,10 +123,12 @@ def verify_frames(request: Request, frames: list[Frame], tell: Tell, watch: Watc
                 kept.add(outcome.report, rows[-1])
             except QVerifyError as error:
                 rows.append(not_run(number, frame.source, error))
+                job.not_run(number, frame.source, rows[-1]["why"])
             tell(rows[-1])
             if unreached:
-                rest = [(n, f.source) for n, f in enumerate(frames) if n > number]
-                rows += [not_run(n, source, UsageError(unreached)) for n, source in rest]
+                for n, late in list(enumerate(frames))[number + 1 :]:
+                    rows.append(not_run(n, late.source, UsageError(unreached)))
+                    job.not_run(n, late.source, unreached)
                 break  # the others would only wait for the same
         for row in rows:
             row["board"] = request.board

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,11 +19,12 @@ from qverify.inputs.sources import Asked
 from qverify.model_bin.cut import cut, needed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
-from qverify.model_bin.units import Unit, units
+from qverify.model_bin.units import units
 from qverify.onnx_model.cut import cut as cut_onnx
 from qverify.onnx_model.load import parse
 from qverify.session.npz import write_npz
 from qverify.session.reduce_bundle import describe
+from qverify.session.run_command import run_whole
 from qverify.session.seen import board_value
 from qverify.session.verify import Job, Outcome, Request, verify
 from qverify.tensors.recording import Array
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """state: reduced, or inconclusive with why. node: the part's last. nodes: how many it has. runs: of the board."""
+    """state: reduced, nothing (to reduce), or inconclusive with why. node: the part's last. nodes: how many it has. runs: of the board."""
 
     state: str
     why: str = ""
@@ -54,8 +54,7 @@ class Broken(Exception):
 def reduce(request: Request, output: str, build: str | None = None, tell: Tell | None = None) -> Reduced:
     """output: a folder that is not there yet. build: a command with {onnx} and {bin} that makes the board's model of an
     ONNX. UsageError where nothing differs. A board that breaks on the way ends it as inconclusive."""
-    if os.path.exists(output):
-        raise UsageError(f"--reduce {output}: it is there already; name a folder that is not")
+    known_output(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
         outcome = job.run(request.inputs)
@@ -79,7 +78,7 @@ class _Search:
     def run(self, output: str) -> Reduced:
         report = self._outcome.report
         if report.verdict == "PASSED":
-            raise UsageError("--reduce: nothing differs; the verdict is PASSED")
+            raise Broken("what differed before does not differ when it runs again; --repeat N shows how often it does")
         if report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in report.pairs if p.why), "the verdict is INCONCLUSIVE")
             raise Broken(f"nothing to reduce: {why}")
@@ -181,6 +180,10 @@ class _Search:
         own = cut(self._graph, part.given, part.outputs)
         binary = os.path.join(part.folder, "model.bin")
         source = self._source(part, own)
+        if source is None and self._build is not None:
+            raise Broken(
+                f"--build-cmd needs the ONNX of the part that ends in {part.outputs[0]}, which has none: give the quantized ONNX in -m"
+            )
         if source is None:
             Path(binary).write_bytes(encode(own))
             return [binary], len(own.nodes)
@@ -207,14 +210,13 @@ class _Search:
     def _built(self, path: str, binary: str) -> None:
         """By the user's command. Broken where it fails or makes nothing."""
         assert self._build is not None
-        words = [w.format(onnx=path, bin=binary) for w in shlex.split(self._build)]
+        words = [w.replace("{onnx}", path).replace("{bin}", binary) for w in shlex.split(self._build)]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            status, said = run_whole(words, BUILD_TIMEOUT_S)
+        except (OSError, TimeoutError) as error:
             raise Broken(f"--build-cmd {words[0]}: {error}") from error
-        if done.returncode or not os.path.isfile(binary):
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise Broken(f"--build-cmd {words[0]}: exit status {done.returncode}{f', {said[-1]}' if said else ''}")
+        if status or not os.path.isfile(binary):
+            raise Broken(f"--build-cmd {words[0]}: exit status {status}{f', {said}' if said else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,17 +245,34 @@ def _moved(folder: str, output: str) -> None:
         os.rename(part, output)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        raise UsageError(f"--reduce {output}: cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"--reduce {output}: cannot be written: {_reason(error)}") from error
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
 
 
+def _reason(error: OSError) -> str:
+    """shutil.Error holds a list of (from, to, why)."""
+    listed = error.args[0] if isinstance(error, shutil.Error) and error.args else None
+    return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
+
+
 def known_build(build: str | None) -> None:
-    """UsageError for a command without its places."""
-    if build is not None and not ("{onnx}" in build and "{bin}" in build):
+    """UsageError for a command without its places, or with a quote that is not closed."""
+    if build is None:
+        return
+    try:
+        words = shlex.split(build)
+    except ValueError as error:
+        raise UsageError(f"--build-cmd {build!r}: {error}") from error
+    if not all(any(place in word for word in words) for place in ("{onnx}", "{bin}")):
         raise UsageError(f"--build-cmd {build!r}: wanted {{onnx}} and {{bin}} in it")
 
 
-def unit_named(graph: Graph, name: str) -> Unit | None:
-    return next((u for u in units(graph) if u.name == name), None)
+def known_output(output: str) -> None:
+    """UsageError for a folder that is there already, or cannot be made."""
+    if os.path.lexists(output):
+        raise UsageError(f"--reduce {output}: it is there already; name a folder that is not")
+    above = os.path.dirname(os.path.abspath(output))
+    if not os.path.isdir(above) or not os.access(above, os.W_OK):
+        raise UsageError(f"--reduce {output}: {above} is no folder that can be written to")

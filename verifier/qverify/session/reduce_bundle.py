@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from pathlib import Path
 
 from qverify import __version__
@@ -33,7 +34,7 @@ def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int) -> str:
     lines = [
         f"# {nodes} node{'s' if nodes != 1 else ''} that differ{'s' if nodes == 1 else ''} on the board",
         "",
-        f"    qverify -m {names} -b {board} -i inputs.npz -r True",
+        f"    qverify -m {names} -b {shlex.quote(board)} -i inputs.npz -r True",
         "",
         f"Verdict: {outcome.report.verdict}. Blame: {said}",
         "",

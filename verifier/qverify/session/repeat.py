@@ -10,6 +10,7 @@ import numpy as np
 from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
+from qverify.renderers.json_file import printable
 from qverify.report.document import Report, worst
 from qverify.session.seen import board_value
 from qverify.tensors.digest import tensor_digest
@@ -53,11 +54,18 @@ def repeat(board: Any, seen: Any, graph: Graph, report: Report, times: int, step
     except LinkError as error:
         broke = f"the board broke in run {ran + 1} of {times}: {' '.join(str(error).split())}"
     order = [n for n in graph.observable() if n in found]
-    report.repeat = {"runs": ran, "wanted": times, "why": broke, "unstable": [_plain(found[n].row) for n in order]}
-    if order:
-        _judge(report, found[order[0]].row, ran, len(order))
-    if broke:
-        _inconclusive(report, broke)
+    mark_repeat(report, {"runs": ran, "wanted": times, "why": broke, "unstable": [_plain(found[n].row) for n in order]})
+
+
+def mark_repeat(report: Report, found: dict[str, Any]) -> None:
+    """What --repeat found, put into a report: now, or out of a capture. Raises LookupError, TypeError or ValueError for what is
+    none."""
+    rows = [Unstable(**{k: row[k] for k in Unstable.__dataclass_fields__}) for row in found["unstable"]]
+    report.repeat = found
+    if rows:
+        _judge(report, rows[0], int(found["runs"]), len(rows))
+    if found["why"]:
+        _inconclusive(report, printable(str(found["why"])))
 
 
 def _inconclusive(report: Report, why: str) -> None:

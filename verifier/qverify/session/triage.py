@@ -11,7 +11,7 @@ from typing import Literal
 from qverify.capture.reader import Capture
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
-from qverify.errors import UsageError
+from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import printable
@@ -19,7 +19,7 @@ from qverify.report.document import Report, worst
 from qverify.report.triage import Rung, Stage, Triage
 from qverify.session.application import input_rung, output_rung
 from qverify.session.captured import CapturedJob
-from qverify.session.device_rungs import DeviceRungs, with_dump
+from qverify.session.device_rungs import DeviceRungs, of_this_model, with_dump
 from qverify.session.float_losses import FloatLosses
 from qverify.session.float_rungs import FloatRungs
 from qverify.session.float_stages import fed, inputs_only, network, opened
@@ -27,12 +27,13 @@ from qverify.session.forensics import explain_blame
 from qverify.session.frames import Frame, sources
 from qverify.session.models import open_models
 from qverify.session.stages import stage_files, stages_of
-from qverify.session.verify import Job, Pull, Ran, Request, Watch, judged
+from qverify.session.verify import Job, Pull, Ran, Request, Seen, Watch, judged
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
 from qverify.triage.ladder import Gate
 
+LOSSY = ("reference", "fake-quantized")  # stages whose rung from below is quantization
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
 
 
@@ -40,6 +41,7 @@ RANDOM = "the inputs are random: what quantization costs on real ones is not kno
 class TriageRequest:
     """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
     application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
+    repeat: runs of the board on the same inputs; two at least where it fails.
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
@@ -56,34 +58,61 @@ class TriageRequest:
     allow_other_model: bool = False
     reach: dict[str, str] = field(default_factory=dict)
     explain_s: float = 20.0
+    repeat: int = 1
     capture: Capture | None = None
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
-    """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE."""
+    """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE, and
+    so does a frame that cannot be prepared among others."""
+    return climb(request, watch)[0]
+
+
+def climb(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
+    """And the verification of the first frame whose board fails, which is what can be reduced."""
     start = time.perf_counter()
-    asked = request.inputs.files
-    several = sources(asked if isinstance(asked, str) else None)
-    frames = [Frame(asked or "", str(asked or "random"))] if several is None else several
-    if request.capture is not None:
-        frames = [Frame("", str(row["source"])) for row in request.capture.frames]
+    frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):
         raise UsageError("--app-input and --app-output are of one frame; give one with -i")
-    ladder = Ladder(request, watch)
+    ladder, wrong = Ladder(request, watch), list[str]()
+    if len(frames) > 1 and ladder.files.dumps:
+        ladder.close()
+        raise UsageError(f"{ladder.files.dumps[0]}: a dump is of one frame; give that one with -i")
     try:
         for number, frame in enumerate(frames):
-            if frame.wrong:
-                raise UsageError(f"{frame.source}: {frame.wrong}")
-            files = frame.files or None
-            ladder.frame(replace(request.inputs, files=files, prepared=frame.stated), frame.source, number)
+            try:
+                if frame.wrong:
+                    raise BadFileError(frame.wrong)
+                asked = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
+                ladder.frame(asked, frame.source, number)
+            except QVerifyError as error:
+                if len(frames) == 1:
+                    raise
+                wrong.append(f"{printable(frame.source)}: {error}")
     finally:
         ladder.close()
+    if len(wrong) == len(frames):
+        raise UsageError(f"none of {len(frames)} frames could be prepared: {wrong[0]}")
     found = ladder.conclude()
-    if request.capture is not None and request.capture.incomplete:
-        found.notes.append(f"the capture is incomplete: {request.capture.incomplete}")
+    wrong += (
+        [f"the capture is incomplete: {request.capture.incomplete}"]
+        if request.capture and request.capture.incomplete
+        else []
+    )
+    if wrong:
+        found.notes += wrong
         found.verdict = "INCONCLUSIVE" if found.verdict == "PASSED" else found.verdict
+        found.next_step = found.next_step or f"make what is missing good: {wrong[0]}"
     found.timings["total"] = time.perf_counter() - start
-    return found
+    return found, ladder.failing
+
+
+def _frames(request: TriageRequest) -> list[Frame]:
+    if (held := request.capture) is not None:
+        return [Frame("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
+    asked = request.inputs.files
+    several = sources(asked if isinstance(asked, str) else None)
+    return [Frame(asked or "", str(asked or "random"))] if several is None else several
 
 
 class Ladder:
@@ -115,6 +144,7 @@ class Ladder:
         self.losses = self._paired()
         self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
         self._knew_before = False  # when a node was explained
+        self.failing: Request | None = None  # of the first frame whose board fails
 
     def _job(self) -> Job | CapturedJob:
         asked = self.request
@@ -182,12 +212,17 @@ class Ladder:
             job.request = replace(job.request, board=None)
         for path in self.files.dumps:
             ran.recordings["dump"] = with_dump(path, graph)
+            of_this_model(path, ran.recordings["dump"].specs, graph)
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:
             located: list[Located] = []
             report = judged(job.models, prepared, ran, Options(frame=number), pull, located)
+            times = max(asked.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
+            job.repeat(report, Seen(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
-            self._forensics(report, ran, graph, prepared, pull)
+            if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
+                self.failing = self.failing or replace(job.request, inputs=inputs)
+            self._forensics(report, ran, graph, prepared, pull, number)
             self._said(report)
         else:
             self.report.models = list(job.models.rows)
@@ -204,7 +239,9 @@ class Ladder:
             self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
         job.refresh(ran)
 
-    def _forensics(self, report: Report, ran: Ran, graph: Graph, prepared: PreparedInputs, pull: Pull | None) -> None:
+    def _forensics(
+        self, report: Report, ran: Ran, graph: Graph, prepared: PreparedInputs, pull: Pull | None, number: int
+    ) -> None:
         """The first frame with a blamed board: known faults are tried at its node. Once more where the first frame of all
         was it: only a later one can tell what the frame before left in a buffer."""
         before, simulated = self._before, ran.recordings.get("simulator")
@@ -215,7 +252,7 @@ class Ladder:
             report, ran.recordings, graph, prepared.arrays(), pull, before.get, self.request.explain_s
         )
         if found:
-            self.report.explained, self._knew_before = list(found), bool(before)
+            self.report.explained, self._knew_before = [replace(f, frame=number) for f in found], bool(before)
 
     def _said(self, report: Report) -> None:
         self.report.models = report.models
@@ -262,10 +299,13 @@ class Ladder:
         """Evidence of the rungs from float; those of the devices bring their own."""
         for rung in rungs:
             self.from_float.explain(rung)
+        for rung in rungs:
+            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _room(stages, rung) == "quantized":
+                rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:
             return
         self.losses.finish()
-        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in ("reference", "fake-quantized")]
+        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
             last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
             self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)

@@ -117,11 +117,18 @@ class Job:
         if self.request.reference_spread:
             mark_spread(report, self._host.spread(prepared))
         seen = Seen(prepared, ran, pull)
-        if self.request.repeat > 1 and self._board is not None and ran.recordings["board"].state == "complete":
-            repeat(self._board, seen, self.models.graph, report, self.request.repeat, _step(watch, "repeat"))
+        self.repeat(report, seen, self.request.repeat, watch)
         self.refresh(ran)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, seen)
+
+    def repeat(self, report: Report, seen: Seen, times: int, watch: Watch | None = None) -> None:
+        """The board that just ran runs again; the report, and the capture, say what changes."""
+        if times < 2 or self._board is None or seen.ran.recordings["board"].state != "complete":
+            return
+        repeat(self._board, seen, self.models.graph, report, times, _step(watch, "repeat"))
+        if self._capture is not None:
+            self._capture.repeated(report.repeat or {})
 
     def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
         """Of frame `number`."""
@@ -162,6 +169,11 @@ class Job:
         if self._board is None and asked.board is not None:
             self._board = Board(asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach)
         return self._board
+
+    def not_run(self, number: int, source: str, why: str) -> None:
+        """A frame that could not be prepared is named in the capture, too."""
+        if self._capture is not None:
+            self._capture.not_run(number, source, why)
 
     def captured(self, report: Report) -> None:
         """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""

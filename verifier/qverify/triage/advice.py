@@ -13,6 +13,7 @@ HARD, WIDESPREAD = (
 LOST = 0.1  # share of output channels whose weights are lost
 
 _ROUNDING = "no node is wrong, rounding adds up: judge by another gate (--gate)"
+_NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
 ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any other kind
     "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done otherwise"},
     "float": {
@@ -20,6 +21,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "": "no tensor of both files differs by itself: report what only one has to the converter or optimizer team",
     },
     "quantized": {
+        "random": "give real inputs with -i: on noise a good network loses, too ({why})",
         "input_range": "fix preprocessing: calibrate with inputs prepared as the network is fed, and quantize again",
         "clipped": "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",
         "few_clipped": "recalibrate {tensors}: the range is too narrow; or raise these layers to 16 bit with a new range",
@@ -32,15 +34,24 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "node": "report to the compiler team: the node, model.bin and this input",
         "accumulated_rounding": f"{_ROUNDING}, or compile with another --rounding",
         "does_not_run": "make this side run first: {why}",
+        "coverage": "make this side give every output first: {why}",
+        "not_finite": _NOT_FINITE,
         "": "repeat the run; if it stays, report to the compiler team with model.bin and this input",
     },
     "board": {
+        "not_deterministic": "the board is not the same from run to run: look for races, buffers that keep what was there before, supply "
+        "and clock; `--repeat N` and `qverify soak` show how often and which bits",
         "node": "report the driver or the runtime of the board: the node and its inputs reproduce it",
         "accumulated_rounding": _ROUNDING,
         "does_not_run": "reach the board first: {why}",
+        "coverage": "make the board run to its end and send what is missing: {why}",
+        "not_finite": _NOT_FINITE,
         "": "report the driver: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
     },
     "dump": {
+        "coverage": "let that runtime dump what is missing, too: {why}",
+        "not_finite": _NOT_FINITE,
+        "other_inputs": "dump once more from these very inputs, or give that dump's own with -i",
         "node": "report to the vendor of this runtime: the node computes otherwise from its own inputs",
         "accumulated_rounding": _ROUNDING,
         "": "let that runtime dump every tensor, from these very inputs: {why}",

@@ -12,7 +12,7 @@ from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
-    from qverify.session.triage import TriageRequest
+    from qverify.session.verify import Request
 
 
 @click.command(help=__doc__)
@@ -63,6 +63,13 @@ if TYPE_CHECKING:
     help="for testing known faults at a node where the board is blamed; 0: not",
 )
 @click.option(
+    "--repeat",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="runs of the board on the same inputs; two where it fails, before anything is concluded",
+)
+@click.option(
     "--reduce", metavar="DIR", help="cut to the smallest part that still differs on the board, with all to repeat it"
 )
 @click.option(
@@ -85,6 +92,7 @@ def command(
     shapes: tuple[str, ...],
     allow_other_model: bool,
     explain_s: float,
+    repeat: int,
     reduce: str | None,
     build: str | None,
     json_path: str | None,
@@ -97,8 +105,8 @@ def command(
     from qverify.renderers import json_file
     from qverify.renderers import triage as text
     from qverify.session.models import parse_shapes
-    from qverify.session.reduce import known_build
-    from qverify.session.triage import TriageRequest, triage
+    from qverify.session.reduce import known_build, known_output
+    from qverify.session.triage import TriageRequest, climb
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]
@@ -125,45 +133,40 @@ def command(
         allow_other_model,
         reach,
         explain_s,
+        repeat,
         held,
     )
     known_build(build)
-    with bars() as watch:
-        found = triage(request, watch)
     if reduce is not None:
-        found.reduced = _reduced(request, reduce, build)
+        if held is not None or board is None:
+            raise click.UsageError("--reduce needs the board itself: give -m and -b")
+        known_output(reduce)
+    with bars() as watch:
+        found, failing = climb(request, watch)
     if json_path != "-":
         click.echo(text.render(found, top))
-        if found.reduced is not None:
+    if reduce is not None:
+        if json_path and json_path != "-":  # nothing is lost should the reduction be cut off
+            json_file.write_document(found.to_json(), json_path)
+        found.reduced = _reduced(failing, reduce, build)
+        if json_path != "-":
             click.echo(text.reduced(found.reduced))
     if json_path:
         json_file.write_document(found.to_json(), json_path)
     return found.exit_status
 
 
-def _reduced(request: TriageRequest, folder: str, build: str | None) -> dict[str, Any]:
-    import os
+def _reduced(failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from qverify.errors import UsageError
-    from qverify.onnx_model.load import read_file
-    from qverify.session.models import kind_of
-    from qverify.session.reduce import reduce
-    from qverify.session.verify import Request
+    from qverify_agents.errors import LinkError
 
-    if request.capture is not None or request.board is None:
-        raise UsageError("--reduce needs the board itself: give -m and -b")
-    models = [
-        m for m in request.models if os.path.isfile(m) and kind_of(m, read_file(m)) in ("quant.onnx", "model.bin")
-    ]
-    asked = Request(
-        models,
-        request.board,
-        request.run_sim,
-        request.inputs,
-        deadline_s=request.deadline_s,
-        shapes=request.shapes,
-        allow_other_model=request.allow_other_model,
-        reach=request.reach,
-    )
-    return asdict(reduce(asked, folder, build, lambda line: click.echo(line, err=True)))
+    from qverify.errors import QVerifyError
+    from qverify.session.reduce import Reduced, reduce
+
+    if failing is None:
+        return asdict(Reduced("nothing", "nothing differs on the board"))
+    try:
+        return asdict(reduce(failing, folder, build, lambda line: click.echo(line, err=True)))
+    except (QVerifyError, LinkError) as error:
+        return asdict(Reduced("inconclusive", str(error)))

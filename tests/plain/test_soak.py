@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ NODE = "relu2_QuantizeLinear_Output"
 def soaked(digits: Path, board: str, out: Path, *more: str) -> tuple[int, list[dict[str, object]]]:
     words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", board, "--for", "1.5", "--log", str(out)]
     status = main([*words, *more])
-    return status, [json.loads(line) for line in out.read_text().splitlines()]
+    about, *rows = (json.loads(line) for line in out.read_text().splitlines())
+    assert about["soak"] == board and len(about["model_sha256"]) == len(about["inputs_sha256"]) == 64
+    return status, rows
 
 
 def test_a_healthy_board(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,5 +103,62 @@ def test_temperature_and_frequency_where_the_board_tells_them(digits: Path, tmp_
     ran = subprocess.run(["unshare", "-m", "sh", "-c", there], capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert "at most 63.2 degrees Celsius, at least 1800 MHz" in ran.stdout
-    row = json.loads((tmp_path / "log").read_text().splitlines()[0])
+    row = json.loads((tmp_path / "log").read_text().splitlines()[1])
     assert (row["temperature_c"], row["frequency_mhz"]) == (63.2, 1800.0)
+
+
+def test_a_board_that_stays_away_is_not_well(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from qverify.session import soak
+    from qverify.sides.board import Board
+    from qverify_agents.errors import LinkError
+
+    real, runs = Board.again, []
+
+    def gone(self: Board, given: object) -> object:
+        runs.append(1)
+        if len(runs) > 3:
+            raise LinkError("the cable was pulled")
+        return real(self, given)  # type: ignore[arg-type]
+
+    def no_more(*given: object) -> object:
+        raise LinkError("nothing answers")
+
+    opened = soak._opened
+    monkeypatch.setattr(Board, "again", gone)
+    monkeypatch.setattr(soak, "PAUSE_S", 0.05)
+    monkeypatch.setattr(soak, "_opened", lambda *given: no_more() if runs else opened(*given))
+    status, rows = soaked(digits, "local", tmp_path / "log")
+    assert status == 3 and "lost" in rows[-1]
+    assert "4 runs, 0 wrong" in (said := capsys.readouterr().out) and "it was not there at the end" in said
+
+
+def test_interrupted_it_says_what_it_found(digits: Path, tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "qverify",
+        "soak",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        "local",
+        "--for",
+        "600",
+    ]
+    log = tmp_path / "log"
+    process = subprocess.Popen([*words, "--log", str(log)], stdout=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and (not log.exists() or len(log.read_text().splitlines()) < 5):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "runs, 0 wrong; 0 connections lost" in said
+
+
+def test_a_log_on_a_full_disk(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "local", "--for", "30", "--log", "/dev/full"]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert "0 runs, 0 wrong" in said.out and "--log /dev/full: cannot be written: No space left on device" in said.err

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, Any
+from io import FileIO
+from typing import Any
 
 from qverify_agents.errors import LinkError
 
@@ -37,22 +42,31 @@ class Soak:
 @dataclass(slots=True)
 class Soaked:
     """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor.
+    gone: the board was not there at the end. cut: ended by Ctrl-C. unwritten: why the log ended.
     hottest_c, slowest_mhz: of the readings after each run, where the board tells."""
 
     runs: int = 0
     wrong: int = 0
     lost: int = 0
+    gone: bool = False
+    cut: bool = False
+    unwritten: str = ""
     first_wrong: str = ""
     hottest_c: float | None = None
     slowest_mhz: float | None = None
 
     @property
     def exit_status(self) -> int:
-        return 1 if self.wrong else 3 if not self.runs else 0
+        return 1 if self.wrong else 3 if not self.runs or self.gone else 0
 
 
-def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked], None] | None = None) -> Soaked:
-    """log: one JSON object a line, flushed, so that nothing is lost on a cut. UsageError and the first LinkError end it before
+class _Unwritten(Exception):
+    """The log cannot be written."""
+
+
+def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, Soaked], None] | None = None) -> Soaked:
+    """log: unbuffered, at its end; one JSON object a line, the first says what ran, so that nothing is lost on a cut. Ctrl-C and a log that
+    cannot be written end it, and what was found by then is returned. UsageError and the first LinkError end it before
     anything ran; later ones are counted and the board is connected again."""
     models = open_models(asked.models)
     prepared = prepared_inputs(models.graph, asked.inputs)
@@ -62,33 +76,64 @@ def soak(asked: Soak, log: IO[str] | None = None, tell: Callable[[float, Soaked]
     start, found = time.monotonic(), Soaked()
     board: Board | None = None
     try:
+        _write({**_about(asked, models, prepared), "tensors": len(expected)}, log)
         while (now := time.monotonic()) - start < asked.seconds or not (found.runs or found.lost):
-            row: dict[str, Any] = {"t_s": round(now - start, 3)}
+            row: dict[str, Any] = {"t_s": round(now - start, 3), "at": _utc()}
             try:
                 if board is None:
                     board, digests = _opened(asked, models, prepared)
                 else:
                     digests, _ = board.again(None)
+                found.gone = False
                 row |= _judged(board, digests, expected, found, time.monotonic() - now)
             except LinkError as error:
                 if not found.runs and not found.lost:
                     raise
-                found.lost += 1
+                found.lost, found.gone = found.lost + 1, True
                 row |= {"lost": " ".join(str(error).split())}
                 if board is not None:
                     board.close()
                 board = None
                 time.sleep(PAUSE_S)
-            if log is not None:
-                log.write(json.dumps(row, allow_nan=False) + "\n")
-                log.flush()
+            _write(row, log)
             if tell is not None:
                 tell(time.monotonic() - start, found)
-            time.sleep(max(0.0, asked.every_s - (time.monotonic() - now)))
+            rest = min(asked.every_s + now, start + asked.seconds) - time.monotonic()
+            time.sleep(max(0.0, rest))
+    except KeyboardInterrupt:
+        found.cut = True
+    except _Unwritten as error:
+        found.unwritten = str(error)
     finally:
         if board is not None:
             board.close()
     return found
+
+
+def _write(row: dict[str, Any], log: FileIO | None) -> None:
+    """A whole line or none."""
+    if log is None:
+        return
+    line, before = (json.dumps(row, allow_nan=False) + "\n").encode(), os.fstat(log.fileno()).st_size
+    try:
+        if log.write(line) == len(line):
+            return
+        why = "no room for a whole line"
+    except OSError as error:
+        why = error.strerror or str(error)
+    with suppress(OSError):  # a pipe cannot be cut
+        os.ftruncate(log.fileno(), before)
+    raise _Unwritten(why)
+
+
+def _about(asked: Soak, models: Models, prepared: PreparedInputs) -> dict[str, Any]:
+    """The log's first line: what the lines after it are of."""
+    model = hashlib.sha256(models.binary).hexdigest()
+    return {"soak": asked.board, "model_sha256": model, "inputs_sha256": prepared.sha256, "at": _utc()}
+
+
+def _utc() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:

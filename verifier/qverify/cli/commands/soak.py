@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="a run starts so often, not at once after the last",
 )
-@click.option("--log", "path", metavar="FILE", help="one JSON object a run, appended")
+@click.option("--log", "path", metavar="FILE", help="one JSON object a run, after one that says what ran; appended")
 @taking_inputs
 @reaching
 def command(
@@ -41,13 +41,14 @@ def command(
     reach: dict[str, str],
 ) -> int:
     from contextlib import nullcontext
+    from io import FileIO
 
     from qverify.cli.live_progress import bars
     from qverify.errors import UsageError
     from qverify.session.soak import Soak, soak
 
     try:
-        log = open(path, "a", encoding="utf-8") if path else None  # noqa: SIM115 (closed below)
+        log = FileIO(path, "a") if path else None
     except OSError as error:
         raise UsageError(f"--log {path}: {error.strerror}") from error
     with log or nullcontext(), bars() as watch:
@@ -60,6 +61,11 @@ def command(
         found = soak(asked, log, tell)
     hot = "" if found.hottest_c is None else f", at most {found.hottest_c:g} degrees Celsius"
     slow = "" if found.slowest_mhz is None else f", at least {found.slowest_mhz:g} MHz"
+    gone = "; it was not there at the end" if found.gone else ""
     first = f", the first at {found.first_wrong}" if found.wrong else ""
-    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}")
+    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}")
+    if found.cut:
+        raise KeyboardInterrupt
+    if found.unwritten:
+        raise UsageError(f"--log {path}: cannot be written: {found.unwritten}; the runs above are all there were")
     return found.exit_status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -95,6 +96,8 @@ def test_what_is_gone_or_not_known_is_a_change(
     rows = json.loads(report.read_text())
     rows["pairs"][0]["tensors"] = rows["pairs"][0]["tensors"][1:]
     report.write_text(json.dumps(rows))
+    held["report_sha256"] = hashlib.sha256(report.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(held))
     assert main(["baseline", "check", file, str(tmp_path / "b")]) == 1
     assert "metrics there -> missing (gone)" in capsys.readouterr().out
     broken = json.loads(Path(file).read_text())

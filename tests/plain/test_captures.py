@@ -312,3 +312,126 @@ def test_a_disk_that_is_really_full(room, digits, tmp_path):
     else:  # no room for the list itself
         assert "replay 2" in ran.stdout and "capture.json is missing" in ran.stderr
     assert ("WARNING: capture c is incomplete" in ran.stdout) == (room != "2m")
+
+
+def test_what_is_named_holds_even_where_it_is_the_default(run, tmp_path):
+    """A final output that is off by 0.3: 0 decimals pass, the default of 5 does not."""
+    assert run("faulty:local?fault=plus_one@prob_QuantizeLinear_Output", "-r", "False", "-c", "0") == 0
+    assert judged_again(tmp_path / "cap")[0] == 0
+    for digits in ("4", "5", "6"):
+        assert judged_again(tmp_path / "cap", "-c", digits)[0] == 1
+
+
+def test_a_board_that_was_not_the_same_twice_is_not_healed_by_a_replay(run, tmp_path, capsys):
+    assert run(f"faulty:local?fault=jitter@{NODE}", "--repeat", "4") == 1
+    status, held = judged_again(tmp_path / "cap")
+    assert status == 1 and held["pairs"][-1]["cause"] == "not_deterministic"
+    assert held["repeat"]["unstable"][0]["tensor"] == NODE
+    assert main(["triage", str(tmp_path / "cap")]) == 1
+    assert "not the same from run to run" in capsys.readouterr().out
+
+
+def changed(folder: Path, change) -> Path:
+    """capture.json after change(its first frame, the whole)."""
+    path = folder / "capture.json"
+    held = json.loads(path.read_text())
+    change(held["frames"][0], held)
+    path.write_text(json.dumps(held))
+    return folder
+
+
+def other_inputs(frame, held):
+    frame["sides"][2]["inputs_sha256"] = "0" * 64
+
+
+def no_inputs(frame, held):
+    del frame["sides"][2]["inputs_sha256"]
+
+
+def other_model(frame, held):
+    frame["sides"][2]["model_sha256"] = "0" * 64
+
+
+def no_board(frame, held):
+    del frame["sides"][2]
+
+
+@pytest.mark.parametrize("change", [other_inputs, no_inputs, other_model, no_board])
+def test_a_side_of_another_run_is_never_passed(change, run, tmp_path, capsys):
+    assert run() == 0
+    changed(tmp_path / "cap", change)
+    assert judged_again(tmp_path / "cap")[0] == 3
+    assert main(["triage", str(tmp_path / "cap")]) == 3
+    if change is not no_board:
+        assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) in (0, 2, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def a_second_board(frame, held):
+    frame["sides"].append({**frame["sides"][2]})
+
+
+def a_side_of_no_kind(frame, held):
+    frame["sides"][2]["side"] = "bord"
+
+
+@pytest.mark.parametrize("change", [a_second_board, a_side_of_no_kind])
+def test_sides_that_cannot_be_told_apart_are_refused(change, run, tmp_path, capsys):
+    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
+    changed(tmp_path / "cap", change)
+    assert main(["replay", str(tmp_path / "cap")]) == 2 and main(["triage", str(tmp_path / "cap")]) == 2
+    assert capsys.readouterr().err.count("not a manifest of qverify.capture/1") == 2
+
+
+def test_another_model_is_not_judged_by_what_this_one_did(run, tmp_path, digits, capsys):
+    import onnx
+
+    assert run() == 0
+    model = onnx.load(digits / "digits_quant.onnx")
+    model.producer_name = "another file"
+    onnx.save(model, tmp_path / "other.onnx")
+    assert main(["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx")]) == 3
+    assert "ran another quant.onnx" in capsys.readouterr().out
+    words = ["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx"), "--rerun", "reference,simulator"]
+    assert main([*words, "-b", "local"]) == 0
+
+
+def test_a_frame_that_could_not_be_prepared_stays_so(digits, tmp_path, capsys):
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for number in range(2):
+        np.save(folder / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))
+    (folder / "x.npy").write_text("junk")
+    words = [
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        "local",
+        "-i",
+        str(folder),
+        "--capture",
+        str(tmp_path / "cap"),
+    ]
+    assert main(words) == 2
+    status, held = judged_again(tmp_path / "cap")
+    assert status == 3 and [row["verdict"] for row in held["frames"]] == ["PASSED", "PASSED", "NOT RUN"]
+    assert main(["triage", str(tmp_path / "cap")]) == 3
+    assert "x.npy" in capsys.readouterr().out
+
+
+def test_an_input_that_claims_gigabytes_is_refused_before_they_are_made(run, tmp_path, capsys):
+    def bomb(frame, held):
+        held["parts"][frame["inputs"][0]["part"]][2] = 1 << 31
+
+    assert run() == 0
+    changed(tmp_path / "cap", bomb)
+    assert main(["replay", str(tmp_path / "cap")]) == 2
+    assert "claims 2147483648 bytes; wanted 256" in capsys.readouterr().err
+
+
+def test_a_report_of_another_run_makes_no_baseline(run, tmp_path, capsys):
+    assert run() == 0
+    report_of = tmp_path / "cap" / "report.json"
+    report_of.write_text(report_of.read_text().replace("PASSED", "PASSED "))
+    assert main(["baseline", "save", str(tmp_path / "b.json"), str(tmp_path / "cap")]) == 2
+    assert "is not what was captured" in capsys.readouterr().err and not (tmp_path / "b.json").exists()

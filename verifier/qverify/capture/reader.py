@@ -39,13 +39,15 @@ class Capture:
     specs: dict[str, TensorSpec]
     frames: list[dict[str, Any]]
     parts: PartReader
+    report_sha256: str = ""
     _checked: dict[int, str] = field(default_factory=dict)
 
     @property
     def board(self) -> str | None:
         """What the captured run called its board; None where it had none."""
         any_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
-        return (str(self.command.get("board") or "board")) if any_board else None
+        named = self.command.get("board")
+        return str(named) if named else "board" if any_board else None
 
     def model_path(self, file: str) -> str:
         """The path of a model's file. BadFileError where its hash is not the recorded one."""
@@ -68,6 +70,20 @@ class Capture:
             seed = row["seed"] if isinstance(row["seed"], int) else None
             found.append(PreparedInput(spec, data, printable(str(row["source"])), seed))
         return PreparedInputs(tuple(found))
+
+    def report(self) -> dict[str, Any]:
+        """What the run said. BadFileError where it is not there, or not what the run wrote."""
+        path = os.path.join(self.folder, "report.json")
+        data = read_regular(path, MOST_MANIFEST)
+        if self.report_sha256 and hashlib.sha256(data).hexdigest() != self.report_sha256:
+            raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
+        try:
+            held = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise BadFileError(f"{path}: not JSON: {error}") from error
+        if not isinstance(held, dict):
+            raise BadFileError(f"{path}: not a JSON object")
+        return held
 
     def why(self, number: int) -> str:
         """Why this frame did not run; "" where it did."""
@@ -193,7 +209,9 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
     frames = [_frame(row) for row in held["frames"]]
     why = "" if held["state"] == "complete" else printable(str(held["why"])) or "it says so itself"
     reader = PartReader(os.path.join(folder, "parts.zst"), parts)
-    return Capture(folder, why, dict(held["command"]), models, specs, frames, reader)
+    return Capture(
+        folder, why, dict(held["command"]), models, specs, frames, reader, str(held.get("report_sha256", ""))
+    )
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -132,8 +133,8 @@ class CaptureWriter:
             self._parts.close()
         except OSError as error:
             self.why = self.why or f"it could not be written: {error.strerror}"
-        if report:
-            self._try(lambda: write_text(report, os.path.join(self.folder, "report.json")))
+        if report and self._try(lambda: write_text(report, os.path.join(self.folder, "report.json"))):
+            self._held["report_sha256"] = hashlib.sha256(report.encode()).hexdigest()
         self.why = self.why or why
         while (lacking := self._listed()) and (self._without_report() or self._parts.shorten(lacking)):
             pass

@@ -32,14 +32,14 @@ class Change:
     direction: str
 
 
-def save(path: str, capture: str, firmware: str, toolchain: str) -> dict[str, str]:
-    """The capture's entry into the file, in the place of one with the same key; the key."""
+def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], str]:
+    """The capture's entry into the file, in the place of one with the same key; the key, and the verdict of its run."""
     held: dict[str, Any] = _read(path) if os.path.exists(path) else {"schema": SCHEMA, "entries": []}
     entry = _entry(capture, firmware, toolchain)
     key = {k: entry[k] for k in KEYS}
     held["entries"] = [e for e in held["entries"] if {k: e[k] for k in KEYS} != key] + [entry]
     write_text(json.dumps(held, indent=1, allow_nan=False) + "\n", path)
-    return key
+    return key, str(entry["verdict"])
 
 
 def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[Change], int]:
@@ -66,7 +66,7 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
     capture = open_capture(folder)
     if capture.incomplete:
         raise UsageError(f"{folder}: the capture is incomplete ({capture.incomplete}); no baseline comes of it")
-    report = _json(os.path.join(folder, "report.json"))
+    report = capture.report()
     models = {str(m["kind"]): str(m["sha256"]) for m in capture.models.values()}
     digests = {
         f"{row['frame']}/{side['label']}": {n: _digest(pair, capture) for n, pair in side["tensors"].items()}
@@ -81,6 +81,7 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         "inputs": [str(i["sha256"]) for row in capture.frames for i in row["inputs"]],
         "digests": digests,
         "rows": _rows(report, folder),
+        "verdict": str(report.get("verdict")),
     }
 
 
@@ -126,12 +127,13 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Change],
     for key in before["rows"].keys() & now["rows"].keys():
         compared += 1
         found += _of_row(key, before["rows"][key], now["rows"][key])
-    for key in before["rows"].keys() - now["rows"].keys():
-        frame, pair, tensor = key.split("/", 2)
-        found.append(Change(int(frame), pair, tensor, "metrics", "there", "missing", "gone"))
-    for side in before["digests"].keys() - now["digests"].keys():
-        frame, label = side.split("/", 1)
-        found.append(Change(int(frame), label, "", "side", "there", "missing", "gone"))
+    for old, new, *said in ((before, now, "there", "missing", "gone"), (now, before, "missing", "there", "new")):
+        for key in old["rows"].keys() - new["rows"].keys():
+            frame, pair, tensor = key.split("/", 2)
+            found.append(Change(int(frame), pair, tensor, "metrics", *said))
+        for side in old["digests"].keys() - new["digests"].keys():
+            frame, label = side.split("/", 1)
+            found.append(Change(int(frame), label, "", "side", *said))
     return sorted(found, key=lambda c: (c.frame, c.pair, c.tensor, c.what)), compared
 
 
@@ -141,6 +143,9 @@ def _of_row(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     if old["verdict"] != new["verdict"]:
         way = "better" if new["verdict"] == "PASSED" else "worse"
         found.append(Change(int(frame), pair, tensor, "verdict", str(old["verdict"]), str(new["verdict"]), way))
+    if old["bit_equal"] != new["bit_equal"]:
+        way = "better" if new["bit_equal"] is True else "worse"
+        found.append(Change(int(frame), pair, tensor, "bit_equal", str(old["bit_equal"]), str(new["bit_equal"]), way))
     for metric, better in METRICS.items():
         a, b = _number(old.get(metric)), _number(new.get(metric))
         if a is not None and b is not None and a != b:

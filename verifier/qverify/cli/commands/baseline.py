@@ -33,7 +33,10 @@ def _arguments(one: Callable[..., int]) -> Callable[..., int]:
 def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
     from qverify.session import baseline
 
-    click.echo(f"{file}: saved {_said(baseline.save(file, capture, firmware, toolchain))}")
+    key, verdict = baseline.save(file, capture, firmware, toolchain)
+    click.echo(f"{file}: saved {_said(key)}")
+    if verdict != "PASSED":
+        click.echo(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
     return 0
 
 

@@ -48,11 +48,11 @@ class Elsewhere:
         if self._failed:
             raise UsageError(self._failed)
         begun = time.perf_counter()
-        try:
-            with tempfile.TemporaryDirectory(prefix="qverify-reference-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix="qverify-reference-", ignore_cleanup_errors=True) as folder:
+            try:
                 row = self._ran(Path(folder), variants, like, take, step)
-        except Refused as error:
-            raise self._error(str(error)) from error
+            except Refused as error:
+                raise self._error(str(error).replace(f"{folder}/", "")) from error
         row.seconds, row.runs = round(time.perf_counter() - begun, 3), len(variants)
         return row
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,28 +37,35 @@ def python_root(
     root: Path, onnxruntime: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None
 ) -> str:
     """Makes the folder, unless it is whole already, and gives the command that runs its Python. onnxruntime: a version.
-    BoardUnreachable where something cannot be had, or does not run; the folder is then not there."""
+    BoardUnreachable where something cannot be had, or does not run; a folder that was not there is then not there."""
     program = emulator("aarch64")
     if program is None:
         raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
-    command = shlex.join([program, "-cpu", CPU, "-L", str(root), str(root / "usr/bin/python3")])
-    if (root / "usr").is_dir():
-        _answers(command, onnxruntime)
-        return command
-    root.mkdir(parents=True, exist_ok=True)
-    if any(root.iterdir()):
-        raise BoardUnreachable(f"{root}: is not empty and holds no root folder")
-    try:
+    if not (root / "usr").is_dir():
+        _make(root, program, onnxruntime, mirror, say)
+    _answers(_command(program, root), onnxruntime)
+    return shlex.join(_command(program, root))
+
+
+def _command(program: str, root: Path) -> list[str]:
+    return [program, "-cpu", CPU, "-L", str(root), str(root / "usr/bin/python3")]
+
+
+def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: Callable[[str], None]) -> None:
+    """Whole or not at all."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise BoardUnreachable(f"{root}: is there and is no root folder; wanted a new name or an empty folder")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as name:
+        part = Path(name) / "root"
+        part.mkdir()
         say(f"fetching Python of {SUITE} for arm64")
-        version = _python(root, mirror)
+        version = _python(part, mirror)
         say(f"fetching numpy and onnxruntime {onnxruntime} for aarch64")
-        _wheels(root, version, onnxruntime)
-        _own_files(root)
-        _answers(command, onnxruntime)
-    except BaseException:
-        shutil.rmtree(root, ignore_errors=True)
-        raise
-    return command
+        _wheels(part, version, onnxruntime)
+        _own_files(part)
+        _answers(_command(program, part), onnxruntime)
+        part.replace(root)
 
 
 def _python(root: Path, mirror: str | None) -> str:
@@ -113,15 +121,16 @@ def _own_files(root: Path) -> None:
         (root / name).write_text(held)
 
 
-def _answers(command: str, onnxruntime: str) -> None:
+def _answers(command: list[str], onnxruntime: str) -> None:
     """The command runs, and has what it is for."""
-    ask = "import numpy, onnxruntime; print(onnxruntime.__version__)"
-    words = [*shlex.split(command), "-I", "-c", ask]
+    words = [*command, "-I", "-c", "import numpy, onnxruntime; print(onnxruntime.__version__)"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        raise BoardUnreachable(f"{command}: no answer within {ANSWER_S} s") from None
+        raise BoardUnreachable(f"{command[-1]}: no answer within {ANSWER_S} s") from None
+    except OSError as error:
+        raise BoardUnreachable(f"{command[0]}: {error.strerror}") from error
     if done.returncode:
-        raise BoardUnreachable(f"{command}: {last_line(done.stderr, f'status {done.returncode}')}")
+        raise BoardUnreachable(f"{command[-1]}: {last_line(done.stderr, f'status {done.returncode}')}")
     if done.stdout.strip() != onnxruntime:
-        raise BoardUnreachable(f"{command}: has onnxruntime {last_line(done.stdout)}, wanted {onnxruntime}")
+        raise BoardUnreachable(f"{command[-1]}: has onnxruntime {last_line(done.stdout)}, wanted {onnxruntime}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -271,6 +272,13 @@ def test_distance_of_floats_integers_and_what_is_neither():
     assert distance(real, a, a[:2]) == (inf, 0)
     whole = TensorSpec("x", "uint8", (2,), scale=(0.5,), zero_point=(128,))
     assert distance(whole, np.array([0, 255], np.uint8), np.array([2, 255], np.uint8)) == (1.0, 2)
+
+
+def test_the_program_elsewhere_is_of_python_3_8():
+    """And imports what it says."""
+    tree = ast.parse(elsewhere.PROGRAM.read_text(), feature_version=(3, 8))
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert names == {"json", "os", "platform", "sys", "numpy", "onnxruntime"}
 
 
 def test_rows_of_frames_together():

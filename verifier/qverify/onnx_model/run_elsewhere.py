@@ -67,5 +67,6 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except Exception as error:  # onnxruntime's own types; the last line on stderr is what a person is shown
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        sys.exit("onnxruntime %s: %s" % (ort.__version__, lines[0]))  # noqa: UP031
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        said = said if len(said) < 260 else said[:70] + " ... " + said[-180:]  # it ends with the reason
+        sys.exit("onnxruntime %s: %s" % (ort.__version__, said))  # noqa: UP031

@@ -47,9 +47,10 @@ def mark_spread(report: Report, spread: Spread) -> None:
                 differing += 1
                 within += row.reference_spread is not None and apart <= row.reference_spread
     report.reference_spread = spread.ran
+    others = " and other interpreters" if len(spread.ran) > 1 else ""
     report.notes.append(
         f"reference spread: {within} of {differing} differing tensors differ by no more than onnxruntime's own settings "
-        f"(four optimization levels, one and two threads, the untouched file's outputs{_most(spread.ran[0])})"
+        f"(four optimization levels, one and two threads, the untouched file's outputs{_most(spread.ran[0])}){others}"
     )
     report.notes += [f"reference spread: {_elsewhere(row)}" for row in spread.ran[1:]]
     if all(row.machine == platform.machine() for row in spread.ran):

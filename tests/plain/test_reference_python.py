@@ -270,6 +270,7 @@ def test_distance_of_floats_integers_and_what_is_neither():
     assert distance(real, a, a) == (0.0, 0)
     assert distance(real, a, np.array([1, 0, inf, 2], np.float32)) == (inf, 0)
     assert distance(real, a, a[:2]) == (inf, 0)
+    assert distance(TensorSpec("x", "float32", ()), np.array(1, np.float32), np.array(3, np.float32)) == (2.0, 0)
     whole = TensorSpec("x", "uint8", (2,), scale=(0.5,), zero_point=(128,))
     assert distance(whole, np.array([0, 255], np.uint8), np.array([2, 255], np.uint8)) == (1.0, 2)
 

@@ -48,22 +48,21 @@ def spread(variants: Sequence[Variant], elsewhere: Iterable[Elsewhere] = (), ste
         values = Engine(variant.model, variant.level, variant.threads).run(variant.feed, list(variant.base))
         apart.add(number, values)
         here.setdefault(id(variant.model), values)
-        _tell(step, number + 1, whole)
+        _after(0, whole, step)(number + 1)
     own = SpreadRun("", version(), platform.python_version(), platform.machine())
     own.seconds, own.runs = round(time.perf_counter() - begun, 3), len(variants)
     found.add(own, apart.found)
     for at, place in enumerate(places, 1):
         apart = Apart(variants)
-        done = at * len(variants)
         like = [here[id(variant.model)] for variant in variants]
-        row = place.run(variants, like, apart.add, lambda n, done=done: _tell(step, done + n, whole))  # type: ignore[misc]
+        row = place.run(variants, like, apart.add, _after(at * len(variants), whole, step))
         found.add(row, apart.found)
     return found
 
 
-def _tell(step: Step | None, done: int, whole: int) -> None:
-    if step is not None:
-        step(done, whole)
+def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
+    """Tells of n more runs than those that were done."""
+    return lambda n: None if step is None else step(done + n, whole)
 
 
 class Apart:
@@ -87,9 +86,11 @@ def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
     """Largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
     if a.shape != b.shape:
         return math.inf, 0
-    lsb = int(np.abs(a.astype(np.int64) - b.astype(np.int64)).max(initial=0)) if a.dtype.kind in "iu" else 0
+    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
+    lsb = int(np.abs(a.astype(np.int64) - b.astype(np.int64)).max(initial=0)) if integers else 0
     real, other = spec.dequantized(a), spec.dequantized(b)
     with np.errstate(invalid="ignore"):
         apart = np.abs(real - other)
-    apart[(real == other) | (np.isnan(real) & np.isnan(other))] = 0.0
-    return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0)), lsb
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    same = (real == other) | (np.isnan(real) & np.isnan(other))
+    return float(np.where(same, 0.0, apart).max(initial=0.0)), lsb

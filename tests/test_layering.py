@@ -27,7 +27,7 @@ NEVER = {
     "qverify.session": ("qverify.cli",),
 }
 HOMES = {
-    "onnxruntime": ("onnx_model/engine.py",),
+    "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_elsewhere.py"),
     "click": ("cli/",),
     "rich": ("cli/live_progress.py",),
     "tabulate": ("renderers/",),

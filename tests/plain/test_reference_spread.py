@@ -43,6 +43,19 @@ def test_no_verdict_changes_by_it(digits: Path, tmp_path: Path, capsys: pytest.C
     assert "needs the quantized ONNX" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [["--input", "image=gray,mean=127.5,scale=0.0078431373"], ["--strip-io-quant"]])
+def test_ends_that_the_untouched_file_has_otherwise(
+    options: list[str], digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nodes in front of the network, or its ends without their quantization: the untouched file still takes part."""
+    model = str(digits / "digits_quant.onnx")
+    assert main(["compile", model, "-o", str(tmp_path / "m.bin"), *options]) == 0
+    status, held = spread_of(f"{model},{tmp_path / 'm.bin'}", tmp_path / "r.json")
+    assert status == 0
+    own = held["reference_spread"][0]
+    assert own["runs"] == 9 and own["widest"].startswith("prob") and 0 < own["max_abs"] < 0.01
+
+
 @need_models()
 def test_a_model_that_onnxruntime_fuses_has_a_spread(tmp_path: Path) -> None:
     """kwt1_u8s8: SkipLayerNormalization is fused at some levels (README, limits)."""

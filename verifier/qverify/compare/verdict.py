@@ -14,6 +14,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.spread import together
 from qverify.tensors.recording import Array, Recording
 
 __all__ = ["Options", "combine", "judge_all"]
@@ -242,4 +243,5 @@ def combine(reports: list[Report]) -> Report:
         first.caveats,
         next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
         [f for r in reports for f in r.frames],
+        together(s for r in reports for s in r.reference_spread),
     )

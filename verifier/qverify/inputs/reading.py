@@ -50,7 +50,7 @@ def array_of(path: str, name: str = "") -> Array:
     try:
         if path.lower().endswith(".npy"):
             data = read_regular(path, MOST_ARRAY + 1, follow=True)
-            return _array(io.BytesIO(data), len(data), path)
+            return npy_array(io.BytesIO(data), len(data), path)
         with zipfile.ZipFile(path) as held:
             return _of_npz(held, name, path)
     except (UsageError, BadFileError):
@@ -68,10 +68,10 @@ def _of_npz(held: zipfile.ZipFile, name: str, path: str) -> Array:
         raise UsageError(f"{path}: holds {', '.join(files) or 'nothing'}; none is called {name!r}")
     size = held.getinfo(files[chosen]).file_size
     with held.open(files[chosen]) as file:
-        return _array(file, size, f"{path}: {chosen}")
+        return npy_array(file, size, f"{path}: {chosen}")
 
 
-def _array(file: IO[bytes], size: int, where: str) -> Array:
+def npy_array(file: IO[bytes], size: int, where: str) -> Array:
     """Of a .npy, whose header must not promise more than there is. size: bytes of it."""
     if size > MOST_ARRAY:
         raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} are taken")

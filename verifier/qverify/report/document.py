@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from qverify.report.spread import SpreadRun
+
 SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
@@ -86,6 +88,7 @@ class TensorRow:
     forced: Forced | None = None
     why: str = ""
     reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
+    reference_spread_by: str | None = None  # who had it: onnxruntime VERSION on MACHINE
 
 
 @dataclass(slots=True)
@@ -146,6 +149,7 @@ class Report:
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
     repeat: dict[str, Any] | None = None  # of --repeat: runs, unstable tensors
     frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
+    reference_spread: list[SpreadRun] = field(default_factory=list)  # of --reference-spread: who ran it, our own first
 
     @property
     def exit_status(self) -> int:

@@ -23,12 +23,13 @@ from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
 from qverify.session.models import Models, open_models
 from qverify.session.repeat import repeat
-from qverify.session.spread import mark_spread
+from qverify.session.spread import ReferenceSpread, mark_spread
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
     from qverify.capture.writer import CaptureWriter
+    from qverify.sides.elsewhere_files import Variant
 
 Watch = Callable[[str, int, int], None]
 Pull = Callable[[list[str]], Any]
@@ -51,6 +52,8 @@ class Request:
     capture: str | None = None  # folder that keeps everything the run sees
     repeat: int = 1  # runs of the board on the same inputs
     reference_spread: bool = False  # how far apart the reference's own settings are
+    reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
+    reference_timeout_s: float = 900.0  # for each of their runs
 
 
 @dataclass(slots=True)
@@ -99,8 +102,9 @@ class Job:
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         if request.repeat > 1 and request.board is None:
             raise UsageError("--repeat runs a board again; give -b BOARD")
-        if request.reference_spread and self.models.integer_onnx is None:
-            raise UsageError("--reference-spread needs the quantized ONNX in -m")
+        self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
+        if request.reference_python and self._spread is None:
+            raise UsageError("--reference-python takes part in --reference-spread; give that, too")
         self._host = Host(self.models)
         self._board: Any = None
         self._capture = _started(request, self.models)
@@ -109,13 +113,14 @@ class Job:
         """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
+        spread = self._spread.of(self._host, prepared, _step(watch, "reference spread")) if self._spread else None
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = judged(self.models, prepared, ran, options, pull)
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
-        if self.request.reference_spread:
-            mark_spread(report, self._host.spread(prepared))
+        if spread is not None:
+            mark_spread(report, spread)
         seen = Seen(prepared, ran, pull)
         self.repeat(report, seen, self.request.repeat, watch)
         self.refresh(ran)
@@ -270,9 +275,9 @@ class Host:
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
 
-    def spread(self, prepared: PreparedInputs) -> dict[str, float]:
-        """Of the reference (Reference.spread); there must be one."""
-        return dict(self._opened_reference().spread(prepared))
+    def variants(self, prepared: PreparedInputs) -> list[Variant]:
+        """Of the reference (Reference.variants); there must be one."""
+        return list(self._opened_reference().variants(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:
         """By side: its way to run one unit, the sides themselves not run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut import cut
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.ops.quantize import parameters
+from qverify.sides.elsewhere_files import Variant
 from qverify.sides.front import front, made
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+from qverify.tensors.spec import TensorSpec
 
-SPREAD = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all", 2))
+SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all", 2))
 
 
 class Reference:
@@ -60,24 +63,22 @@ class Reference:
             inputs_sha256=prepared.sha256,
         )
 
-    def spread(self, prepared: PreparedInputs) -> dict[str, float]:
-        """Tensor to max |a-b| (real values) between this side's settings and onnxruntime's other legitimate ones: every
-        optimization level, one thread; for final outputs also of the untouched file."""
+    def variants(self, prepared: PreparedInputs) -> list[Variant]:
+        """This run under onnxruntime's other legitimate settings (every optimization level, one thread), and the untouched
+        file's outputs under every level."""
         fed = {**prepared.arrays(), **made(self.graph, self._front, prepared.arrays())}
-        base, found = self._engine.run(fed, self.names), dict[str, float]()
+        feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
         model = exposed(self._model, self.names).SerializeToString()
-        for level, threads in SPREAD:
-            for name, value in Engine(model, level, threads).run(fed, self.names).items():
-                found[name] = max(found.get(name, 0.0), self._apart(name, base[name], value))
-        for level in LEVELS:
-            for row in self.plain(prepared, base, level):
-                if row["name"] in self.graph.outputs:
-                    found[row["name"]] = max(found.get(row["name"], 0.0), row["max_abs"])
-        return found
-
-    def _apart(self, name: str, a: Array, b: Array) -> float:
-        spec = self.graph.spec(name)
-        return float(np.abs(spec.dequantized(a) - spec.dequantized(b)).max(initial=0.0))
+        specs = {n: self.graph.spec(n) for n in self.names}
+        found = [Variant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
+        if self.original is None:
+            return found
+        stripped = self._stripped("outputs")
+        values = {**fed, **base}  # an input may be an output too
+        feed, named = self._original_feed(prepared, values), self._original_outputs()
+        base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
+        specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
+        return found + [Variant(self.original, feed, base, specs, level, 2) for level in LEVELS]
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
@@ -91,23 +92,34 @@ class Reference:
         """The nodes between these tensors as a model of their own."""
         return cut(self._model, self.graph.tensors, given, outputs)
 
+    def _stripped(self, end: str) -> Mapping[str, str]:
+        """Of "inputs" or "outputs" whose quantization was stripped: our name to the untouched file's."""
+        held: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
+        return held.get(end, {})
+
     def _unquantized(self, name: str, value: Array, stripped: Mapping[str, str]) -> Array:
         """The float32 that the untouched file holds there, where the ends were stripped."""
         return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
 
-    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array], level: str = "all") -> list[dict[str, Any]]:
+    def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
+        stripped = self._stripped("inputs")
+        given = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
+        return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in given.items()}
+
+    def _original_outputs(self) -> dict[str, str]:
+        """The untouched file's outputs, each with our name."""
+        return {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
+
+    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
         """The untouched file on plain onnxruntime (all optimizations) against these finals: equal, or by how much not."""
         if self.original is None:
             return []
-        ends = self.graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
-        given = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
-        feed = {ends["inputs"].get(n, n): self._unquantized(n, v, ends["inputs"]) for n, v in given.items()}
-        original = {ends["outputs"].get(n, n): n for n in self.graph.outputs}
-        plain = Engine(self.original, level=level).run(feed, list(original))
+        named, feed = self._original_outputs(), self._original_feed(prepared, finals)
+        plain = Engine(self.original, level="all").run(feed, list(named))
         finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():
-            mine = self._unquantized(original[name], finals[original[name]], ends["outputs"])
+            mine = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
             distance = (
                 float(np.abs(value.astype(np.float64) - mine.astype(np.float64)).max(initial=0.0))
                 if value.shape == mine.shape
@@ -121,3 +133,8 @@ class Reference:
                 }
             )
         return rows
+
+
+def _real(spec: TensorSpec) -> TensorSpec:
+    """Of the same tensor in float32."""
+    return replace(spec, dtype="float32", scale=(), zero_point=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -9,6 +10,7 @@ import click
 from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.judging import judging
+from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -55,6 +57,21 @@ if TYPE_CHECKING:
     is_flag=True,
     help="run the reference under its other settings, too, and mark differences no larger than theirs",
 )
+@click.option(
+    "--reference-python",
+    multiple=True,
+    metavar="COMMAND",
+    help="another Python with onnxruntime and numpy that takes part in --reference-spread, as 'venv/bin/python' of an older "
+    "onnxruntime, or ARM kernels (scripts/arm_reference); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
+)
+@click.option(
+    "--reference-timeout",
+    "reference_timeout_s",
+    type=Finite(0.1, 1e6),
+    default=900.0,
+    show_default=True,
+    help="seconds for each run of --reference-python",
+)
 @click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
@@ -69,6 +86,8 @@ def command(
     allow_other_model: bool,
     repeat: int,
     reference_spread: bool,
+    reference_python: tuple[str, ...],
+    reference_timeout_s: float,
     capture: str | None,
     json_path: str | None,
     inputs: Asked,
@@ -84,6 +103,8 @@ def command(
     from qverify.session.models import parse_shapes
     from qverify.session.verify import Request, verify
 
+    if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
+        reference_python = (held,)
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards):
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
@@ -108,6 +129,8 @@ def command(
             capture if len(boards) < 2 or not capture else f"{capture}-{number}",
             repeat,
             reference_spread,
+            reference_python,
+            reference_timeout_s,
         )
         with bars() as watch:
             if several is None:

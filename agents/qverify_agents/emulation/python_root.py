@@ -1,0 +1,136 @@
+"""A folder with Python, numpy and onnxruntime for ARM, out of distribution packages and PyPI's wheels; run under QEMU's user mode."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from qverify_agents.boards.qemu_user import emulator
+from qverify_agents.emulation.archive import FILE, deb_files
+from qverify_agents.emulation.packages import Packages
+from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
+
+SUITE, LIBC = "bookworm", 36  # its glibc is 2.36
+SKIP = {"dpkg", "perl", "perl-base", "install-info", "mime-support", "mailcap", "media-types", "debconf", "tar"}
+WHEELS_S, ANSWER_S = 900, 120
+CPU = "cortex-a53"
+CPUINFO = """processor\t: {number}
+BogoMIPS\t: 100.00
+Features\t: fp asimd aes pmull sha1 sha2 crc32 cpuid
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x0
+CPU part\t: 0xd03
+CPU revision\t: 4
+
+"""
+
+
+def python_root(
+    root: Path, onnxruntime: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None
+) -> str:
+    """Makes the folder, unless it is whole already, and gives the command that runs its Python. onnxruntime: a version.
+    BoardUnreachable where something cannot be had, or does not run; a folder that was not there is then not there."""
+    program = emulator("aarch64")
+    if program is None:
+        raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
+    if not (root / "usr").is_dir():
+        _make(root, program, onnxruntime, mirror, say)
+    _answers(_command(program, root), onnxruntime)
+    return shlex.join(_command(program, root))
+
+
+def _command(program: str, root: Path) -> list[str]:
+    return [program, "-cpu", CPU, "-L", str(root), str(root / "usr/bin/python3")]
+
+
+def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: Callable[[str], None]) -> None:
+    """Whole or not at all."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise BoardUnreachable(f"{root}: is there and is no root folder; wanted a new name or an empty folder")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as name:
+        part = Path(name) / "root"
+        part.mkdir()
+        say(f"fetching Python of {SUITE} for arm64")
+        version = _python(part, mirror)
+        say(f"fetching numpy and onnxruntime {onnxruntime} for aarch64")
+        _wheels(part, version, onnxruntime)
+        _own_files(part)
+        _answers(_command(program, part), onnxruntime)
+        part.replace(root)
+
+
+def _python(root: Path, mirror: str | None) -> str:
+    """Unpacks the interpreter and what it and the wheels need; its version, 3.N."""
+    state = root / "apt"
+    packages = Packages(state, "arm64", SUITE, mirror)
+    packages.update()
+    name = next((n for n in packages.depends("python3-minimal") if re.fullmatch(r"python3\.\d+-minimal", n)), None)
+    if name is None:
+        raise BoardUnreachable(f"python3-minimal depends on no Python in {SUITE}")
+    version = name.removeprefix("python").removesuffix("-minimal")
+    roots = [name, f"libpython{version}-stdlib", "libstdc++6"]
+    for deb in packages.fetch(packages.closure(roots, SKIP)).values():
+        for at, entry in deb_files(deb):
+            path = root / at
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if entry.kind == FILE:
+                path.write_bytes(entry.data)
+                path.chmod(entry.mode)
+            else:
+                path.unlink(missing_ok=True)
+                path.symlink_to(entry.data.decode())
+    (root / "usr/bin/python3").symlink_to(f"python{version}")
+    shutil.rmtree(state)
+    return version
+
+
+def _wheels(root: Path, version: str, onnxruntime: str) -> None:
+    """Onto the path of that Python, by this one's pip."""
+    platforms = [f"manylinux_2_{n}_aarch64" for n in range(LIBC, 16, -1)] + ["manylinux2014_aarch64"]
+    words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
+    words += ["--target", str(root / "usr/lib/python3/dist-packages"), "--implementation", "cp"]
+    words += ["--python-version", version, *(word for one in platforms for word in ("--platform", one))]
+    command = [sys.executable, "-m", "pip", *words, "numpy", f"onnxruntime=={onnxruntime}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WHEELS_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BoardUnreachable(f"pip: no end within {WHEELS_S} s") from None
+    if done.returncode:
+        raise BoardUnreachable(f"pip: {last_line(done.stderr, f'status {done.returncode}')}")
+
+
+def _own_files(root: Path) -> None:
+    """The emulator shows the host's /proc/cpuinfo; onnxruntime, which looks for ARM cores there, ends with a null pointer
+    when it finds none. Of the folder that -L names, files come first."""
+    text = {
+        "proc/cpuinfo": "".join(CPUINFO.format(number=number) for number in range(2)),
+        "sys/devices/system/cpu/possible": "0-1\n",
+        "sys/devices/system/cpu/present": "0-1\n",
+    }
+    for name, held in text.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(held)
+
+
+def _answers(command: list[str], onnxruntime: str) -> None:
+    """The command runs, and has what it is for."""
+    words = [*command, "-I", "-c", "import numpy, onnxruntime; print(onnxruntime.__version__)"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BoardUnreachable(f"{command[-1]}: no answer within {ANSWER_S} s") from None
+    except OSError as error:
+        raise BoardUnreachable(f"{command[0]}: {error.strerror}") from error
+    if done.returncode:
+        raise BoardUnreachable(f"{command[-1]}: {last_line(done.stderr, f'status {done.returncode}')}")
+    if done.stdout.strip() != onnxruntime:
+        raise BoardUnreachable(f"{command[-1]}: has onnxruntime {last_line(done.stdout)}, wanted {onnxruntime}")

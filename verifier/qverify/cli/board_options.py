@@ -29,6 +29,22 @@ OPTIONS = (
 )
 
 
+def one_board(**more: Any) -> Callable[..., Any]:
+    """-b, once: a second one would be a board that nobody judges. more: as of click.option."""
+    help_text = more.pop("help", "one, as of the main job")
+    return click.option("-b", "--board", multiple=True, callback=_one, help=help_text, **more)
+
+
+def _one(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+    if len(given) > 1:
+        raise click.UsageError(
+            f"-b {' -b '.join(given)}: {context.info_name} takes one board; the main job takes several"
+        )
+    if given == ("",):
+        raise click.UsageError("an empty -b (an unset shell variable?)")
+    return given[0] if given else None
+
+
 def reaching(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets `deadline_s`, and the others as one `reach`: options of the board's address."""
 

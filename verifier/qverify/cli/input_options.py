@@ -13,7 +13,7 @@ OPTIONS = (
         "-i",
         "--input-img",
         "files",
-        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job takes a folder or a list (.txt), too; random when not given",
+        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job and triage take a folder or a list (.txt), too; random when not given",
     ),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs"),
     click.option(

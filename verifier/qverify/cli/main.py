@@ -17,7 +17,7 @@ COMMANDS = {
     "inputs": "pictures to the aligned bytes a chip reads, shown again, checked, compared with what the board was fed",
     "plan": "bytes and seconds a board's link will take, before touching the board",
     "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
-    "replay": "judge what a bundle's run.sh wrote on the board",
+    "replay": "judge again without the board: a capture, or what a bundle's run.sh wrote there",
     "infer": "run one side and write every tensor",
     "soak": "one model on one board for a time, every run held to the simulator",
     "baseline": "what a board computed once, kept; what changed since",

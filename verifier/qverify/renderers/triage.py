@@ -34,11 +34,21 @@ def _explained(one: Any, frames: int) -> str:
 
 
 def _ladder(found: Triage) -> str:
-    from tabulate import tabulate
-
-    kinds = {s.name: f"{s.name} ({s.source})" for s in found.stages}
-    rows = [[kinds.get(r.a, r.a), kinds.get(r.b, r.b), r.gate, MARKS[r.verdict], _worst(r)] for r in found.rungs]
-    return tabulate(rows, ["from", "to", "gate", "", "worst output"], disable_numparse=True)
+    """Every stage on a line of its own, and between two of them the rung: whether it holds, its gate, the worst output."""
+    width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
+    said = {s.name: f"{s.name:{width}}  {s.source}" for s in found.stages}
+    lines, last = list[str](), ""
+    for rung in found.rungs:
+        if rung.a != last:
+            lines += ["", *([said[rung.a]] if rung.a in said else [rung.a])] if lines else [said.get(rung.a, rung.a)]
+        sign = "│" if rung.verdict == "PASSED" else "╳" if rung.verdict == "FAILED" else "?"
+        worst = _worst(rung)
+        lines.append(
+            f"  {sign} {MARKS[rung.verdict]:{width - 4}}  {rung.gate}{f': {worst}' if worst else ''}".rstrip(": ")
+        )
+        lines.append(said.get(rung.b, rung.b))
+        last = rung.b
+    return "\n".join(lines)
 
 
 def _worst(rung: Rung) -> str:
@@ -47,7 +57,7 @@ def _worst(rung: Rung) -> str:
     worst = min(rung.outputs, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
     same = all(o.max_abs == 0 for o in rung.outputs)
     if same and rung.verdict == "FAILED":
-        return "equal, other tensors differ"
+        return "outputs equal, other tensors differ"
     return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
 
 

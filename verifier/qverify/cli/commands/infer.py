@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.board_options import reaching
+from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(help=__doc__)
 @click.option("-m", "--model", required=True, help="quant.onnx and/or model.bin, comma list")
 @click.option("--side", type=click.Choice(["reference", "simulator", "board"]), default="simulator", show_default=True)
-@click.option("-b", "--board", default="local", show_default=True)
+@one_board(default=("local",), show_default=True, help="one, as of the main job")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @taking_inputs

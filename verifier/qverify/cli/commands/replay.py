@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qverify.cli.board_options import reaching
+from qverify.cli.board_options import one_board, reaching
 from qverify.cli.judging import judging, shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="of a bundle: the quantized ONNX, where it was packed without; of a capture: instead of its models",
 )
 @click.option("--rerun", help="of a capture: reference, simulator or both (comma list) run again on its inputs")
-@click.option("-b", "--board", help="of a capture: this board runs on its inputs, in the captured one's place")
+@one_board(help="of a capture: this board runs on its inputs, in the captured one's place")
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @reaching

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.board_options import reaching
+from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
-@click.option("-b", "--board", required=True, help="as of the main job")
+@one_board(required=True)
 @click.option("--for", "seconds", type=Finite(0.1, 1e7), required=True, metavar="SECONDS")
 @click.option(
     "--every",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from qverify.cli.board_options import reaching
+from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--stages",
     help="the ladder in order, for other than float, quantized, simulator, board: A.onnx,B.onnx,Q.onnx,simulator,board",
 )
-@click.option("-b", "--board", help="as of the main job")
+@one_board()
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )
@@ -114,7 +114,7 @@ def command(
     held = None if capture is None else open_capture(capture)
     if held is not None and (board or order or inputs.files):
         raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
-    if not all(paths) or not all(order) or board == "" or not (paths or order or held):
+    if not all(paths) or not all(order) or not (paths or order or held):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )

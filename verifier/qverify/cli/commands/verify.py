@@ -72,7 +72,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="seconds for each run of --reference-python",
 )
-@click.option("--capture", metavar="DIR", help="keep everything the run sees there, for replay, compare and triage")
+@click.option(
+    "--capture",
+    metavar="DIR",
+    help="keep everything the run sees there, for replay, compare and triage; of several boards in DIR-0, DIR-1, ...",
+)
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
 @reaching
@@ -106,8 +110,8 @@ def command(
     if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (held,)
     paths = [p for model in models for p in model.split(",")]
-    if not all(paths) or not all(boards):
-        raise click.UsageError("an empty -m or -b (an unset shell variable?)")
+    if not all(paths) or not all(boards) or capture == "":
+        raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
     several, reports = sources(inputs.files if isinstance(inputs.files, str) else None), []
 
     def tell(row: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -140,7 +141,7 @@ class _Container:
             () if real else (int(head[3]),),
             layout="NHWC" if len(shape) == 4 else "",
             loose_inner=True,
-            scale_step=0.5e-6 if scale else 0.0,
+            scale_step=(0.5e-6,) if scale else (),
             decimals=DECIMALS if strings and real else None,
             fed=head[1] == b"in",
         )
@@ -212,7 +213,7 @@ def _text(file: OutsideFile) -> VendorDump:
     while data[at:].strip():
         tensor, at = _block(file, data, at)
         found.append(tensor)
-    twice = {t.name for t in found if sum(o.name == t.name for o in found) > 1}
+    twice = {name for name, count in Counter(t.name for t in found).items() if count > 1}
     missing = dict.fromkeys(sorted(twice), "the text holds two tensors of this name")
     notes = [f"sigmastar: {file.path.rsplit('/', 1)[-1]} is text of {DECIMALS} decimals; nothing finer is judged"]
     return VendorDump("sigmastar", [t for t in found if t.name not in twice], None, missing, notes)

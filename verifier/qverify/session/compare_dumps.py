@@ -48,7 +48,8 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     for one, other in ((first, second), (second, first)):
         for name in other.specs.keys() - one.specs.keys():
             one.specs[name] = other.specs[name]
-            one.missing[name] = "not in the dump"
+            why = other.missing.get(name)
+            one.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
         for name, spec in one.specs.items():  # stored values are told by the side that knows their scale
             known = other.specs.get(name, spec)
             if known.quantized and not spec.quantized and (known.dtype, known.shape) == (spec.dtype, spec.shape):
@@ -83,7 +84,7 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     name = profile or ("" if plain else profiles.recognised(path))
     if name:
         found = profiles.page(name).read(OutsideFolder(path), dumps.asked)
-        if not found.tensors:
+        if not found.tensors and not found.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {profiles.page(name).WANTED}")
         return found
     if plain or os.path.isfile(os.path.join(path, "manifest.json")):
@@ -174,6 +175,10 @@ def _within_precision(sides: tuple[Recording, Recording], options: Options) -> N
     asked += ["--rule exact"] if options.rule == "exact" else []
     asked += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
     asked += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
+    if known < 0:
+        raise UsageError(
+            "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
+        )
     if asked:
         raise UsageError(
             f"{asked[0]}: the dump's values are known to {known} decimals only, and nothing finer is judged; "

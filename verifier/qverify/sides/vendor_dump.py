@@ -30,46 +30,68 @@ class Against:
 def recorded(dump: VendorDump, path: str, side: str, against: Against, dtypes: Mapping[str, str]) -> Recording:
     """Specs of what could be settled; every other tensor, and every name in doubt, is missing with its reason. dtypes: of
     --dtype. notes: what was done to the values."""
+    reading = _Reading(dump, path, against, dtypes)
     groups = _groups(dump)
     found = _pairs(groups, against, dump)
-    recording = Recording(side, f"{dump.profile} dump {os.path.basename(os.path.normpath(path))}", finals=())
-    recording.settings["profile"] = dump.profile
-    recording.missing = {**dump.missing, **found.doubtful}
-    held: dict[str, Settled] = {}
-    said = _Said()
+    reading.missing = {**dump.missing, **found.doubtful}
     for name, tensors in groups.items():
-        to = found.to.get(name, "")
-        other = against.specs.get(to)
-        tensor = _fitting(tensors, other)
-        if tensor.fed and not to:
-            said.add("inputs of the network that the other side does not have: not compared", name)
+        if tensors[0].fed and name not in found.to:
+            reading.say("inputs of the network that the other side does not have: not compared", name)
         elif name not in found.doubtful:
-            _settle(recording, held, said, to or name, tensor, other, _of_model(to or name, dump, against), dtypes)
-    recording.tensors = Tensors({name: loader(s) for name, s in held.items()})
-    for name in recording.missing:
-        recording.specs.setdefault(name, against.specs.get(name) or TensorSpec(name, "float32", ()))
-    known = [s.decimals for s in held.values() if s.decimals is not None]
-    if known:
-        recording.settings["precision"] = min(known)
+            reading.settle(found.to.get(name) or name, tensors, against.specs.get(found.to.get(name, "")))
     renamed = [f"{n} is {t}" for n, t in found.to.items() if n != t]
     if renamed:
-        said.lines.append(f"{len(renamed)} names spelled as the vendor does: {_some(renamed)}")
-    recording.notes = [*dump.notes, *(f"{dump.profile}: {line}" for line in said.all())]
-    return recording
+        reading.say("names spelled as the vendor does", *renamed)
+    return reading.recording(side)
 
 
-class _Said:
-    """What was done, once, with the tensors it was done to."""
+class _Reading:
+    """What has been settled so far, what is missing, and what has to be said of it."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.by_text: dict[str, list[str]] = {}
+    def __init__(self, dump: VendorDump, path: str, against: Against, dtypes: Mapping[str, str]):
+        self.dump, self.path, self.against, self.dtypes = dump, path, against, dtypes
+        self.held: dict[str, Settled] = {}
+        self.specs: dict[str, TensorSpec] = {}
+        self.missing: dict[str, str] = {}
+        self.said: dict[str, list[str]] = {}
 
-    def add(self, text: str, name: str) -> None:
-        self.by_text.setdefault(text, []).append(name)
+    def say(self, text: str, *names: str) -> None:
+        self.said.setdefault(text, []).extend(names)
 
-    def all(self) -> list[str]:
-        return [*self.lines, *(f"{text}: {len(n)} tensors: {_some(n)}" for text, n in self.by_text.items())]
+    def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
+        """The first of its files that can be read for sure; else it is missing, with the reason of the first."""
+        model, why = _of_model(name, self.dump, self.against), ""
+        for tensor in _fitting(tensors, other):
+            asked = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
+            try:
+                found = settled(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
+            except Unsettled as reason:
+                why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
+                continue
+            self.held[name], self.specs[name] = found, found.spec
+            for text in found.said:
+                self.say(text, name)
+            return
+        self.missing[name] = why
+        self.specs[name] = other or TensorSpec(name, _numpy(tensors[0].dtypes[0]), tensors[0].shape or ())
+
+    def recording(self, side: str) -> Recording:
+        engine = f"{self.dump.profile} dump {os.path.basename(os.path.normpath(self.path))}"
+        made = Recording(side, engine, specs=self.specs, missing=self.missing)
+        made.settings["profile"] = self.dump.profile
+        made.tensors = Tensors({name: loader(s) for name, s in self.held.items()})
+        for name in self.missing:
+            self.specs.setdefault(name, self.against.specs.get(name) or TensorSpec(name, "float32", ()))
+        known = [s.decimals for s in self.held.values() if s.decimals is not None]
+        if known:
+            made.settings["precision"] = min(known)
+        told = [f"{self.dump.profile}: {t}: {len(n)}: {_some(n)}" for t, n in self.said.items()]
+        made.notes = [*self.dump.notes, *told]
+        return made
+
+
+def _numpy(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
 
 
 def _some(names: list[str]) -> str:
@@ -110,62 +132,54 @@ def _of_model(name: str, dump: VendorDump, against: Against) -> TensorSpec | Non
     return same[0] if len(same) == 1 else None
 
 
-def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> VendorTensor:
-    """Of several files of one tensor, the one of the other side's dtype, else the one of real values."""
-    exact = [t for t in tensors if other is not None and other.dtype in t.dtypes]
-    return (exact or [t for t in tensors if "float32" in t.dtypes] or tensors)[0]
+def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
+    """Several files of one tensor, the one most like the other side first: of its dtype, then of real values, or of its
+    dtype should the file be of it."""
+    real = other is None or other.numpy_dtype.kind == "f"
 
+    def rank(tensor: VendorTensor) -> int:
+        told, same = len(tensor.dtypes) == 1, other is not None and other.dtype in tensor.dtypes
+        if told and same:
+            return 0
+        return (1 if told and tensor.dtypes[0].startswith("float") else 2) if real else (1 if same else 2)
 
-def _settle(
-    recording: Recording,
-    held: dict[str, Settled],
-    said: _Said,
-    name: str,
-    tensor: VendorTensor,
-    other: TensorSpec | None,
-    model: TensorSpec | None,
-    dtypes: Mapping[str, str],
-) -> None:
-    asked = dtypes.get(name) or dtypes.get(tensor.name) or dtypes.get("", "")
-    if asked and len(tensor.dtypes) == 1:
-        asked = ""
-    try:
-        found = settled(name, tensor, other, model, asked)
-    except Unsettled as why:
-        recording.missing[name] = f"{os.path.basename(tensor.where)}: {why}"
-        recording.specs[name] = other or TensorSpec(name, tensor.dtypes[0], tensor.shape or ())
-        return
-    held[name], recording.specs[name] = found, found.spec
-    for text in found.said:
-        said.add(text, name)
+    return sorted(tensors, key=rank)
 
 
 def declared(dump: VendorDump) -> dict[str, TensorSpec]:
     """What a dump tells of its tensors by itself, for the other side to be held against."""
     found = {}
     for name, tensors in _groups(dump).items():
-        tensor = _fitting(tensors, None)
+        tensor = _fitting(tensors, None)[0]
         if len(tensor.dtypes) == 1 and tensor.shape is not None:
-            dtype = "float32" if tensor.dtypes[0] == "bfloat16" else tensor.dtypes[0]
-            spec = TensorSpec(name, dtype, tensor.shape, layout=tensor.layout)
+            spec = TensorSpec(name, _numpy(tensor.dtypes[0]), tensor.shape, layout=tensor.layout)
             single = len(tensor.scale) == 1
             found[name] = replace(spec, scale=tensor.scale, zero_point=tensor.zero_point) if single else spec
     return found
 
 
 def alike(a: VendorDump, b: VendorDump) -> None:
-    """Two dumps of one profile: each form of a tensor stands for itself, and where neither tells the dtype, equal bytes
-    are equal whatever it is."""
+    """Two dumps of one profile: every form of a tensor that both have stands for itself, and where neither tells the
+    dtype, equal bytes are equal whatever it is."""
+    forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]
     for dump in (a, b):
-        dump.tensors = [replace(t, name=f"{t.name} {t.form}" if t.form else t.name, form="") for t in dump.tensors]
+        kept = []
+        for tensor in dump.tensors:
+            both_have = set.intersection(*(f.get(tensor.name, set()) for f in forms))
+            if tensor.form in both_have or not both_have:
+                label = f"{tensor.name} {tensor.form}" if len(both_have) > 1 else tensor.name
+                kept.append(replace(tensor, name=label, form="" if len(both_have) else tensor.form))
+        dump.tensors = kept
     there = {t.name: t for t in b.tensors}
-    equal = set()
-    for one in a.tensors:
-        two = there.get(one.name)
-        if two is not None and len(one.dtypes) > 1 and (one.dtypes, one.shape) == (two.dtypes, two.shape):
-            if one.size_bytes == two.size_bytes and one.shape is not None and one.read() == two.read():
-                equal.add(one.name)
+    pairs = [(one, there[one.name]) for one in a.tensors if one.name in there]
+    equal = {one.name for one, two in pairs if _untold(one, two) and one.read() == two.read()}
     for dump in (a, b) if equal else ():
         dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if t.name in equal else t for t in dump.tensors]
     if equal:
         a.notes.append(f"{a.profile}: {len(equal)} tensors hold equal bytes, of whichever type: {_some(sorted(equal))}")
+
+
+def _untold(one: VendorTensor, two: VendorTensor) -> bool:
+    """The same shape, and types that neither tells."""
+    same = (one.dtypes, one.shape, one.size_bytes) == (two.dtypes, two.shape, two.size_bytes)
+    return same and len(one.dtypes) > 1 and one.shape is not None

@@ -41,10 +41,10 @@ class Arrangement:
 def arranged(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_inner: bool = False) -> Arrangement:
     """The one arrangement of have that gives want. layout: of have, "" when the dump does not say; it is the same as the
     other side's then, if the shapes are. Unsettled where none or several do."""
-    found = _fitting(have, want)
+    found = _fitting(have, want, layout)
     if not found and loose_inner and have:
         shorter = [(*have[:-1], d) for d in sorted(set(want)) if d < have[-1] and _rounds(d, have[-1])]
-        found = [a for cut in shorter for a in _fitting(cut, want)]
+        found = [a for cut in shorter for a in _fitting(cut, want, layout)]
         found = [
             Arrangement(a.cut, a.order, a.shape, f"innermost dim {have[-1]} cut to {a.cut[-1]}, {a.said}".rstrip(", "))
             for a in found
@@ -74,9 +74,10 @@ def padded(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int])
     return next(iter(found))
 
 
-def _fitting(have: Shape, want: Shape) -> list[Arrangement]:
+def _fitting(have: Shape, want: Shape, layout: str) -> list[Arrangement]:
     """Those that differ in what they do to the values: axes of one element make no difference."""
-    orders: dict[str, Shape] = {"": tuple(range(len(have))), **ORDERS.get(len(have), {})}
+    moves = {n: o for n, o in ORDERS.get(len(have), {}).items() if n.startswith(layout)}
+    orders: dict[str, Shape] = {"": tuple(range(len(have))), **moves}
     found: dict[Shape, Arrangement] = {}
     for name, order in orders.items():
         moved = tuple(have[i] for i in order)

@@ -48,7 +48,8 @@ def settled(
     """other: the same tensor on the other side. model: in -m. dtype: as the command line says. Raises Unsettled."""
     shape, stored, dtype = _stored(tensor, other, model, dtype)
     held = "float32" if dtype == "bfloat16" else dtype
-    said = [f"read as {dtype}, as the other side or -m says"] if len(tensor.dtypes) > 1 else []
+    said = [f"read as {dtype}, as the other side, -m or --dtype says"] if len(tensor.dtypes) > 1 else []
+    said += ["shape and order of axes as the other side or -m says: the file does not"] if tensor.shape is None else []
     want = other if other is not None else model
     if want is None:
         way = Arrangement(shape, tuple(range(len(shape))), shape)
@@ -91,7 +92,8 @@ def _stored(
         raise Unsettled("neither its file nor the other side tells its shape; -m quant.onnx or model.bin does")
     if tensor.inner_bytes is not None and len(dtypes) == 1:
         return (*padded(tensor.size_bytes, ITEM[dtypes[0]], wanted[0].shape, tensor.inner_bytes), dtypes[0])
-    raise Unsettled(f"{tensor.size_bytes} bytes are no {' or '.join(dtypes)}{list(wanted[0].shape)}")
+    hint = "; -m tells what type it is of" if model is None and len(tensor.dtypes) > 1 else ""
+    raise Unsettled(f"{tensor.size_bytes} bytes are no {' or '.join(dtypes)}{list(wanted[0].shape)}{hint}")
 
 
 def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
@@ -101,7 +103,7 @@ def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
     if not said and "bfloat16" in tensor.dtypes and any(s.numpy_dtype.kind == "f" for s in wanted):
         said = ["bfloat16"]
     if not said:
-        raise Unsettled(f"its file does not tell {' from '.join(tensor.dtypes)}; give --dtype, or -m")
+        raise Unsettled(f"its file does not tell which of {', '.join(tensor.dtypes)} it is; give --dtype, or -m")
     return list(dict.fromkeys(said))
 
 
@@ -109,6 +111,8 @@ def _scale(found: Settled, other: TensorSpec | None, model: TensorSpec | None) -
     """The scale of stored values, from the dump, the model or the other side; and what a scale of few decimals costs."""
     spec, tensor = found.spec, found.tensor
     if spec.dtype not in ITEM or spec.numpy_dtype.kind not in "iu":
+        if tensor.form.endswith("text") and tensor.decimals is None and other is not None and other.quantized:
+            raise Unsettled("whole numbers: whether they are stored or real values cannot be told")
         _other_has_one(spec, other, model)
         return
     if tensor.scale:
@@ -124,15 +128,17 @@ def _scale(found: Settled, other: TensorSpec | None, model: TensorSpec | None) -
             spec = replace(spec, scale=known.scale, zero_point=known.zero_point, channel_axis=known.channel_axis)
             break
     found.spec = spec
-    if other is None or (other.dtype == spec.dtype and other.quantized == spec.quantized):
+    if other is None or (other.dtype == spec.dtype and not (other.quantized and spec.quantized)):
+        return  # stored values against stored values: a scale that one side has holds for both
+    if (other.dtype, other.scale, other.zero_point) == (spec.dtype, spec.scale, spec.zero_point):
         return
-    if not spec.scale and not (other.dtype == spec.dtype and other.shape == spec.shape):
+    if not spec.scale and other.dtype != spec.dtype:
         if spec.dtype in NARROW and not (model is not None and model.dtype == spec.dtype and not model.quantized):
             raise Unsettled(f"{spec.dtype} without a scale, against {other.dtype}: -m quant.onnx or model.bin tells it")
     if spec.scale and other.dtype != spec.dtype:
         found.said.append("dequantized")
     if spec.scale == tensor.scale and tensor.scale_step:
-        found.decimals = _least(found.decimals, _decimals_left(spec, tensor.scale_step))
+        found.decimals = _least(found.decimals, _decimals_left(found))
 
 
 def _other_has_one(spec: TensorSpec, other: TensorSpec | None, model: TensorSpec | None) -> None:
@@ -143,18 +149,18 @@ def _other_has_one(spec: TensorSpec, other: TensorSpec | None, model: TensorSpec
         raise Unsettled(f"{spec.dtype} here, {other.dtype} without a scale on the other side: -m quant.onnx tells it")
 
 
-def _same_scale(a: TensorSpec, b: TensorSpec, step: float) -> bool:
-    """Whether a, whose scale was printed to half a decimal of step, can be b."""
-    if not step or len(a.scale) != 1 or len(b.scale) != 1 or a.zero_point != b.zero_point:
+def _same_scale(a: TensorSpec, b: TensorSpec, steps: tuple[float, ...]) -> bool:
+    """Whether a, whose scales were printed to steps, can be b."""
+    if not steps or len(a.scale) != len(b.scale) or (a.zero_point, a.channel_axis) != (b.zero_point, b.channel_axis):
         return False
-    return abs(a.scale[0] - b.scale[0]) <= step * (1 + 1e-6)
+    return all(abs(x - y) <= step * (1 + 1e-6) for x, y, step in zip(a.scale, b.scale, steps, strict=True))
 
 
-def _decimals_left(spec: TensorSpec, step: float) -> int:
-    """Decimals of dequantized values, when the scale is off by up to step: |q - zero_point| * step at most."""
-    limits = np.iinfo(spec.dtype)
-    worst = max(abs(limits.min - spec.zero_point[0]), abs(limits.max - spec.zero_point[0])) * step
-    return max(0, math.floor(-math.log10(2 * worst)))
+def _decimals_left(found: Settled) -> int:
+    """Decimals of the dequantized values, when a scale is off by up to its step: |q - zero_point| * step at most."""
+    off = replace(found.spec, scale=found.tensor.scale_step).dequantized(found.value())
+    worst = float(np.abs(off).max(initial=0.0))
+    return 15 if worst == 0 else max(0, min(15, math.floor(-math.log10(2 * worst))))
 
 
 def _least(a: int | None, b: int) -> int:

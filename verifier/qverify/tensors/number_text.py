@@ -12,12 +12,12 @@ from qverify.errors import BadFileError
 
 Reals = npt.NDArray[np.float64]
 _BLOCK = 1 << 20
-_NUMBER = re.compile(rb"[+-]?(?:(\d{1,40})(?:\.(\d{0,40}))?(?:[eE][+-]?\d{1,3})?|nan|inf|NaN|Inf|NAN|INF)")
+_NUMBER = re.compile(rb"[+-]?(?:(\d{1,40})(?:\.(\d{0,40}))?(?:[eE]([+-]?\d{1,3}))?|nan|inf|NaN|Inf|NAN|INF)")
 _SPLIT = re.compile(rb"[\s,]+")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """count values and their known decimals, None where all are whole. nan and inf stay what they are: they are judged,
+    """count values and their known decimals, None where all are whole, below 0 where even tens are not. nan and inf stay what they are: they are judged,
     not refused. BadFileError for anything that is no number, or for another count; offset: of data in its file."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
@@ -37,29 +37,26 @@ def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals
 
 
 class _Decimals:
-    """%.Nf prints N decimals everywhere; other forms print so many digits in all, of which a large value has spent some
-    before the point."""
+    """%.Nf prints N decimals everywhere. Other forms print so many digits in all: the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
-        self.fewest, self.most, self.digits, self.before = 99, 0, 0, 1
-        self.exponent = False
+        self.lengths: set[int] = set()  # of decimals
+        self.digits, self.before, self.exponent = 0, -99, False
 
     def add(self, match: re.Match[bytes]) -> None:
-        whole, decimals = match[1], match[2]
-        if whole is None:
+        if match[1] is None:  # nan or inf
             return
-        self.exponent |= b"e" in match[0] or b"E" in match[0]
-        self.before = max(self.before, len(whole.lstrip(b"0")))
-        if decimals is not None:
-            self.fewest, self.most = min(self.fewest, len(decimals)), max(self.most, len(decimals))
-            self.digits = max(self.digits, len((whole + decimals).lstrip(b"0")))
+        whole, decimals, exponent = match[1], match[2] or b"", match[3]
+        self.lengths.add(len(decimals))
+        self.exponent |= exponent is not None
+        if held := (whole + decimals).lstrip(b"0"):
+            self.digits = max(self.digits, len(held))
+            self.before = max(self.before, len(held) - len(decimals) + int(exponent or 0))
 
     def known(self) -> int | None:
-        if self.exponent:
-            return 0
-        if self.most == 0:
-            return None
-        return self.most if self.fewest == self.most else max(0, min(self.most, self.digits - self.before))
+        if not self.exponent and len(self.lengths) == 1:
+            return next(iter(self.lengths)) or None
+        return min(15, self.digits - self.before) if self.digits else None
 
 
 def _tokens(data: bytes) -> Iterator[tuple[int, bytes]]:

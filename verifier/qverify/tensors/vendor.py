@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
@@ -34,7 +35,8 @@ class VendorTensor:
     dtypes: those it may be of, keys of ITEM; one when the dump tells. shape: of the valid elements, None when the dump
     does not tell; stored: the aligned shape, () when dense. read: its bytes, size_bytes of them.
     layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may hold alignment garbage
-    even where shape does not say so. scale_step: half the last printed decimal of a scale that came as text.
+    even where shape does not say so. scale_step: how far off a scale can be that came as
+    text, one a scale; () for exact ones.
     form: tells apart several files of one tensor (fixed, float). index: position among the model's outputs.
     decimals: known decimals of text, else None. inner_bytes: for raw files, how many bytes the chip makes of the innermost
     dim's. fed: an input of the network: compared where the other side has it, not wanted otherwise."""
@@ -52,7 +54,7 @@ class VendorTensor:
     layout: str = ""
     loose_inner: bool = False
     flat: bool = False
-    scale_step: float = 0.0
+    scale_step: tuple[float, ...] = ()
     form: str = ""
     index: int | None = None
     decimals: int | None = None
@@ -111,3 +113,9 @@ def real_number(text: str | bytes, where: str) -> float:
     if not np.isfinite(value):
         raise BadFileError(f"{where}: {text[:40]!r}; a finite number was wanted")
     return value
+
+
+def spelled_loosely(name: str) -> str:
+    """For tools whose way with names is not published: every character but letters and digits as "_". Names that become one
+    are told as such, never chosen from."""
+    return re.sub(r"[^A-Za-z0-9]", "_", name)

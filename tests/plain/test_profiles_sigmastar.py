@@ -202,3 +202,34 @@ def test_flipped_and_cut_files_end_in_one_error_or_in_a_comparison(net, tmp_path
         made or container(tmp_path, record("a", nhwc(values), strings=form == "strings"), record("b", nhwc(values)))
     )
     spoil("sigmastar", host, path, [path])
+
+
+def test_a_scale_printed_as_zero_makes_nothing_equal(tmp_path, capsys):
+    """(q - 0) * 0.000000 is equal everywhere; such a scale is none."""
+    stored = np.arange(24, dtype=np.int8).reshape(2, 12)
+    np.savez(tmp_path / "a.npz", x=stored)
+    path = container(tmp_path, record("x", stored + np.int8(1), "SGS_S8", 0.0), floats=0)
+    assert main(["compare", str(tmp_path / "a.npz"), path]) == 1
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 12), np.float32))
+    assert main(["compare", str(tmp_path / "a.npz"), path]) == 3
+    path = container(tmp_path, record("x", stored, "SGS_S8", -0.5), floats=0)
+    assert main(["compare", str(tmp_path / "a.npz"), path]) == 2 and "scale -0.5" in capsys.readouterr().err
+
+
+def test_names_are_shown_without_what_a_terminal_obeys(tmp_path, capsys):
+    values = np.zeros((2, 3), np.float32)
+    np.savez(tmp_path / "a.npz", x=values)
+    names = ("a\x1b[2Jb", "c\x07", "c\x08", "x")
+    path = container(tmp_path, *(record(name, values, at=i) for i, name in enumerate(names)))
+    assert main(["compare", str(tmp_path / "a.npz"), path]) == 3
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown and "a?[2Jb" in shown and "the dump holds it twice" in shown
+
+
+def test_npy_files_beside_a_dump_are_not_taken_silently(net, tmp_path, capsys):
+    (tmp_path / "d").mkdir()
+    container(tmp_path / "d", record("conv1/out:0", nhwc(net[0])))
+    np.save(tmp_path / "d" / "x.npy", net[0])
+    assert main(["compare", net[1], str(tmp_path / "d")]) == 2
+    assert "--profile sigmastar takes the latter" in capsys.readouterr().err
+    assert main(["compare", net[1], str(tmp_path / "d"), "--profile-b", "sigmastar"]) == 0

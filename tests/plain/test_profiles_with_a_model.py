@@ -94,3 +94,26 @@ def test_against_a_capture(sides, tmp_path, capsys):
     path = native(tmp_path, stored)
     assert main(["compare", str(tmp_path / "run"), path, "--side", "simulator"]) == 0
     assert "8 of 8 tensors" in capsys.readouterr().out
+
+
+def test_two_vendors_dumps_against_each_other(tmp_path, capsys):
+    """A TIDL trace under its true name, Qualcomm's under its own spelling of it."""
+    values = np.random.default_rng(1).standard_normal((1, 3, 4, 5)).astype(np.float32)
+    output, traces = native(tmp_path, {"_conv_out": values}), tmp_path / "traces"
+    traces.mkdir()
+    (traces / "tidl_trace_subgraph_0_0007_0001_0001_00001_00003_00005x00004_float.bin").write_bytes(values.tobytes())
+    (traces / "subgraph_0_tidl_net.bin.layer_info.txt").write_text("1 7 /conv/out\n")
+    for pair in ((str(traces), output), (output, str(traces))):
+        assert main(["compare", *pair]) == 0
+        shown = capsys.readouterr().out
+        assert "_conv_out is /conv/out" in shown and "60 elements compared" in shown
+
+
+def test_two_files_of_one_output_are_not_chosen_from(sides, tmp_path, capsys):
+    _, quant, _, stored = sides
+    np.savez(tmp_path / "a.npz", prob=stored["prob"])
+    (tmp_path / "b").mkdir()
+    for file in ("model_infer_output_0.bin", "model_infer_output_0_prob.bin"):
+        (tmp_path / "b" / file).write_bytes(stored["prob"].tobytes())
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b"), "-m", quant]) == 3
+    assert "two of the dump's outputs are 'prob'" in capsys.readouterr().out

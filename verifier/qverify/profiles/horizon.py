@@ -13,7 +13,7 @@ import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.tensors.model_info import outputs_of
-from qverify.tensors.number_text import numbers
+from qverify.tensors.number_text import counted_in, numbers
 from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.spec import TensorSpec
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
@@ -87,7 +87,7 @@ def _held(file: OutsideFile, name: str, text: bool) -> VendorTensor:
     if not text:
         return VendorTensor(name, file.path, UNTOLD, file.size_bytes, file.whole, form="raw", inner_bytes=aligned_bytes)
     data = file.whole(MOST_TEXT)
-    values, decimals = numbers(data, len(data.replace(b",", b" ").split()), file.path)
+    values, decimals = numbers(data, counted_in(data), file.path)
     held = values.astype("<f8").tobytes()
     return VendorTensor(name, file.path, ("float64",), len(held), lambda: held, form="text", decimals=decimals)
 

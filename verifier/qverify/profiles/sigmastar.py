@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.tensors.number_text import numbers
+from qverify.tensors.number_text import counted_in, numbers
 from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
 
@@ -25,6 +25,7 @@ _OPEN = re.compile(rb"op_(out|in)\[(\d{1,9})\] .*= \{")
 _SIZE = re.compile(rb"//buffer data size: (\d+)")
 _TITLE = re.compile(rb"(.+) Tensor:\s*")
 _DIMS = re.compile(rb"tensor dim: ?(\d+), Original shape: ?\[([-\d ,]*)\],? Alignment shape: ?\[([-\d ,]*)\]\s*")
+_TEXT = re.compile(rb"\S")
 MOST_TEXT, MOST_RECORDS, DECIMALS = 1 << 28, 200_000, 6
 
 
@@ -123,7 +124,10 @@ class _Container:
             self.missing[name] = f"type {head[4].decode('ascii', 'replace')[:20]} is not known"
             return
         real = dtype == "float32"
-        scale = () if real else (real_number(head[2], where),)
+        step = 0.0 if real else real_number(head[2], where)
+        if step < 0:
+            raise self._bad(f"scale {step:g}; a positive one was wanted")
+        scale = (step,) if step else ()  # 0.000000 tells nothing: with it every value would be equal
         stored = _stored(shape, size // ITEM[dtype], size % ITEM[dtype])
         if stored is None:
             self.missing[name] = f"{size} bytes are no {dtype}{list(shape)}, nor one with a longer innermost dim"
@@ -138,7 +142,7 @@ class _Container:
             shape,
             stored if stored != shape else (),
             scale,
-            () if real else (int(head[3]),),
+            (int(head[3]),) if scale else (),
             layout="NHWC" if len(shape) == 4 else "",
             loose_inner=True,
             scale_step=(0.5e-6,) if scale else (),
@@ -210,7 +214,7 @@ def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | 
 def _text(file: OutsideFile) -> VendorDump:
     """The text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
     data, at, found = file.whole(MOST_TEXT), 0, []
-    while data[at:].strip():
+    while _TEXT.search(data, at):
         tensor, at = _block(file, data, at)
         found.append(tensor)
     twice = {name for name, count in Counter(t.name for t in found).items() if count > 1}
@@ -242,7 +246,7 @@ def _block(file: OutsideFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
     if len(shape) != len(aligned) or shape[:-1] != aligned[:-1] or shape[-1:] > aligned[-1:]:
         raise bad(f"original shape {list(shape)} is no part of alignment shape {list(aligned)}")
     text = data[start:end]
-    stored = aligned if len(text.split(None, counted(shape, where) + 1)) > counted(shape, where) else shape
+    stored = aligned if counted_in(text) > counted(shape, where) else shape
     values, decimals = numbers(text, counted(stored, where), file.path, start)
     if decimals is not None and decimals != DECIMALS:
         raise bad(f"{decimals} decimals; this text has {DECIMALS} everywhere")

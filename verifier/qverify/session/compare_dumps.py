@@ -81,7 +81,9 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     if not profile and opened is not None and (raw := _raw(path)):
         return carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     plain = path.endswith(".npz") or (os.path.isdir(path) and any(f.endswith(".npy") for f in os.listdir(path)))
-    name = profile or ("" if plain else profiles.recognised(path))
+    name = profile or profiles.recognised(path)
+    if plain and name and not profile:
+        raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} takes the latter")
     if name:
         found = profiles.page(name).read(OutsideFolder(path), dumps.asked)
         if not found.tensors and not found.missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -82,6 +82,11 @@ def by_index(found: Paired, a: list[Named], outputs: tuple[str, ...], there: set
             found.doubtful.pop(name, None)
             found.doubtful.pop(target, None)
             found.to[name] = target
+    counts = Counter(found.to.values())
+    for name, target in list(found.to.items()):
+        if counts[target] > 1:
+            _doubt(found, name, (target,), f"two of the dump's outputs are {target!r}")
+            del found.to[name]
 
 
 def _letters(name: str) -> str:

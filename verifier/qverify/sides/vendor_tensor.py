@@ -129,7 +129,9 @@ def _scale(found: Settled, other: TensorSpec | None, model: TensorSpec | None) -
             break
     found.spec = spec
     if other is None or (other.dtype == spec.dtype and not (other.quantized and spec.quantized)):
-        return  # stored values against stored values: a scale that one side has holds for both
+        if other is not None and spec.scale and not other.quantized:
+            found.said.append("stored values on both sides: the dump's own scale is taken for both")
+        return
     if (other.dtype, other.scale, other.zero_point) == (spec.dtype, spec.scale, spec.zero_point):
         return
     if not spec.scale and other.dtype != spec.dtype:

@@ -36,6 +36,11 @@ def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals
     return found, seen.known()
 
 
+def counted_in(data: bytes) -> int:
+    """How many there are, numbers or not."""
+    return sum(1 for _ in _tokens(data))
+
+
 class _Decimals:
     """%.Nf prints N decimals everywhere. Other forms print so many digits in all: the largest value has the fewest decimals."""
 

@@ -1,6 +1,7 @@
 """Vendors' dumps, one profile a file: NAME.py reads what that vendor's tools write. A page defines
 
 WANTED        what a dump of it looks like, as an error says it
+CHECKED       what its reader was held against, as every report says it; "" where there is no vendor
 recognised(folder) -> bool   whether this is one, without doubt; False where another format could look the same
 read(folder, asked) -> VendorDump
 
@@ -20,6 +21,7 @@ from qverify.tensors.vendor import Asked, VendorDump
 
 class Page(Protocol):
     WANTED: str
+    CHECKED: str
 
     def recognised(self, folder: OutsideFolder) -> bool: ...
     def read(self, folder: OutsideFolder, asked: Asked) -> VendorDump: ...
@@ -34,7 +36,7 @@ def page(name: str) -> Page:
     if name not in names():
         raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
     module = import_module(f"{__name__}.{name}")
-    for wanted in ("WANTED", "recognised", "read"):
+    for wanted in ("WANTED", "CHECKED", "recognised", "read"):
         if not hasattr(module, wanted):
             raise ImportError(f"profiles/{name}.py: no {wanted}")
     return cast(Page, module)

@@ -12,6 +12,7 @@ from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted
 
 WANTED = "a folder with dump.toml or dump.json, its [[tensor]] entries with name, file, dtype and shape"
+CHECKED = ""
 MANIFESTS = ("dump.toml", "dump.json")
 KEYS = {
     *("name", "file", "dtype", "shape", "layout", "aligned_shape", "offset", "scale", "zero_point", "channel_axis"),

@@ -19,6 +19,7 @@ from qverify.tensors.spec import TensorSpec
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "model_infer_output_I_NAME.bin or .txt, or layer-I-...-output-K-NAME files"
+CHECKED = "read as its files are described and independent scripts read them; of real files only texts of model_info were at hand"
 UNTOLD = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "int64", "float64")
 MOST_TEXT = 1 << 28
 _OUTPUT = re.compile(r"model_infer_output_(\d{1,6})(?:_(.+?))?\.(bin|txt)")

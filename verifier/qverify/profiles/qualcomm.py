@@ -10,6 +10,7 @@ from qverify.tensors.outside_folder import OutsideFolder
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "output/ with Result_0, Result_1 ..., or one of those, with .raw files in it"
+CHECKED = "read as its format is described; no output of the vendor's own tool was at hand to check with"
 NATIVE = tuple(d for d in ITEM if d not in ("bfloat16", "bool", "float64"))
 _RESULT = re.compile(r"Result_(\d{1,9})")
 

@@ -12,6 +12,7 @@ from qverify.tensors.outside_folder import OutsideFolder
 from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/"
+CHECKED = "read as its format is described; no snapshot of the vendor's own tool was at hand to check with"
 SIDES = ("golden", "simulator", "runtime")
 MAP = "map_name_to_file.txt"
 _ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")

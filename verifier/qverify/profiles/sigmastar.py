@@ -15,6 +15,7 @@ from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
 
 WANTED = "one *_outtensor_dump.bin (it begins with isFloat:) or one unknown_*.txt (it begins with NAME Tensor:)"
+CHECKED = "read as its format is described; no dump of the vendor's own tools was at hand to check with"
 TYPES = {"float": "float32", "SGS_S16": "int16", "SGS_S8": "int8", "SGS_U8": "uint8"}
 _NAMES = re.compile(r".*outtensor_dump\.bin|unknown_.*\.txt")
 _FLOAT = re.compile(rb"isFloat: ([01])")
@@ -76,8 +77,7 @@ class _Container:
                 self.found.setdefault(name, tensor)
         for name in self.missing:
             self.found.pop(name, None)
-        notes = ["sigmastar: no dump of the vendor's own tool was at hand to check this reader with (PROFILES.md)"]
-        return VendorDump("sigmastar", list(self.found.values()), None, self.missing, notes)
+        return VendorDump("sigmastar", list(self.found.values()), None, self.missing)
 
     def _bad(self, what: str) -> BadFileError:
         return BadFileError(f"{self.file.path}: byte {self.at}: {what}")

@@ -8,6 +8,7 @@ from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import Asked, VendorDump, VendorTensor
 
 WANTED = "the .npz of model_runner"
+CHECKED = "read as the source of model_runner writes it; no output of a board was at hand to check with"
 
 
 def recognised(folder: OutsideFolder) -> bool:

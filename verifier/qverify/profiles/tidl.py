@@ -12,6 +12,7 @@ from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, counted, whole_number
 
 WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
+CHECKED = "read as its format is described; no trace of the vendor's own tools was at hand to check with"
 PLACES = ("", "tempDir", os.path.join("artifacts", "tempDir"))
 BY_SIZE = {1: ("int8", "uint8"), 2: ("int16", "uint16"), 4: ("float32", "int32")}
 MOST_TEXT = 1 << 24

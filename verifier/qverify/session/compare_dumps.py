@@ -85,9 +85,11 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     if plain and name and not profile:
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} takes the latter")
     if name:
-        found = profiles.page(name).read(OutsideFolder(path), dumps.asked)
+        page = profiles.page(name)
+        found = page.read(OutsideFolder(path), dumps.asked)
         if not found.tensors and not found.missing:
-            raise BadFileError(f"{path}: no tensor in it; profile {name} wants {profiles.page(name).WANTED}")
+            raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
+        found.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
         return found
     if plain or os.path.isfile(os.path.join(path, "manifest.json")):
         return dump(path, "dump") if opened is None else named(dump(path, "dump"), opened.graph)

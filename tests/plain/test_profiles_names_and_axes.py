@@ -92,6 +92,19 @@ def test_significant_digits_claim_no_more_decimals_than_there_are(values, digits
         assert np.all(np.abs(got - values) <= 0.5001 * 10.0**-known)
 
 
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30),
+    st.integers(1, 9),
+    st.sampled_from(["1.5e0", "7", "nan", "+1.0"]),
+)
+def test_one_number_of_another_form_changes_no_other_value(values, decimals, odd):
+    """Blocks of one form are read at once, others number by number."""
+    tokens = [f"{v:.{decimals}f}" for v in values]
+    quick, _ = numbers(", ".join(tokens).encode(), len(values), "x")
+    slow, _ = numbers("\n".join([*tokens, odd]).encode(), len(values) + 1, "x")
+    assert np.array_equal(quick, slow[:-1])
+
+
 def test_numbers_across_blocks():
     text = b"0.123456  " * 300_000
     got, known = numbers(text, 300_000, "x")

@@ -233,3 +233,16 @@ def test_npy_files_beside_a_dump_are_not_taken_silently(net, tmp_path, capsys):
     assert main(["compare", net[1], str(tmp_path / "d")]) == 2
     assert "--profile sigmastar takes the latter" in capsys.readouterr().err
     assert main(["compare", net[1], str(tmp_path / "d"), "--profile-b", "sigmastar"]) == 0
+
+
+def test_exactly_the_valid_elements_matter(net, tmp_path):
+    """Every element of the aligned buffer changed in turn: a valid one fails, garbage of the innermost dim does not."""
+    values, host = net
+    path = Path(container(tmp_path, record("conv1/out:0", nhwc(values), pad=3)))
+    whole = path.read_bytes()
+    start = whole.index(b"data size: 384\n") + len(b"data size: 384\n")
+    for at in range(96):
+        held = bytearray(whole)
+        held[start + 4 * at : start + 4 * at + 4] = np.float32(12345).tobytes()
+        path.write_bytes(bytes(held))
+        assert main(["compare", host, str(path)]) == (1 if at % 8 < 5 else 0), at

@@ -26,6 +26,7 @@ _OPEN = re.compile(rb"op_(out|in)\[(\d{1,9})\] .*= \{")
 _SIZE = re.compile(rb"//buffer data size: (\d+)")
 _TITLE = re.compile(rb"(.+) Tensor:\s*")
 _DIMS = re.compile(rb"tensor dim: ?(\d+), Original shape: ?\[([-\d ,]*)\],? Alignment shape: ?\[([-\d ,]*)\]\s*")
+_BLOCK = re.compile(rb"\s*([^\n]+) Tensor:\s*\n\{([^{}]*?)tensor data:")
 _TEXT = re.compile(rb"\S")
 MOST_TEXT, MOST_RECORDS, DECIMALS = 1 << 28, 200_000, 6
 
@@ -124,10 +125,7 @@ class _Container:
             self.missing[name] = f"type {head[4].decode('ascii', 'replace')[:20]} is not known"
             return
         real = dtype == "float32"
-        step = 0.0 if real else real_number(head[2], where)
-        if step < 0:
-            raise self._bad(f"scale {step:g}; a positive one was wanted")
-        scale = (step,) if step else ()  # 0.000000 tells nothing: with it every value would be equal
+        scale = () if real else self._scale(head[2])
         stored = _stored(shape, size // ITEM[dtype], size % ITEM[dtype])
         if stored is None:
             self.missing[name] = f"{size} bytes are no {dtype}{list(shape)}, nor one with a longer innermost dim"
@@ -153,6 +151,13 @@ class _Container:
         if name in self.found and head[1] == b"out":
             self.missing[name] = "the dump holds two outputs of this name"
         into.setdefault(name, tensor)
+
+    def _scale(self, text: bytes) -> tuple[float, ...]:
+        """() for 0.000000, which tells nothing: with it every value would be equal."""
+        scale = real_number(text, f"{self.file.path}: byte {self.at}")
+        if scale < 0:
+            raise self._bad(f"scale {scale:g}; a positive one was wanted")
+        return (scale,) if scale else ()
 
     def _skip(self, size: int) -> bool:
         """Moves behind the record's closing line; True where its data are text."""
@@ -224,43 +229,30 @@ def _text(file: OutsideFile) -> VendorDump:
 
 
 def _block(file: OutsideFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
+    """The tensor that begins at a byte, and where it ends."""
+
     def bad(what: str) -> BadFileError:
         return BadFileError(f"{file.path}: byte {at}: {what}")
 
     end = data.find(b"\n}", at)
-    if end < 0:
-        raise bad("a tensor without its closing }")
-    lines = data[at : min(end, at + 8192)].lstrip(b"\r\n")
-    skipped = min(end, at + 8192) - at - len(lines)
-    title, _, rest = lines.partition(b"\n")
-    named = _TITLE.fullmatch(title)
-    label = rest.find(b"tensor data:")
-    if named is None or not rest.startswith(b"{") or label < 0:
-        raise bad(f"{title[:60]!r}; NAME Tensor:, {{, the shapes and tensor data: were wanted")
-    dims = _DIMS.search(rest[:label])
+    head = _BLOCK.match(data, at, min(max(end, at), at + 8192))
+    if end < 0 or head is None:
+        raise bad("NAME Tensor:, {, the shapes, tensor data:, the values and } were wanted")
+    where = f"{file.path}: byte {head.end()}"
+    dims = _DIMS.search(head[2])
     if dims is None:
         raise bad("tensor dim:N, Original shape:[...], Alignment shape:[...] was wanted")
-    start = at + skipped + len(title) + 1 + label + len(b"tensor data:")
-    where = f"{file.path}: byte {start}"
     shape, aligned = _shape(dims[2], where), _shape(dims[3], where)
     if len(shape) != len(aligned) or shape[:-1] != aligned[:-1] or shape[-1:] > aligned[-1:]:
         raise bad(f"original shape {list(shape)} is no part of alignment shape {list(aligned)}")
-    text = data[start:end]
+    text = data[head.end() : end]
     stored = aligned if counted_in(text) > counted(shape, where) else shape
-    values, decimals = numbers(text, counted(stored, where), file.path, start)
+    values, decimals = numbers(text, counted(stored, where), file.path, head.end())
     if decimals is not None and decimals != DECIMALS:
         raise bad(f"{decimals} decimals; this text has {DECIMALS} everywhere")
-    held = values.astype("<f8").tobytes()
-    name = named[1].decode("utf-8", "replace").strip()
-    tensor = VendorTensor(
-        name,
-        where,
-        ("float64",),
-        len(held),
-        lambda: held,
-        shape,
-        stored if stored != shape else (),
-        layout="NHWC" if len(shape) == 4 else "",
-        decimals=DECIMALS,
-    )
+    held, name = values.astype("<f8").tobytes(), head[1].decode("utf-8", "replace").strip()
+    padded = stored if stored != shape else ()
+    layout = "NHWC" if len(shape) == 4 else ""
+    read = partial(bytes, held)
+    tensor = VendorTensor(name, where, ("float64",), len(held), read, shape, padded, layout=layout, decimals=DECIMALS)
     return tensor, end + 2

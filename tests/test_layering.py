@@ -14,6 +14,18 @@ SOURCES = [
     *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
 ]
+ABOVE_PROFILES = (  # a reader of dumps knows tensors and errors, and nothing of models, inputs or verdicts
+    *(
+        "qverify.inputs",
+        "qverify.arithmetic",
+        "qverify.ops",
+        "qverify.onnx_model",
+        "qverify.model_bin",
+        "qverify.compiler",
+    ),
+    *("qverify.capture", "qverify.report", "qverify.compare", "qverify.sides", "qverify.triage", "qverify.renderers"),
+    *("qverify.session", "qverify.cli", "qverify_agents"),
+)
 NEVER = {
     "qverify_agents": ("qverify",),
     "qverify.arithmetic": ("qverify.ops", "qverify.sides", "qverify.compiler", "qverify.session", "qverify.model_bin"),
@@ -22,9 +34,11 @@ NEVER = {
     "qverify.report": ("qverify.compare", "qverify.sides", "qverify.session"),
     "qverify.ops": ("qverify.sides", "qverify.compiler", "qverify.session", "qverify.compare"),
     "qverify.sides": ("qverify.session", "qverify.compare", "qverify.cli"),
-    "qverify.compiler": ("qverify.session", "qverify.compare", "qverify.cli"),
+    "qverify.compiler": ("qverify.session", "qverify.compare", "qverify.cli", "qverify.profiles"),
     "qverify.triage": ("qverify.session", "qverify.cli", "qverify.sides", "qverify_agents"),
     "qverify.session": ("qverify.cli",),
+    "qverify.profiles": ABOVE_PROFILES,
+    "qverify.tensors": ("qverify.profiles", "qverify.sides", "qverify.session", "qverify.compare", "qverify.cli"),
 }
 HOMES = {
     "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_elsewhere.py"),

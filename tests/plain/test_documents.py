@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from qverify import profiles
+from qverify.cli.commands.compare import EPILOG
 from qverify.cli.main import COMMANDS
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.ops import elementwise_float
@@ -52,6 +54,13 @@ def test_readmes_name_every_command_and_board() -> None:
         assert f"qverify {name}" in readme or name == "verify", name
     for scheme in BOARDS:
         assert f"`{scheme}" in agents, scheme
+
+
+def test_every_profile_is_documented_and_no_other() -> None:
+    table = (ROOT / "verifier" / "PROFILES.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(rows) == profiles.names()
+    assert all(re.search(rf"^  {name}  |  {name}  ", EPILOG, re.MULTILINE) for name in rows)
 
 
 DOCUMENTS = [p for p in sorted(ROOT.rglob("*.md")) if not {".cache", ".venv", "node_modules"} & set(p.parts)]

@@ -22,7 +22,7 @@ COMMANDS = {
     "soak": "one model on one board for a time, every run held to the simulator",
     "baseline": "what a board computed once, kept; what changed since",
     "triage": "from the float ONNX up to the board: the rung that breaks, and the next step",
-    "compare": "two folders of .npy files or two .npz files, no board",
+    "compare": "two dumps, no board: .npy folders, .npz, captures, what vendors' tools write",
     "boards": "the inventory; emulated boards up and down; who uses a board",
     "schema": "the JSON Schema of the --json report",
     "doctor": "is this host fit: onnxruntime canary, runtimes, emulators",

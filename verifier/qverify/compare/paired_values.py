@@ -120,7 +120,8 @@ class PairedValues:
 
 def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     """Dequantized values of a tensor with at most one scale."""
-    real = values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        real = values.astype(np.float64)
     if spec.scale:
         real -= float(spec.zero_point[0] if spec.zero_point else 0)
         real *= float(spec.scale[0])

@@ -11,7 +11,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Blame, Pair, Report, TensorRow, worst
 from qverify.report.triage import OutputRow, Rung
-from qverify.session.replay import named
+from qverify.session.compare_dumps import named
 from qverify.sides.dump import dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec

@@ -1,4 +1,4 @@
-"""What is already on disk judged: two dumps, or a bundle's dump as the board side."""
+"""What is already on disk judged: a bundle's dump as the board side."""
 
 from __future__ import annotations
 
@@ -8,74 +8,18 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from qverify.capture.reader import is_capture, side_of
 from qverify.compare.options import Options
-from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import printable
-from qverify.report.document import Report
-from qverify.session.models import Models, open_models
+from qverify.session.models import open_models
 from qverify.session.pack import SCHEMA
 from qverify.session.verify import Host, Outcome, Watch, judged
 from qverify.sides.carried import carried
-from qverify.sides.dump import dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
-from qverify.tensors.recording import Recording
 
 MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
-
-
-def compare_dumps(a: str, b: str, options: Options, model: str | None = None, side: str = "", frame: int = 0) -> Report:
-    """A tensor that only one of them has is missing: never PASSED. model: model.bin, for dumps of raw .bin files. side, frame:
-    of captures."""
-    opened = open_models([model]) if model is not None else None
-    first, second = (_side(p, r, opened, side, frame) for p, r in ((a, "reference"), (b, "dump")))
-    if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
-        raise UsageError(f"{a} and {b} were computed from other inputs; nothing can be compared")
-    for one, other in ((first, second), (second, first)):
-        for name in other.specs.keys() - one.specs.keys():
-            one.specs[name] = other.specs[name]
-            one.missing[name] = "not in the dump"
-        for name, spec in one.specs.items():  # stored values are told by the side that knows their scale
-            known = other.specs.get(name, spec)
-            if known.quantized and not spec.quantized and (known.dtype, known.shape) == (spec.dtype, spec.shape):
-                one.specs[name] = known
-    first.finals = second.finals = tuple(first.specs)
-    return judge_all({"reference": first, "dump": second}, None, [], options, {}, None)
-
-
-def _side(path: str, role: str, opened: Models | None, side: str, frame: int) -> Recording:
-    if is_capture(path):
-        return side_of(path, side, frame, role)
-    if opened is None:
-        return dump(path, role)
-    if not (raw := _raw(path)):
-        return named(dump(path, role), opened.graph)
-    found = carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    found.side = role
-    return found
-
-
-def named(recording: Recording, graph: Graph) -> Recording:
-    """Stored values told apart from real ones: what has a tensor's dtype and shape has its scale, too."""
-    for name, spec in recording.specs.items():
-        known = graph.tensors.get(name)
-        if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
-            recording.specs[name] = known
-    recording.capabilities |= {"per_node"}
-    return recording
-
-
-def _inputs(recording: Recording) -> list[str]:
-    return list(recording.settings.get("inputs", []))
-
-
-def _raw(path: str) -> str:
-    """The path, where it holds run.sh's dump rather than .npy files."""
-    inside = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
-    return path if inside or (os.path.isfile(path) and not path.endswith(".npz")) else ""
 
 
 @dataclass(frozen=True, slots=True)

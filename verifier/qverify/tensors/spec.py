@@ -77,7 +77,8 @@ class TensorSpec:
 
     def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
         """Real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats pass through."""
-        real = values.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+            real = values.astype(np.float64)
         if not self.scale:
             return real
         scale, zero = np.array(self.scale, np.float64), np.array(self.zero_point, np.float64)

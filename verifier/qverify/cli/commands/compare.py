@@ -1,4 +1,5 @@
-"""Compares two folders of .npy files (as qverify infer writes), two .npz files, captures, or with -m dumps of run.sh: every tensor, by name."""
+"""Compares two dumps, every tensor, by name: folders of .npy files (as qverify infer writes), .npz files, captures, with -m
+dumps of run.sh, and vendors' dumps, told by their content or by --profile."""
 
 from __future__ import annotations
 
@@ -11,20 +12,56 @@ from qverify.cli.judging import judging, shown
 if TYPE_CHECKING:
     from qverify.compare.options import Options
 
+EPILOG = """\b
+Profiles (verifier/PROFILES.md):
+  sigmastar  *_outtensor_dump.bin, unknown_*.txt        rockchip  snapshot/{golden,simulator,runtime}
+  tidl       tidl_trace*.y, *_float.bin                 qualcomm  output/Result_N/*.raw
+  horizon    model_infer_output_I_NAME.bin|txt          sophgo    .npz of model_runner (only by --profile)
+  generic    any raw files and a dump.toml or dump.json
 
-@click.command(help=__doc__)
+A tensor that one side lacks, or whose name, dtype or axes cannot be told for sure, is missing: never PASSED."""
+
+
+@click.command(help=__doc__, epilog=EPILOG)
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
-@click.option("-m", "--model", help="model.bin, whose layout raw .bin dumps are in")
-@click.option("--side", default="", help="of captures: reference, simulator or board  [default: board]")
-@click.option("--frame", type=click.IntRange(0), default=0, show_default=True, help="of captures")
+@click.option("-m", "--model", help="model.bin or quant.onnx: layout of raw dumps, scales, names, order of outputs")
+@click.option("--profile", default="", metavar="NAME", help="whose dumps both are  [default: told by content]")
+@click.option("--profile-a", default="", metavar="NAME", help="whose dump A is")
+@click.option("--profile-b", default="", metavar="NAME", help="whose dump B is")
+@click.option("--dtype", multiple=True, metavar="[NAME=]DTYPE", help="of files that do not tell it (tidl .y)")
+@click.option(
+    "--layer-info", default="", metavar="DIR", help="of tidl: where *.layer_info.txt are  [default: the dump]"
+)
+@click.option(
+    "--side", default="", help="of captures: reference, simulator or board  [default: board]; of rockchip: a folder"
+)
+@click.option(
+    "--frame", type=click.IntRange(0), default=0, show_default=True, help="of captures; of qualcomm: Result_N"
+)
 @click.option("--json", "json_path", metavar="FILE")
 @judging
-def command(a: str, b: str, model: str | None, side: str, frame: int, json_path: str | None, options: Options) -> int:
+def command(
+    a: str,
+    b: str,
+    model: str | None,
+    profile: str,
+    profile_a: str,
+    profile_b: str,
+    dtype: tuple[str, ...],
+    layer_info: str,
+    side: str,
+    frame: int,
+    json_path: str | None,
+    options: Options,
+) -> int:
     from dataclasses import replace
 
-    from qverify.session.replay import compare_dumps
+    from qverify.session.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.session.verify import Outcome
+    from qverify.tensors.vendor import Asked
 
-    report = compare_dumps(a, b, replace(options, given=True, dump_all=True), model, side, frame)
+    asked = Asked(dtypes(dtype), side, frame, layer_info)
+    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked)
+    report = compare_dumps(dumps, replace(options, given=True, dump_all=True))
     return shown(Outcome(report, []), True, json_path)

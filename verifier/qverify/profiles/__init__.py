@@ -1,0 +1,51 @@
+"""Vendors' dumps, one profile a file: NAME.py reads what that vendor's tools write. A page defines
+
+WANTED        what a dump of it looks like, as an error says it
+CHECKED       what its reader was held against, as every report says it; "" where there is no vendor
+recognised(folder) -> bool   whether this is one, without doubt; False where another format could look the same
+read(folder, asked) -> VendorDump
+
+The file name is the registry. Nothing here runs a vendor's tool. What was read of public descriptions only is marked in
+PROFILES.md."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol, cast
+
+from qverify.errors import UsageError
+from qverify.tensors.outside_folder import OutsideFolder
+from qverify.tensors.vendor import Asked, VendorDump
+
+
+class Page(Protocol):
+    WANTED: str
+    CHECKED: str
+
+    def recognised(self, folder: OutsideFolder) -> bool: ...
+    def read(self, folder: OutsideFolder, asked: Asked) -> VendorDump: ...
+
+
+def names() -> list[str]:
+    return sorted(m.name for m in iter_modules(__path__))
+
+
+def page(name: str) -> Page:
+    """UsageError for a name that no file has."""
+    if name not in names():
+        raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
+    module = import_module(f"{__name__}.{name}")
+    for wanted in ("WANTED", "CHECKED", "recognised", "read"):
+        if not hasattr(module, wanted):
+            raise ImportError(f"profiles/{name}.py: no {wanted}")
+    return cast(Page, module)
+
+
+def recognised(path: str) -> str:
+    """The one profile whose dump this is without doubt, or "". UsageError where two claim it."""
+    folder = OutsideFolder(path)
+    found = [name for name in names() if page(name).recognised(folder)]
+    if len(found) > 1:
+        raise UsageError(f"{path}: looks like dumps of {' and '.join(found)}; say which with --profile NAME")
+    return found[0] if found else ""

@@ -1,0 +1,125 @@
+"""Any raw files with a manifest that a person wrote, dump.toml or dump.json: what each file is, in words no file format has."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from typing import Any
+
+from qverify.errors import BadFileError
+from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
+from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted
+
+WANTED = "a folder with dump.toml or dump.json, its [[tensor]] entries with name, file, dtype and shape"
+CHECKED = ""
+MANIFESTS = ("dump.toml", "dump.json")
+KEYS = {
+    *("name", "file", "dtype", "shape", "layout", "aligned_shape", "offset", "scale", "zero_point", "channel_axis"),
+}
+LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC")
+MOST_TEXT = 1 << 24
+
+
+def recognised(folder: OutsideFolder) -> bool:
+    return not folder.is_file and any(os.path.isfile(os.path.join(folder.path, name)) for name in MANIFESTS)
+
+
+def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+    """Names are true. BadFileError names the entry and the key that is wrong."""
+    if folder.is_file:
+        raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
+    found = [name for name in MANIFESTS if name in folder.names()]
+    if len(found) != 1:
+        raise BadFileError(f"{folder.path}: {' and '.join(found) or 'no manifest'}; wanted {WANTED}")
+    file = folder.file(found[0])
+    entries = _entries(file)
+    tensors = [_tensor(folder, entry, f"{file.path}: tensor {at}") for at, entry in enumerate(entries, 1)]
+    names = [t.name for t in tensors]
+    if len(set(names)) != len(names):
+        raise BadFileError(f"{file.path}: two tensors of one name")
+    return VendorDump("generic", tensors)
+
+
+def _entries(file: OutsideFile) -> list[dict[str, Any]]:
+    try:
+        text = file.whole(MOST_TEXT).decode()
+        held = json.loads(text) if file.path.endswith(".json") else tomllib.loads(text)
+        entries = held["tensor"]
+        if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+            raise ValueError("tensor is no list of entries")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadFileError(f"{file.path}: {' '.join(str(error).split())[:120]}; wanted {WANTED}") from error
+    return entries
+
+
+def _tensor(folder: OutsideFolder, entry: dict[str, Any], where: str) -> VendorTensor:
+    for key in entry.keys() - KEYS:
+        raise BadFileError(f"{where}: key {key[:40]!r} is not known; there are: {', '.join(sorted(KEYS))}")
+    name, path, dtype = (_text(entry, key, where) for key in ("name", "file", "dtype"))
+    if dtype not in ITEM or not name or not path:
+        raise BadFileError(f"{where}: name {name[:40]!r}, dtype {dtype[:20]!r}; wanted one of {', '.join(ITEM)}")
+    layout = _text(entry, "layout", where) if "layout" in entry else ""
+    if layout not in LAYOUTS:
+        raise BadFileError(f"{where}: layout {layout[:20]!r}, wanted one of {', '.join(LAYOUTS[1:])}")
+    shape = _shape(entry["shape"], where) if "shape" in entry else None
+    stored = _shape(entry["aligned_shape"], where) if "aligned_shape" in entry else shape or ()
+    if shape is not None and (len(stored) != len(shape) or any(s < v for s, v in zip(stored, shape, strict=True))):
+        raise BadFileError(f"{where}: aligned_shape {list(stored)} does not hold shape {list(shape)}")
+    if shape is None and stored:
+        raise BadFileError(f"{where}: aligned_shape without shape")
+    file, offset = folder.file(path), _number(entry.get("offset", 0), "offset", where)
+    size = counted(stored, where) * ITEM[dtype] if shape is not None else max(file.size_bytes - offset, 0)
+    if offset + size > file.size_bytes or ("offset" not in entry and size != file.size_bytes):
+        raise BadFileError(
+            f"{where}: {file.path} has {file.size_bytes} bytes, {dtype}{list(stored)} at {offset} has {size}"
+        )
+    scale, zero, axis = _quantization(entry, dtype, shape, where)
+    padded = stored if shape is not None and stored != shape else ()
+    return VendorTensor(
+        name, file.path, (dtype,), size, lambda: file.read(offset, size), shape, padded, scale, zero, axis, layout
+    )
+
+
+def _quantization(
+    entry: dict[str, Any], dtype: str, shape: tuple[int, ...] | None, where: str
+) -> tuple[tuple[float, ...], tuple[int, ...], int]:
+    """Scales, zero points and the axis of the channels; () and -1 where the tensor is not quantized or has one scale."""
+    if "scale" not in entry:
+        if entry.keys() & {"zero_point", "channel_axis"}:
+            raise BadFileError(f"{where}: zero_point or channel_axis without scale")
+        return (), (), -1
+    scales, zeros = (v if isinstance(v, list) else [v] for v in (entry["scale"], entry.get("zero_point", 0)))
+    good = all(isinstance(s, (int, float)) and not isinstance(s, bool) and 0 < s < 1e38 for s in scales)
+    if not good or not scales or "float" in dtype or dtype == "bool":
+        raise BadFileError(
+            f"{where}: scale {str(entry['scale'])[:40]} of {dtype}; positive numbers and an integer dtype were wanted"
+        )
+    zeros = zeros * len(scales) if len(zeros) == 1 else zeros
+    limit = 1 << 31
+    if len(zeros) != len(scales) or not all(type(z) is int and -limit <= z < limit for z in zeros):
+        raise BadFileError(f"{where}: {len(scales)} scales, zero_point {str(entry.get('zero_point'))[:40]}")
+    axis = _number(entry.get("channel_axis", -1), "channel_axis", where, -1)
+    if len(scales) > 1 and (shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales)):
+        raise BadFileError(f"{where}: {len(scales)} scales do not fit channel_axis {axis} of {list(shape or ())}")
+    return tuple(float(s) for s in scales), tuple(zeros), axis if len(scales) > 1 else -1
+
+
+def _text(entry: dict[str, Any], key: str, where: str) -> str:
+    if not isinstance(entry.get(key), str):
+        raise BadFileError(f"{where}: {key} {'is no text' if key in entry else 'is missing'}")
+    return str(entry[key])
+
+
+def _number(value: Any, key: str, where: str, least: int = 0) -> int:
+    if type(value) is not int or not least <= value < 1 << 62:
+        raise BadFileError(f"{where}: {key} {str(value)[:40]}; a whole number of at least {least} was wanted")
+    return value
+
+
+def _shape(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise BadFileError(f"{where}: a shape is a list of whole numbers")
+    shape = tuple(_number(d, "dim", where) for d in value)
+    counted(shape, where)
+    return shape

@@ -1,0 +1,59 @@
+"""Qualcomm: output/Result_N/*.raw of qnn-net-run, float32, or *_native.raw in the tensor's own type."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from qverify.errors import BadFileError
+from qverify.tensors.outside_folder import OutsideFolder
+from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
+
+WANTED = "output/ with Result_0, Result_1 ..., or one of those, with .raw files in it"
+CHECKED = "read as its format is described; no output of the vendor's own tool was at hand to check with"
+NATIVE = tuple(d for d in ITEM if d not in ("bfloat16", "bool", "float64"))
+_RESULT = re.compile(r"Result_(\d{1,9})")
+
+
+def recognised(folder: OutsideFolder) -> bool:
+    if folder.is_file:
+        return False
+    if _RESULT.fullmatch(os.path.basename(os.path.normpath(folder.path))):
+        return bool(_raws(folder))
+    return any(_RESULT.fullmatch(name) for name in folder.folders())
+
+
+def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+    """asked.frame: N of Result_N, where output/ was named. No file tells its shape."""
+    if folder.is_file:
+        raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
+    notes = []
+    found = sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
+    if found:
+        if asked.frame not in found:
+            raise BadFileError(f"{folder.path}: no Result_{asked.frame}; --frame is one of {_list(found)}")
+        notes = [f"qualcomm: Result_{asked.frame} of {len(found)}; --frame names another"] if len(found) > 1 else []
+        folder = OutsideFolder(os.path.join(folder.path, f"Result_{asked.frame}"))
+    tensors = [_tensor(folder, name) for name in _raws(folder)]
+    return VendorDump("qualcomm", tensors, spelled_loosely, {}, notes)
+
+
+def _raws(folder: OutsideFolder) -> list[str]:
+    return [name for name in folder.names() if name.endswith(".raw")]
+
+
+def _tensor(folder: OutsideFolder, name: str) -> VendorTensor:
+    file, stem = folder.file(name), name.removesuffix(".raw")
+    native = stem.endswith("_native")
+    return VendorTensor(
+        stem.removesuffix("_native"),
+        file.path,
+        NATIVE if native else ("float32",),
+        file.size_bytes,
+        file.whole,
+        form="native" if native else "float",
+    )
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (" ..." if len(numbers) > 5 else "")

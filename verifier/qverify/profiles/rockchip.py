@@ -1,0 +1,89 @@
+"""Rockchip: the snapshot folder of accuracy_analysis, one of golden, simulator and runtime, each with a .npy a layer."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+
+from qverify.errors import BadFileError
+from qverify.tensors.array_files import npy
+from qverify.tensors.outside_folder import OutsideFolder
+from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, spelled_loosely
+
+WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/"
+CHECKED = "read as its format is described; no snapshot of the vendor's own tool was at hand to check with"
+SIDES = ("golden", "simulator", "runtime")
+MAP = "map_name_to_file.txt"
+_ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")
+MOST_TEXT = 1 << 24
+
+
+def recognised(folder: OutsideFolder) -> bool:
+    """snapshot itself; or one of its folders, where the .npy files are one level below."""
+    if folder.is_file:
+        return False
+    inner = folder.folders()
+    if "golden" in inner and {"simulator", "runtime"} & set(inner):
+        return True
+    return os.path.basename(os.path.normpath(folder.path)) in SIDES and inner == ["npy"] and bool(_arrays(folder))
+
+
+def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+    """asked.side: which of the folders, where snapshot itself was named."""
+    top, side = _side(folder, asked.side)
+    arrays = _arrays(side)
+    if not arrays:
+        raise BadFileError(f"{side.path}: no .npy in it; wanted {WANTED}")
+    to, missing, notes = _mapped(top, {os.path.basename(a)[:-4]: a for a in arrays})
+    tensors = []
+    for path in arrays:
+        stem = os.path.basename(path)[:-4]
+        held = npy(side.file(path), to.get(stem, stem))
+        tensors.append(VendorTensor(held.name, held.where, (held.dtype,), held.size_bytes, held.read, held.shape))
+    whole = all(os.path.basename(path)[:-4] in to for path in arrays)
+    return VendorDump("rockchip", tensors, None if whole else spelled_loosely, missing, notes)
+
+
+def _side(folder: OutsideFolder, wanted: str) -> tuple[OutsideFolder, OutsideFolder]:
+    """snapshot, and the folder of one side."""
+    if folder.is_file:
+        raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
+    inner = [s for s in SIDES if s in folder.folders()]
+    if not inner:
+        return OutsideFolder(os.path.dirname(os.path.abspath(folder.path))), folder
+    if wanted not in inner:
+        path = folder.path.rstrip("/")
+        raise BadFileError(
+            f"{path}: holds {', '.join(inner)}; name one of them: {path}/{inner[0]}, or --side {inner[0]}"
+        )
+    return folder, OutsideFolder(os.path.join(folder.path, wanted))
+
+
+def _arrays(folder: OutsideFolder) -> list[str]:
+    """Paths below the folder, in it or in its npy/; not both."""
+    found = [n for n in folder.names() if n.endswith(".npy")]
+    if not found and "npy" in folder.folders():
+        found = [n for n in folder.names(2) if n.endswith(".npy") and os.path.dirname(n) == "npy"]
+    return found
+
+
+def _mapped(top: OutsideFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """File stem to layer name; layers without their file; notes. Where two layers share a file, or a layer has two, none is
+    taken."""
+    if MAP not in top.names():
+        return {}, {}, [f"rockchip: no {MAP}: names are those of the files"]
+    text = top.file(MAP).whole(MOST_TEXT).decode("utf-8", "replace")
+    rows: list[tuple[str, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or not re.search(r"[A-Za-z0-9]", line) or line.split()[0] == "layer_name":
+            continue
+        match = _ROW.fullmatch(line)
+        if match is None:
+            raise BadFileError(f"{top.path}/{MAP}: line {number}: {line[:60]!r}; a layer and its file were wanted")
+        rows.append((match[1], os.path.basename(match[2]).removesuffix(".npy")))
+    names, files = (Counter(column) for column in ([n for n, _ in rows], [f for _, f in rows]))
+    plain = {f: n for n, f in rows if names[n] == files[f] == 1}
+    missing = {n: f"{MAP} has {n!r} or its file twice" for n, f in rows if f not in plain}
+    missing |= {n: f"its file {f}.npy is not there" for f, n in plain.items() if f not in stems}
+    return {f: n for f, n in plain.items() if f in stems}, missing, []

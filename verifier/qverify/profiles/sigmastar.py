@@ -1,0 +1,258 @@
+"""SigmaStar: the container *_outtensor_dump.bin, and the text unknown_{model}_{image}.txt of simulator and board."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from qverify.errors import BadFileError
+from qverify.tensors.number_text import counted_in, numbers
+from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
+from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
+
+WANTED = "one *_outtensor_dump.bin (it begins with isFloat:) or one unknown_*.txt (it begins with NAME Tensor:)"
+CHECKED = "read as its format is described; no dump of the vendor's own tools was at hand to check with"
+TYPES = {"float": "float32", "SGS_S16": "int16", "SGS_S8": "int8", "SGS_U8": "uint8"}
+_NAMES = re.compile(r".*outtensor_dump\.bin|unknown_.*\.txt")
+_FLOAT = re.compile(rb"isFloat: ([01])")
+_HEAD = re.compile(
+    rb"//(out|in) \d{1,9} s: (\S+) z: (-?\d{1,9}) type: (\S+) name: (.+) bConstant: ?([01]) shape: ?\[([-\d, ]*)\] dims: ?(\d+)"
+)
+_OPEN = re.compile(rb"op_(out|in)\[(\d{1,9})\] .*= \{")
+_SIZE = re.compile(rb"//buffer data size: (\d+)")
+_TITLE = re.compile(rb"(.+) Tensor:\s*")
+_DIMS = re.compile(rb"tensor dim: ?(\d+), Original shape: ?\[([-\d ,]*)\],? Alignment shape: ?\[([-\d ,]*)\]\s*")
+_BLOCK = re.compile(rb"\s*([^\n]+) Tensor:\s*\n\{([^{}]*?)tensor data:")
+_TEXT = re.compile(rb"\S")
+MOST_TEXT, MOST_RECORDS, DECIMALS = 1 << 28, 200_000, 6
+
+
+def recognised(folder: OutsideFolder) -> bool:
+    return any(_kind(file) for file in _files(folder))
+
+
+def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+    """BadFileError where there is none, or more than one."""
+    found = [file for file in _files(folder) if _kind(file)]
+    if len(found) != 1:
+        held = f"{len(found)} dumps" if found else "no dump"
+        raise BadFileError(f"{folder.path}: {held}; wanted {WANTED}")
+    return _text(found[0]) if _kind(found[0]) == "text" else _Container(found[0]).read()
+
+
+def _files(folder: OutsideFolder) -> list[OutsideFile]:
+    if folder.is_file:
+        return [folder.only()]
+    return [folder.file(name) for name in folder.names() if _NAMES.fullmatch(name)]
+
+
+def _kind(file: OutsideFile) -> str:
+    start = file.read(0, min(file.size_bytes, 4096))
+    first, _, rest = start.partition(b"\n")
+    if _FLOAT.fullmatch(first):
+        return "container"
+    return "text" if _TITLE.fullmatch(first) and rest.startswith(b"{") else ""
+
+
+class _Container:
+    """Records are found by their declared byte counts, never by their closing line: data may hold its bytes."""
+
+    def __init__(self, file: OutsideFile):
+        self.file, self.at, self.floats = file, 0, False
+        self.found: dict[str, VendorTensor] = {}
+        self.inputs: dict[str, VendorTensor] = {}
+        self.missing: dict[str, str] = {}
+
+    def read(self) -> VendorDump:
+        for _ in range(MOST_RECORDS):
+            if not self._record():
+                break
+        else:
+            raise self._bad(f"more than {MOST_RECORDS} records")
+        for name, tensor in self.inputs.items():
+            if name not in self.missing:
+                self.found.setdefault(name, tensor)
+        for name in self.missing:
+            self.found.pop(name, None)
+        return VendorDump("sigmastar", list(self.found.values()), None, self.missing)
+
+    def _bad(self, what: str) -> BadFileError:
+        return BadFileError(f"{self.file.path}: byte {self.at}: {what}")
+
+    def _line(self) -> bytes:
+        held = self.file.line(self.at)
+        self.at += len(held) + 1
+        return held
+
+    def _record(self) -> bool:
+        """Reads up to the end of one record; False at the end of the file."""
+        line = b""
+        while not line.strip():
+            if self.at >= self.file.size_bytes:
+                return False
+            line = self._line()
+        if (said := _FLOAT.fullmatch(line)) is not None:
+            self.floats = said[1] == b"1"
+            return True
+        head = _HEAD.fullmatch(line)
+        if head is None:
+            raise self._bad(f"{line[:60]!r}; a line //out ... or //in ... was wanted")
+        opened = _OPEN.fullmatch(self._line())
+        if opened is None or opened[1] != head[1]:
+            raise self._bad(f"op_{head[1].decode()}[N] NAME = {{ was wanted")
+        size = _SIZE.fullmatch(self._line())
+        if size is None:
+            raise self._bad("//buffer data size: N was wanted")
+        self._tensor(head, whole_number(size[1], f"{self.file.path}: byte {self.at}"))
+        return True
+
+    def _tensor(self, head: re.Match[bytes], size: int) -> None:
+        where = f"{self.file.path}: byte {self.at}"
+        shape = _shape(head[7], where)
+        if len(shape) != whole_number(head[8], where):
+            raise self._bad(f"shape {list(shape)}, but dims:{head[8].decode()[:9]}")
+        name = head[5].decode("utf-8", "replace")
+        start = self.at
+        strings = self._skip(size)
+        dtype = "float32" if self.floats else TYPES.get(head[4].decode("ascii", "replace"), "")
+        if head[6] == b"1":
+            return
+        if not dtype:
+            self.missing[name] = f"type {head[4].decode('ascii', 'replace')[:20]} is not known"
+            return
+        real = dtype == "float32"
+        scale = () if real else self._scale(head[2])
+        stored = _stored(shape, size // ITEM[dtype], size % ITEM[dtype])
+        if stored is None:
+            self.missing[name] = f"{size} bytes are no {dtype}{list(shape)}, nor one with a longer innermost dim"
+            return
+        count = counted(stored, where)
+        tensor = VendorTensor(
+            name,
+            where,
+            ("float64" if real else dtype,) if strings else (dtype,),
+            count * 8 if strings and real else size,
+            self._reader(start, size, count, dtype, strings),
+            shape,
+            stored if stored != shape else (),
+            scale,
+            (int(head[3]),) if scale else (),
+            layout="NHWC" if len(shape) == 4 else "",
+            loose_inner=True,
+            scale_step=(0.5e-6,) if scale else (),
+            decimals=DECIMALS if strings and real else None,
+            fed=head[1] == b"in",
+        )
+        into = self.found if head[1] == b"out" else self.inputs
+        if name in self.found and head[1] == b"out":
+            self.missing[name] = "the dump holds two outputs of this name"
+        into.setdefault(name, tensor)
+
+    def _scale(self, text: bytes) -> tuple[float, ...]:
+        """() for 0.000000, which tells nothing: with it every value would be equal."""
+        scale = real_number(text, f"{self.file.path}: byte {self.at}")
+        if scale < 0:
+            raise self._bad(f"scale {scale:g}; a positive one was wanted")
+        return (scale,) if scale else ()
+
+    def _skip(self, size: int) -> bool:
+        """Moves behind the record's closing line; True where its data are text."""
+        for end in (b"\n};", b"};"):
+            after = self.at + size
+            if after + len(end) <= self.file.size_bytes and self.file.read(after, len(end)) == end:
+                self.at = after + len(end)
+                if self.at < self.file.size_bytes and self.file.read(self.at, 1) == b"\n":
+                    self.at += 1
+                return False
+        if self.at < self.file.size_bytes and self.file.read(self.at, 1) == b"\n" and self._text_end():
+            return True
+        raise self._bad(f"{size} bytes of data are declared, and no }}; follows them")
+
+    def _text_end(self) -> bool:
+        """Moves behind the }; that ends a text of numbers."""
+        self.text_from, at = self.at + 1, self.at + 1
+        while at < self.file.size_bytes and at - self.at <= MOST_TEXT:
+            block = self.file.read(at, min(1 << 20, self.file.size_bytes - at))
+            if (end := block.find(b"};")) >= 0:
+                self.text_until = at + end
+                self.at = min(at + end + 3, self.file.size_bytes)
+                return True
+            at += max(len(block) - 1, 1)
+        return False
+
+    def _reader(self, start: int, size: int, count: int, dtype: str, strings: bool) -> Callable[[], bytes]:
+        if not strings:
+            return partial(self.file.read, start, size)
+        return partial(_printed, self.file, self.text_from, self.text_until, count, dtype)
+
+
+def _printed(file: OutsideFile, start: int, end: int, count: int, dtype: str) -> bytes:
+    """Values of a text dump: as they are printed for floats, whole numbers of dtype otherwise."""
+    values, _ = numbers(file.read(start, end - start), count, file.path, start)
+    if dtype == "float32":
+        return values.astype("<f8").tobytes()
+    limits = np.iinfo(dtype)
+    if not bool(np.all((values == np.rint(values)) & (values >= limits.min) & (values <= limits.max))):
+        raise BadFileError(f"{file.path}: byte {start}: values that are no {dtype}")
+    return values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
+
+
+def _shape(text: bytes, where: str) -> tuple[int, ...]:
+    shape = tuple(whole_number(d, where) for d in text.replace(b",", b" ").split())
+    counted(shape, where)
+    return shape
+
+
+def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
+    """The shape whose elements are count: shape itself, or with a longer innermost dim. None where neither is."""
+    outer = counted(shape[:-1], "")
+    if rest or not shape or not outer:
+        return shape if not rest and count == counted(shape, "") else None
+    inner, over = divmod(count, outer)
+    return None if over or inner < shape[-1] else (*shape[:-1], inner)
+
+
+def _text(file: OutsideFile) -> VendorDump:
+    """The text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
+    data, at, found = file.whole(MOST_TEXT), 0, []
+    while _TEXT.search(data, at):
+        tensor, at = _block(file, data, at)
+        found.append(tensor)
+    twice = {name for name, count in Counter(t.name for t in found).items() if count > 1}
+    missing = dict.fromkeys(sorted(twice), "the text holds two tensors of this name")
+    notes = [f"sigmastar: {file.path.rsplit('/', 1)[-1]} is text of {DECIMALS} decimals; nothing finer is judged"]
+    return VendorDump("sigmastar", [t for t in found if t.name not in twice], None, missing, notes)
+
+
+def _block(file: OutsideFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
+    """The tensor that begins at a byte, and where it ends."""
+
+    def bad(what: str) -> BadFileError:
+        return BadFileError(f"{file.path}: byte {at}: {what}")
+
+    end = data.find(b"\n}", at)
+    head = _BLOCK.match(data, at, min(max(end, at), at + 8192))
+    if end < 0 or head is None:
+        raise bad("NAME Tensor:, {, the shapes, tensor data:, the values and } were wanted")
+    where = f"{file.path}: byte {head.end()}"
+    dims = _DIMS.search(head[2])
+    if dims is None:
+        raise bad("tensor dim:N, Original shape:[...], Alignment shape:[...] was wanted")
+    shape, aligned = _shape(dims[2], where), _shape(dims[3], where)
+    if len(shape) != len(aligned) or shape[:-1] != aligned[:-1] or shape[-1:] > aligned[-1:]:
+        raise bad(f"original shape {list(shape)} is no part of alignment shape {list(aligned)}")
+    text = data[head.end() : end]
+    stored = aligned if counted_in(text) > counted(shape, where) else shape
+    values, decimals = numbers(text, counted(stored, where), file.path, head.end())
+    if decimals is not None and decimals != DECIMALS:
+        raise bad(f"{decimals} decimals; this text has {DECIMALS} everywhere")
+    held, name = values.astype("<f8").tobytes(), head[1].decode("utf-8", "replace").strip()
+    padded = stored if stored != shape else ()
+    layout = "NHWC" if len(shape) == 4 else ""
+    read = partial(bytes, held)
+    tensor = VendorTensor(name, where, ("float64",), len(held), read, shape, padded, layout=layout, decimals=DECIMALS)
+    return tensor, end + 2

@@ -1,0 +1,143 @@
+"""TI TIDL: a folder of layer traces, .y in the layer's own type and _float.bin, with *.layer_info.txt for the names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from qverify.errors import BadFileError
+from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
+from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, counted, whole_number
+
+WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
+CHECKED = "read as its format is described; no trace of the vendor's own tools was at hand to check with"
+PLACES = ("", "tempDir", os.path.join("artifacts", "tempDir"))
+BY_SIZE = {1: ("int8", "uint8"), 2: ("int16", "uint16"), 4: ("float32", "int32")}
+MOST_TEXT = 1 << 24
+_SIZES = r"(?P<width>\d{1,9})x(?P<height>\d{1,9})(?P<end>\.y|_float\.bin)"
+FORMS = (
+    re.compile(
+        r"tidl_trace_subgraph_(?P<graph>\d{1,9})_(?P<data>\d{1,9})_(?P<batch>\d{1,9})_(?P<dim1>\d{1,9})_(?P<dim2>\d{1,9})_"
+        r"(?P<channels>\d{1,9})_" + _SIZES
+    ),
+    re.compile(
+        r"tidl_trace_?(?:subgraph_(?P<graph>\d{1,9})_)?(?P<data>\d{1,9})_(?P<batch>\d{1,9})_(?P<channels>\d{1,9})_"
+        + _SIZES
+    ),
+    re.compile(r".+\.txt_(?P<data>\d{1,9})_(?P<channels>\d{1,9})_" + _SIZES),
+)
+_CORE = re.compile(r"C7x_\d+_.*(\.y|_float\.bin)")
+_INFO = re.compile(r"(?:.*_)?subgraph_(\d{1,9})_tidl_net\.bin\.layer_info\.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    name: str
+    graph: int
+    data: int
+    shape: tuple[int, ...]
+    real: bool
+
+
+def recognised(folder: OutsideFolder) -> bool:
+    """By the vendor's own prefix; the oldest names have none."""
+    return not folder.is_file and any(n.startswith("tidl_trace") and _trace(n) for n in folder.names())
+
+
+def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+    """asked.layer_info: folder of the names, else beside the traces. A name is that of the output buffer's dataId."""
+    if folder.is_file:
+        raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
+    files = folder.names()
+    traces = [t for t in map(_trace, files) if t is not None]
+    names = _Names(folder, asked.layer_info, {t.graph for t in traces})
+    missing = {n: "the part of one core; put the parts together first" for n in files if _CORE.fullmatch(n)}
+    found: dict[tuple[str, bool], VendorTensor] = {}
+    for trace in traces:
+        name = names.of(trace)
+        if (name, trace.real) in found:
+            missing[name] = "two traces of it, or two of that name"
+            continue
+        tensor = _tensor(folder.file(trace.name), name, trace)
+        if tensor is None:
+            missing[name] = f"{trace.name}: its size is none of {list(trace.shape)}"
+        else:
+            found[name, trace.real] = tensor
+    missing |= names.doubtful
+    tensors = [t for t in found.values() if t.name not in missing]
+    return VendorDump("tidl", tensors, None, missing, names.notes)
+
+
+def _trace(name: str) -> Trace | None:
+    for form in FORMS:
+        if (match := form.fullmatch(name)) is not None:
+            held = match.groupdict()
+            outer = [held[d] for d in ("batch", "dim1", "dim2") if held.get(d) is not None] or ["1"]
+            shape = (*outer, held["channels"], held["height"], held["width"])
+            sizes = tuple(int(d) for d in shape)
+            return Trace(name, int(held.get("graph") or 0), int(held["data"]), sizes, held["end"] != ".y")
+    return None
+
+
+def _tensor(file: OutsideFile, name: str, trace: Trace) -> VendorTensor | None:
+    """None where the size is not that of the shape in its name."""
+    count = counted(trace.shape, file.path)
+    size, over = divmod(file.size_bytes, count) if count else (0, 1)
+    dtypes = ("float32",) if trace.real else BY_SIZE.get(size)
+    if over or dtypes is None or (trace.real and size != 4):
+        return None
+    form = "float" if trace.real else "fixed"
+    return VendorTensor(name, file.path, dtypes, file.size_bytes, file.whole, trace.shape, form=form)
+
+
+class _Names:
+    """dataId of each subgraph to the name in the model. doubtful: dataIds with two names, and names of two dataIds."""
+
+    def __init__(self, folder: OutsideFolder, given: str, graphs: set[int]):
+        self.by_id: dict[tuple[int, int], str] = {}
+        self.doubtful: dict[str, str] = {}
+        self.notes: list[str] = []
+        files = _info_files(folder, given)
+        for file in files:
+            match = _INFO.fullmatch(os.path.basename(file.path))
+            if match is None and (len(files) > 1 or len(graphs) > 1):
+                raise BadFileError(
+                    f"{file.path}: which subgraph it is of cannot be told; leave only the one that is meant"
+                )
+            self._take(file, int(match[1]) if match else next(iter(graphs), 0))
+        if not files:
+            self.notes.append("tidl: no *.layer_info.txt: tensors are named by subgraph and dataId (--layer-info DIR)")
+        seen = Counter(self.by_id.values())
+        self.doubtful |= {n: "layer_info has this name for two dataIds" for n in seen if seen[n] > 1}
+
+    def of(self, trace: Trace) -> str:
+        return self.by_id.get((trace.graph, trace.data), f"subgraph {trace.graph} dataId {trace.data}")
+
+    def _take(self, file: OutsideFile, graph: int) -> None:
+        text = file.whole(MOST_TEXT).decode("utf-8", "replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            where, columns = f"{file.path}: line {number}", line.split(None, 2)
+            if len(columns) != 3:
+                raise BadFileError(f"{where}: {line[:60]!r}; layerId, dataId and name were wanted")
+            whole_number(columns[0], where)
+            key, name = (graph, whole_number(columns[1], where)), columns[2].strip()
+            if self.by_id.setdefault(key, name) != name:
+                self.doubtful[self.by_id[key]] = f"layer_info calls dataId {key[1]} {name!r}, too"
+
+
+def _info_files(folder: OutsideFolder, given: str) -> list[OutsideFile]:
+    if given:
+        held = OutsideFolder(given)
+        if held.is_file:
+            return [held.only()]
+        return [held.file(n) for n in held.names(3) if n.endswith(".layer_info.txt")]
+    found = []
+    for place in PLACES:
+        if os.path.isdir(os.path.join(folder.path, place)):
+            names = OutsideFolder(os.path.join(folder.path, place)).names()
+            found += [folder.file(os.path.join(place, n)) for n in names if n.endswith(".layer_info.txt")]
+    return found

@@ -117,3 +117,22 @@ def test_two_files_of_one_output_are_not_chosen_from(sides, tmp_path, capsys):
         (tmp_path / "b" / file).write_bytes(stored["prob"].tobytes())
     assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b"), "-m", quant]) == 3
     assert "two of the dump's outputs are 'prob'" in capsys.readouterr().out
+
+
+def test_aligned_bytes_in_the_layout_of_model_bin(digits, tmp_path, capsys):
+    """A raw file as long as model.bin's aligned tensor is cut as model.bin says."""
+    binary = str(tmp_path / "model.bin")
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", binary, "--align", "64"]) == 0
+    graph = open_models([binary]).graph
+    name, spec = next(
+        (n, s) for n, s in graph.tensors.items() if s.aligned_shape != s.shape and n not in graph.constants
+    )
+    values = np.random.default_rng(1).integers(0, 255, spec.shape).astype(spec.numpy_dtype)
+    np.savez(tmp_path / "a.npz", **{name: values})
+    (tmp_path / "output" / "Result_0").mkdir(parents=True)
+    file = tmp_path / "output" / "Result_0" / f"{name}_native.raw"
+    file.write_bytes(spec.aligned_bytes(values))
+    words = ["compare", str(tmp_path / "a.npz"), str(tmp_path / "output")]
+    assert main([*words, "-m", binary]) == 0 and main(words) == 3
+    file.write_bytes(spec.aligned_bytes(values + spec.numpy_dtype.type(1)))
+    assert main([*words, "-m", binary]) == 1

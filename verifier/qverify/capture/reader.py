@@ -192,6 +192,8 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
         raise UsageError(f"{folder}: no side {label!r}; give --side {' or '.join(held)}")
     found = held[label]
     found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
+    found.settings["incomplete"] = capture.incomplete
+    found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
     found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
     found.capabilities |= {"per_node"}
     return found

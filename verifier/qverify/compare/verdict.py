@@ -18,7 +18,7 @@ from qverify.report.spread import together
 from qverify.tensors.recording import Array, Recording
 
 __all__ = ["Options", "combine", "judge_all"]
-_ORDER = ("reference", "simulator", "board", "dump")
+_ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps held against one another
 Progress = Callable[[int, int], None]
 
 
@@ -41,7 +41,7 @@ def judge_all(
     paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
     if not paired:
         names = ", ".join(recordings) or "none"
-        raise UsageError(f"nothing to compare: got {names}, wanted two of reference, simulator, board, dump")
+        raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
     for label, own in values.items():
         own.peers = [r for other, r in sides if other != label]

@@ -13,7 +13,9 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
+from qverify.renderers.json_file import printable
 from qverify.report.document import Report
+from qverify.session.captured import incomplete
 from qverify.session.models import Models, open_models
 from qverify.sides.carried import carried
 from qverify.sides.dump import dump
@@ -41,7 +43,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [_side(dumps, p, named, opened) for p, named in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))]
     first, second = _recordings(dumps, sides, opened)
-    first.side, second.side = "reference", "dump"
+    first.side, second.side = "A", "B"
     if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from other inputs; nothing can be compared")
     _within_precision((first, second), options)
@@ -57,10 +59,19 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     first.finals = second.finals = tuple(first.specs)
     for one in (first, second):
         one.capabilities |= {"per_node"}  # both list every tensor they have
-    report = judge_all({"reference": first, "dump": second}, None, [], options, {}, None)
+    report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
+    report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
+    for why in dict.fromkeys(str(s.settings["incomplete"]) for s in (first, second) if s.settings.get("incomplete")):
+        incomplete(report, why)
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
+
+
+def _of_models(first: Recording, second: Recording) -> list[str]:
+    """A note where captures are known to be of two models."""
+    told = [str(s.settings.get("models", "")) for s in (first, second)]
+    return ["WARNING: A and B are captures of different models"] if all(told) and told[0] != told[1] else []
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:

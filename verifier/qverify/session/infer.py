@@ -58,10 +58,10 @@ def infer(
                 }
         finally:
             there.close()
-    return recording, _write(recording, output)
+    return recording, _write(recording, [i.sha256 for i in prepared.inputs], output)
 
 
-def _write(recording: Recording, output: str) -> int:
+def _write(recording: Recording, inputs: list[str], output: str) -> int:
     try:
         os.makedirs(output, exist_ok=True)
         names = {}
@@ -73,7 +73,8 @@ def _write(recording: Recording, output: str) -> int:
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
     write_text(
-        json.dumps({"side": recording.side, "state": recording.state, "tensors": names}, indent=1) + "\n",
+        json.dumps({"side": recording.side, "state": recording.state, "inputs": inputs, "tensors": names}, indent=1)
+        + "\n",
         os.path.join(output, "manifest.json"),
     )
     return len(names)

@@ -41,6 +41,15 @@ def _files(path: str) -> tuple[dict[str, str], State]:
     return found, "complete" if state == "complete" else "partial"
 
 
+def _inputs(path: str) -> list[str]:
+    """SHA-256 of the inputs, as qverify infer wrote them; empty where it is not known."""
+    try:
+        with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
+            return [str(digest) for digest in json.load(file).get("inputs", [])]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
+
+
 def dump(path: str, side: str) -> Recording:
     """Every tensor is final: all of them are judged."""
     state: State = "complete"
@@ -67,5 +76,6 @@ def dump(path: str, side: str) -> Recording:
         finals=tuple(specs),
         tensors=tensors,
         state=state,
+        settings={"inputs": _inputs(path)} if os.path.isdir(path) else {},
         why="" if state == "complete" else f"{path}: its manifest says the run was not complete",
     )

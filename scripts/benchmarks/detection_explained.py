@@ -44,7 +44,7 @@ CALLED = {
     "channel_": {"channel-order"},
     "group_order": {"group-order", "channel-order"},
     "stride_": {"alignment", "stride"},
-    "align_garbage": {"alignment"},
+    "align_garbage": {"alignment", "vector-tail"},
     "off_by_one": {"element-offset"},
     "tile_": {"dropped-or-repeated"},
     "row_": {"dropped-or-repeated"},
@@ -62,8 +62,8 @@ CALLED = {
         "kernel-order"
     },  # these four were thought up without a hypothesis; one turned out to make the same bytes
     "narrow_saturation": {"clamp"},
-    "tiles_turned": {"layout"},
-    "dealt": {"group-order", "channel-order"},
+    "tiles_turned": {"layout", "tiles"},
+    "dealt": {"group-order", "channel-order", "interleaving"},
 }
 
 

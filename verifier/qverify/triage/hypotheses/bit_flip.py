@@ -1,4 +1,4 @@
-"""One bit is wrong: at one element, at every element, in one weight, bias, scale or table entry."""
+"""A bit is wrong: at one element, at every element, in one weight, bias, scale or table entry; or a few bits at some elements."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from math import log2
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.evidence import in_all, log2_choices
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import linear
 from qverify.triage.places import Place, at, places
 from qverify.triage.solve import flipped_weights
 
 NAME = "bit-flip"
+MOST_FLIPS = 16  # of one tensor
+MARGIN = 8.0  # bits that several flips must explain beyond their choice
 
 
 def variants(case: Case) -> Iterator[Variant]:
     yield from _everywhere(case)
     yield from _single(case)
+    yield from _few(case)
     yield from _of_channel(case)
     yield from _of_table(case)
 
@@ -89,6 +93,38 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
     return changed.view(values.dtype).reshape(values.shape)
 
 
+def _few(case: Case) -> Iterator[Variant]:
+    """Bits of several elements. Not where the board steps by 1 LSB only, or does to every element of a value the same: that
+    is no upset of single bits."""
+    made, recorded = bits(case.made), bits(case.recorded)
+    moved = made[case.differing] ^ recorded[case.differing]
+    count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
+    if not 1 < moved.size <= count <= MOST_FLIPS or _of_one_step(case) or _of_value(made, recorded):
+        return
+    cost = log2_choices(recorded.size * _width(case), count)
+    if in_all(case) >= cost + MARGIN:
+        said = f"{count} bits are inverted, of {moved.size} elements"
+        yield Variant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
+
+
+def _of_one_step(case: Case) -> bool:
+    if case.recorded.dtype.kind not in "iu":
+        return False
+    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
+    return int(np.abs(made - recorded).max()) == 1
+
+
+def _of_value(made: Array, recorded: Array) -> bool:
+    """Whether what was recorded is a function of what was computed."""
+    return len(np.unique(made)) == len(np.unique(np.stack([made, recorded]), axis=1).T)
+
+
+def _exchanged(case: Case, places: Array, moved: Array) -> Array:
+    changed = bits(case.made).copy()
+    changed[places] ^= moved
+    return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
+
+
 def _of_channel(case: Case) -> Iterator[Variant]:
     """Of a constant of the one channel with all the differences."""
     of = linear(case)
@@ -107,7 +143,7 @@ def _of_channel(case: Case) -> Iterator[Variant]:
             for at_place in range(channel, value.size, value.shape[-1]):
                 for bit in range(8 * value.itemsize):
                     said = f"{place.said[4:]} of channel {channel}"
-                    yield _one(place, at_place, bit, said, log2(value.size))
+                    yield _one(place, at_place, bit, said, log2(value.size * 8 * value.itemsize))
 
 
 def _one(place: Place, at_place: int, bit: int, said: str, cost: float) -> Variant:
@@ -125,7 +161,10 @@ def _of_table(case: Case) -> Iterator[Variant]:
     name = case.last.inputs[1] or ""
     entry = int(x[0]) - int(np.iinfo(case.inputs[case.last.inputs[0] or ""].dtype).min)
     for bit in range(_width(case)):
-        said, cost = f"bit {bit} of table entry {entry} is inverted", log2(case.graph.constants[name].size)
+        said, cost = (
+            f"bit {bit} of table entry {entry} is inverted",
+            log2(case.graph.constants[name].size * _width(case)),
+        )
         yield Variant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
 
 

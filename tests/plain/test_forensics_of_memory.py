@@ -95,3 +95,13 @@ def test_a_stride_must_predict_something(seed: int):
     spoiled = generator(seed).integers(-128, 128, x.shape).astype(np.int8)
     spoiled[0, 0, 0] = x[0, 0, 0]
     assert _unexplained(small.explained(spoiled))
+
+
+def test_ten_elements_of_the_frame_before():
+    """What stands nowhere among the computed elements is rare, though there are few of them."""
+    x = np.array([[0, 0, 0, 0, 248, 0, 0, 6, 0, 0]], np.uint8)
+    old = np.array([[0, 0, 0, 19, 0, 23, 0, 30, 0, 0]], np.uint8)
+    small = Small("transpose", (0, 1), ("uint8", 1.0, 0), x.shape, x=(x, 1.0, 0))
+    assert families(small.explained(old, previous=lambda n: old if n == "y" else None)) == [{"stale-buffer"}]
+    near = np.where(x == 248, 0, x).astype(np.uint8)
+    assert "stale-buffer" not in str(families(small.explained(near, previous=lambda n: near if n == "y" else None)))

@@ -38,8 +38,9 @@ def of_copy(case: Case, choice: float, free: Array | None = None) -> bool:
     values, counts = np.unique(bits(case.made), return_counts=True)
     found = bits(case.recorded)[moved]
     at = np.minimum(np.searchsorted(values, found), len(values) - 1)
-    share = np.where(values[at] == found, counts[at], 1) / case.made.size
-    told = np.minimum(-np.log2(share), 8.0 * case.recorded.itemsize)
+    most = 8.0 * case.recorded.itemsize
+    share = (np.where(values[at] == found, counts[at], 0) + 2**-most) / (case.made.size + 1)
+    told = np.minimum(-np.log2(share), most)
     return bool(told.sum() >= choice + CHANCE)
 
 

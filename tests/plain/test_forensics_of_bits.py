@@ -35,11 +35,22 @@ def test_steps_of_one_and_another_value_for_a_value_are_no_flipped_bits():
         assert 1 < (recorded != y).sum() < 9 and "bit-flip" not in str(families(c.explained(recorded)))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_small_steps_of_every_element_are_no_flipped_bits(seed: int):
+    """The steps of few values have few bits."""
+    rng = generator(seed)
+    x = rng.integers(40, 128, (1, 8)).astype(np.uint8)
+    small = Small("transpose", (0, 1), ("uint8", 1.0, 0), x.shape, x=(x, 1.0, 0))
+    recorded = x ^ rng.choice(np.array([1, 2, 3, 4, 5, 6, 8, 9, 12], np.uint8), x.shape)
+    found = small.explained(recorded)
+    assert found.unexplained and not found.general, found.exact
+
+
 def test_too_few_elements_tell_nothing():
     """One of two elements: every value of it is some fault's."""
     x = np.array([[93, 29]], np.uint8)
     small = Small("transpose", (0, 1), ("uint8", 1.0, 122), x.shape, x=(x, 1.0, 122))
-    for value in (77, 92, 151, 221):
+    for value in (28, 77, 92, 151, 221):
         found = small.explained(np.array([[93, value]], np.uint8))
         assert found.unexplained and not found.general, found.exact
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import log2
+from math import inf, log2
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from qverify.triage.solve import flipped_weights
 
 NAME = "bit-flip"
 MOST_FLIPS = 16  # of one tensor
+FEWEST = 8  # elements of a tensor of which one that differs by a bit is an upset
+SPARSE = 32  # elements to one that differs
 MARGIN = 8.0  # bits that several flips must explain beyond their choice
 
 
@@ -71,7 +73,7 @@ def _inverted(values: Array, bit: int) -> Array:
 
 
 def _single(case: Case) -> Iterator[Variant]:
-    if case.differing.size != 1:
+    if case.differing.size != 1 or case.recorded.size < FEWEST:
         return
     place = int(case.differing[0])
     moved = int(bits(case.made)[place] ^ bits(case.recorded)[place])
@@ -94,24 +96,27 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
 
 
 def _few(case: Case) -> Iterator[Variant]:
-    """Bits of several elements. Not where the board steps by 1 LSB only, or does to every element of a value the same: that
-    is no upset of single bits."""
+    """Bits of several elements. Not where the board does the same to every element of a value."""
     made, recorded = bits(case.made), bits(case.recorded)
     moved = made[case.differing] ^ recorded[case.differing]
     count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
-    if not 1 < moved.size <= count <= MOST_FLIPS or _of_one_step(case) or _of_value(made, recorded):
+    if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
         return
     cost = log2_choices(recorded.size * _width(case), count)
-    if in_all(case) >= cost + MARGIN:
+    if in_all(case) >= cost + MARGIN and cost <= _as_steps(case):
         said = f"{count} bits are inverted, of {moved.size} elements"
         yield Variant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
-def _of_one_step(case: Case) -> bool:
+def _as_steps(case: Case) -> float:
+    """Bits that say the same as steps no larger than the largest, less what flips must tell beyond that where so many of the
+    elements differ that it may well be arithmetic."""
     if case.recorded.dtype.kind not in "iu":
-        return False
+        return inf
     made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
-    return int(np.abs(made - recorded).max()) == 1
+    n, k = case.recorded.size, case.differing.size
+    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(made - recorded).max()))
+    return steps - (MARGIN if k * SPARSE > n else 0)
 
 
 def _of_value(made: Array, recorded: Array) -> bool:

@@ -101,7 +101,11 @@ def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
         "alarms": [str(h) for h in healthy if h.alarm],
         "missed": [str(p) for p in changed if not (p.detected and p.located) or p.both is False],
         "unexplained": [_said(p) for p in changed if not p.explained and p.fault.kind not in WITHHELD],
-        "explained_withheld": [_said(p) for p in changed if p.explanations and p.fault.kind in WITHHELD],
+        "explained_withheld": [
+            f"{_said(p)}{', right on two other frames' if p.right_again else ''}"
+            for p in changed
+            if p.explanations and p.fault.kind in WITHHELD
+        ],
         "per_kind": {kind: _tally(found) | {"repeat": _repeat(found)} for kind, found in sorted(by_kind.items())},
     }
 
@@ -117,7 +121,8 @@ def _tally(plants: list[Plant]) -> dict[str, Any]:
         "located": sum(p.located for p in changed),
         "explained": sum(bool(p.explained) for p in known) if known else None,
         "explainable": len(known) if known else None,
-        "false_explanations": sum(bool(p.explanations) for p in withheld) if withheld else None,
+        "false_explanations": sum(bool(p.explanations) and not p.right_again for p in withheld) if withheld else None,
+        "withheld_but_a_known_fault": sum(p.right_again for p in withheld) if withheld else None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,15 +13,23 @@ from benchmarks.detection_subjects import Judged, Subject
 SECONDS = 20.0  # of a search
 
 
-def explain(subject: Subject, judged: Judged) -> list[set[str]]:
-    """The hypotheses that reproduce every byte of the blamed node, those which are one answer in one set, by family.
-    Empty: unexplained, or the board is not blamed."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """families: of the hypotheses that reproduce every byte of the blamed node, those which are one answer in one set; empty:
+    unexplained, or the board is not blamed. causes: each as a person reads it."""
+
+    families: list[set[str]]
+    causes: set[str]
+
+
+def explain(subject: Subject, judged: Judged) -> Said:
     recordings = subject.host(judged.prepared).recordings | {"board": judged.board}
     earlier = subject.host(judged.before).recordings["simulator"].tensors if judged.before is not None else {}
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
     found = explain_blame(judged.report, recordings, subject.graph, arrays, judged.pull, previous, SECONDS)
-    return [{cause.family for cause in group} for one in found if one.explanation for group in one.explanation.exact]
+    groups = [group for one in found if one.explanation for group in one.explanation.exact]
+    return Said([{cause.family for cause in group} for group in groups], {cause.said for g in groups for cause in g})
 
 
 def _find(tensors: Any, name: str) -> Any:
@@ -44,7 +53,7 @@ CALLED = {
     "channel_": {"channel-order"},
     "group_order": {"group-order", "channel-order"},
     "stride_": {"alignment", "stride"},
-    "align_garbage": {"alignment"},
+    "align_garbage": {"alignment", "vector-tail"},
     "off_by_one": {"element-offset"},
     "tile_": {"dropped-or-repeated"},
     "row_": {"dropped-or-repeated"},
@@ -62,8 +71,8 @@ CALLED = {
         "kernel-order"
     },  # these four were thought up without a hypothesis; one turned out to make the same bytes
     "narrow_saturation": {"clamp"},
-    "tiles_turned": {"layout"},
-    "dealt": {"group-order", "channel-order"},
+    "tiles_turned": {"layout", "tiles"},
+    "dealt": {"group-order", "channel-order", "interleaving"},
 }
 
 

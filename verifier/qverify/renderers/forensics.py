@@ -20,7 +20,8 @@ def verdict(found: Explanation) -> str:
     if found.exact:
         others = len(found.exact) - 1
         more = f" (on these bytes {others} other{'s' * (others > 1)} just as well)" if others else ""
-        return f"EXPLAINED: {found.exact[0][0].said} gives every byte the board gave{more}"
+        but = f" but the {found.exact[0][0].taken} elements nothing predicts" if found.exact[0][0].taken else ""
+        return f"EXPLAINED: {found.exact[0][0].said} gives every byte the board gave{but}{more}"
     known = f"none of the {found.tried} faults tried" if found.not_tried else f"no known fault ({found.tried} tried)"
     return f"UNEXPLAINED: {known} gives the board's bytes"
 

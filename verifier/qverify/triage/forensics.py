@@ -6,12 +6,13 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import lgamma, log, log2
+from math import log2
 
 import numpy as np
 
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
+from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.description import Description, described
 from qverify.triage.hypotheses import Page, Variant, pages
@@ -21,17 +22,17 @@ DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeE
 NOISE_SEEDS = (1, 2, 3)
 MOST_PARTIAL = 3
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-CHANCE = 16.0  # bits of evidence beyond its choices that a copy of other values must have
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     """family: a page's NAME. said: the fault itself. bits: log2 of how many there were to choose from, the fewer the more
-    specific."""
+    specific. taken: elements that nothing predicts; they are as recorded, and their bits are among `bits`."""
 
     family: str
     said: str
     bits: float
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,6 @@ class _Trial:
         self.case, self.deadline = case, deadline
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
-        self.evidence, self.per_element = _evidence(case)
         self.exact: list[tuple[Cause, Variant]] = []
         self.partial: dict[str, Partial] = {}
         self.families: dict[str, float] = {}
@@ -123,9 +123,9 @@ class _Trial:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
         self.tried += tried
         for variant in exact:
-            cause = Cause(page.NAME, variant.said, round(variant.bits or log2(tried), 1))
-            if self._supported(cause, variant):
-                self.exact.append((cause, variant))
+            choice = variant.bits or log2(tried)
+            if self._supported(choice, variant):
+                self.exact.append((_cause(page.NAME, choice, variant, self.case), variant))
 
     def _judged(self, page: Page, variant: Variant) -> bool:
         """Whether it gives every byte; how near it comes is kept."""
@@ -136,31 +136,31 @@ class _Trial:
         if made.shape != self.case.recorded.shape or made.dtype != self.case.recorded.dtype:
             return False
         same = bits(made) == self.recorded
-        of_all = np.count_nonzero(same) / same.size
-        self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
-        if of_all == 1:
+        if same.all():
+            self.families[page.NAME] = 1.0
             return True
+        told = same if variant.free is None else same & ~variant.free
+        of_all = np.count_nonzero(told) / told.size
+        self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
         if of_all > (self.before if best is None else best.of_all):
-            share = np.count_nonzero(same[self.differing]) / self.differing.size
+            share = np.count_nonzero(told[self.differing]) / self.differing.size
             if share:
                 self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
         return False
 
-    def _supported(self, cause: Cause, variant: Variant) -> bool:
+    def _supported(self, choice: float, variant: Variant) -> bool:
         """Whether the differing elements say more than the choice of the fault took out of them."""
         if variant.copied:
-            return self.differing.size * self.per_element >= cause.bits + CHANCE
-        return self.evidence >= cause.bits
+            return evidence.of_copy(self.case, choice, variant.free)
+        if variant.free is not None:
+            return evidence.of_garbage(self.case, choice, variant.free)
+        return evidence.in_all(self.case) >= choice + evidence.LEAST
 
 
-def _evidence(case: Case) -> tuple[float, float]:
-    """Bits that say which elements differ and what stands there; bits by which a recorded value is told from another one."""
-    counts = np.unique(bits(case.recorded), return_counts=True)[1]
-    per_element = -log2(float(((counts / counts.sum()) ** 2).sum()))
-    n, k = case.recorded.size, case.differing.size
-    where = (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
-    return where + k * 8.0 * case.recorded.itemsize, per_element
+def _cause(family: str, choice: float, variant: Variant, case: Case) -> Cause:
+    taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
+    return Cause(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
 
 
 def _grouped(case: Case, exact: list[tuple[Cause, Variant]]) -> list[list[Cause]]:

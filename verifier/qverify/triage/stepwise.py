@@ -30,6 +30,13 @@ def largest_sum(case: Case) -> int:
     return int(weights.max(initial=0) * np.abs(x).max(initial=0))
 
 
+def largest_product(case: Case, zero: int) -> int:
+    """No product is larger, what is read taken with that zero point still in it."""
+    name = case.last.inputs[0] or ""
+    x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0] + zero
+    return int(np.abs(_centred(case)).max(initial=0) * np.abs(x).max(initial=0))
+
+
 def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Array) -> Array:
     """int64 accumulators from start, `after` applied after every product. order: of ORDERS."""
     acc = start.astype(np.int32)
@@ -39,6 +46,21 @@ def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Arr
         acc += (taps * weight.reshape(along)).astype(np.int32)
         acc = after(acc)
     return acc.astype(np.int64)
+
+
+def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: Array, zero: int) -> Array:
+    """int64 accumulators from start, `together` applied to every sum of two neighbouring products. zero: stands in what is
+    read when it is multiplied, and is taken out at the end."""
+    acc, shape = start.astype(np.int64), _weights(case).shape
+    along, held = [1, shape[0], *[1] * (acc.ndim - 2)], None
+    for taps, weight in _taps(case, order):
+        product = (taps + zero) * weight.reshape(along)
+        acc -= zero * weight.reshape(along)
+        if held is None:
+            held = product
+        else:
+            acc, held = acc + together(held + product), None
+    return acc if held is None else acc + together(held)
 
 
 def _weights(case: Case) -> Array:

@@ -21,12 +21,14 @@ Array = npt.NDArray[Any]
 class Variant:
     """said: the fault as a person reads it. make: the output under it, for this case or the same unit on other inputs;
     shape and dtype of the output's spec. bits: log2 of how many faults like it there were to choose from, where the
-    recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones."""
+    recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones. free: flat mask of
+    the elements it cannot predict, because memory held there what it held before; make leaves them as recorded."""
 
     said: str
     make: Callable[[Case], Array]
     bits: float = 0.0
     copied: bool = False
+    free: Array | None = None
 
 
 class Page(Protocol):

@@ -1,4 +1,4 @@
-"""The accumulator is narrower than it must be: it wraps, or it saturates at the end or at every step."""
+"""The accumulator is narrower than it must be: it wraps, or it saturates at the end, at every step, or for two products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import Linear, linear
-from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_sum, steps, stepwise
+from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
 NAME = "accumulator"
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
@@ -31,6 +31,7 @@ def variants(case: Case) -> Iterator[Variant]:
             saturated = partial(_before_bias, way=saturated)
             yield Variant(f"accumulator saturated to {width} bits before the bias", saturated)
     yield from _stepwise(case)
+    yield from _pairwise(case)
 
 
 def _final(case: Case, way: Callable[[Array], Array]) -> Array:
@@ -86,3 +87,21 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
     start = np.broadcast_to(bias if bias_first else np.zeros(1, np.int64), of.acc.shape)
     acc = stepwise(case, order, partial(_saturated, width=16), start)
     return of.output(acc if bias_first else _saturated(acc + bias, 16))
+
+
+def _pairwise(case: Case) -> Iterator[Variant]:
+    """Two neighbouring products are added in 16 bits, as instructions for bytes do, and the sums in 32 bits."""
+    if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
+        return
+    read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}
+    for said, zero in read_as.items():
+        if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:
+            for order in ORDERS:
+                text = f"every two products saturated to 16 bits, {order}{said}"
+                yield Variant(text, partial(_by_pairs, order=order, zero=zero))
+
+
+def _by_pairs(case: Case, order: str, zero: int) -> Array:
+    of = _needed(case)
+    start = np.broadcast_to(bias_of(case, of), of.acc.shape)
+    return of.output(pairwise(case, order, partial(_saturated, width=16), start, zero))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import Variant
 from qverify.triage.places import Place, at, places
 
@@ -24,40 +24,49 @@ def variants(case: Case) -> Iterator[Variant]:
         if place.said in ("the bias", "the scales", "the table"):
             continue
         for said, run, stride in _strides(place):
-            for filled, fill in _fills(case, place, run, stride):
-                yield Variant(
-                    f"alignment: {place.said} is written with {said} of {stride} elements and read with {run}; {filled} between",
-                    at(place, partial(padded, run=run, stride=stride, fill=fill)),
-                )
-                yield Variant(
-                    f"alignment: {place.said} is written with {said} of {run} elements and read with {stride}; {filled} at the end",
-                    at(place, partial(skipped, run=run, stride=stride, fill=fill)),
-                )
+            yield from _filled(case, place, partial(padded, run=run, stride=stride), _said(place, said, stride, run))
+            yield from _filled(case, place, partial(skipped, run=run, stride=stride), _said(place, said, run, stride))
+
+
+def _said(place: Place, rows: str, written: int, read: int) -> str:
+    return f"alignment: {place.said} is written with {rows} of {written} elements and read with {read}"
 
 
 def _strides(place: Place) -> Iterator[tuple[str, int, int]]:
-    """What is padded, its elements, the stride."""
+    """What is padded, its elements, the stride: to the next multiple, or one unit more where it is a multiple already."""
     shape, aligned = place.spec.shape, place.spec.aligned_shape
     seen = set()
     for said, axis in (("rows", -1), ("planes", -2)):
         run = prod(shape[axis:])
         if len(shape) < -axis + 1 or run == place.spec.elements:
             continue
-        for stride in [prod(aligned[axis:]), *(-(-run // m) * m for m in MULTIPLES), run + 1, run - 1]:
+        rounded = [-(-run // m) * m for m in MULTIPLES]
+        further = [run + m for m in MULTIPLES if run % m == 0]
+        for stride in [prod(aligned[axis:]), *rounded, *further, run + 1, run - 1]:
             if stride != run and stride > 0 and (run, stride) not in seen and stride <= max(4 * run, MULTIPLES[-1]):
                 seen.add((run, stride))
                 yield said, run, stride
 
 
-def _fills(case: Case, place: Place, run: int, stride: int) -> list[tuple[str, int]]:
-    """What stands in padding; of the output also the one value that was recorded there."""
-    found = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
-    if place.kind == "output" and place.spec.numpy_dtype.kind in "iu" and stride > run:
-        numbered = padded(np.arange(1, case.recorded.size + 1), run, stride, 0)
-        values = np.unique(case.recorded.reshape(-1)[numbered == 0])
-        if len(values) == 1:
-            found.setdefault(int(values[0]), f"{values[0]}")
-    return [(said, value) for value, said in found.items()]
+def _filled(case: Case, place: Place, move: Callable[..., Array], said: str) -> Iterator[Variant]:
+    """With what may stand where nothing was written; in the output, with what was recorded there."""
+    fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
+    if place.kind == "output":
+        free = move(np.arange(1, case.recorded.size + 1), fill=0) == 0
+        left = np.unique(bits(case.recorded)[free])
+        if len(left) == 1 and case.spec.numpy_dtype.kind in "iu":
+            value = int(case.recorded.reshape(-1)[free][0])
+            fills.setdefault(value, str(value))
+        elif len(left) > 1:
+            text = f"{said}; {np.count_nonzero(free)} elements are what the memory held before"
+            yield Variant(text, partial(_over_garbage, move=move, free=free), copied=True, free=free)
+    for value, filled in fills.items():
+        yield Variant(f"{said}; {filled} where nothing was written", at(place, partial(move, fill=value)))
+
+
+def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:
+    moved = np.ascontiguousarray(move(case.made, fill=0))
+    return np.where(free, case.recorded.reshape(-1), moved.reshape(-1)).reshape(moved.shape)
 
 
 def padded(values: Array, run: int, stride: int, fill: int) -> Array:

@@ -1,25 +1,31 @@
-"""One bit is wrong: at one element, at every element, in one weight, bias, scale or table entry."""
+"""A bit is wrong: at one element, at every element, in one weight, bias, scale or table entry; or a few bits at some elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import log2
+from math import inf, log2
 
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.evidence import in_all, log2_choices
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import linear
 from qverify.triage.places import Place, at, places
 from qverify.triage.solve import flipped_weights
 
 NAME = "bit-flip"
+MOST_FLIPS = 16  # of one tensor
+FEWEST = 8  # elements of a tensor of which one that differs by a bit is an upset
+SPARSE = 32  # elements to one that differs
+MARGIN = 8.0  # bits that several flips must explain beyond their choice
 
 
 def variants(case: Case) -> Iterator[Variant]:
     yield from _everywhere(case)
     yield from _single(case)
+    yield from _few(case)
     yield from _of_channel(case)
     yield from _of_table(case)
 
@@ -67,7 +73,7 @@ def _inverted(values: Array, bit: int) -> Array:
 
 
 def _single(case: Case) -> Iterator[Variant]:
-    if case.differing.size != 1:
+    if case.differing.size != 1 or case.recorded.size < FEWEST:
         return
     place = int(case.differing[0])
     moved = int(bits(case.made)[place] ^ bits(case.recorded)[place])
@@ -89,6 +95,41 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
     return changed.view(values.dtype).reshape(values.shape)
 
 
+def _few(case: Case) -> Iterator[Variant]:
+    """Bits of several elements. Not where the board does the same to every element of a value."""
+    made, recorded = bits(case.made), bits(case.recorded)
+    moved = made[case.differing] ^ recorded[case.differing]
+    count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
+    if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
+        return
+    cost = log2_choices(recorded.size * _width(case), count)
+    if in_all(case) >= cost + MARGIN and cost <= _as_steps(case):
+        said = f"{count} bits are inverted, of {moved.size} elements"
+        yield Variant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
+
+
+def _as_steps(case: Case) -> float:
+    """Bits that say the same as steps no larger than the largest, less what flips must tell beyond that where so many of the
+    elements differ that it may well be arithmetic."""
+    if case.recorded.dtype.kind not in "iu":
+        return inf
+    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
+    n, k = case.recorded.size, case.differing.size
+    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(made - recorded).max()))
+    return steps - (MARGIN if k * SPARSE > n else 0)
+
+
+def _of_value(made: Array, recorded: Array) -> bool:
+    """Whether what was recorded is a function of what was computed."""
+    return len(np.unique(made)) == len(np.unique(np.stack([made, recorded]), axis=1).T)
+
+
+def _exchanged(case: Case, places: Array, moved: Array) -> Array:
+    changed = bits(case.made).copy()
+    changed[places] ^= moved
+    return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
+
+
 def _of_channel(case: Case) -> Iterator[Variant]:
     """Of a constant of the one channel with all the differences."""
     of = linear(case)
@@ -107,7 +148,7 @@ def _of_channel(case: Case) -> Iterator[Variant]:
             for at_place in range(channel, value.size, value.shape[-1]):
                 for bit in range(8 * value.itemsize):
                     said = f"{place.said[4:]} of channel {channel}"
-                    yield _one(place, at_place, bit, said, log2(value.size))
+                    yield _one(place, at_place, bit, said, log2(value.size * 8 * value.itemsize))
 
 
 def _one(place: Place, at_place: int, bit: int, said: str, cost: float) -> Variant:
@@ -125,7 +166,10 @@ def _of_table(case: Case) -> Iterator[Variant]:
     name = case.last.inputs[1] or ""
     entry = int(x[0]) - int(np.iinfo(case.inputs[case.last.inputs[0] or ""].dtype).min)
     for bit in range(_width(case)):
-        said, cost = f"bit {bit} of table entry {entry} is inverted", log2(case.graph.constants[name].size)
+        said, cost = (
+            f"bit {bit} of table entry {entry} is inverted",
+            log2(case.graph.constants[name].size * _width(case)),
+        )
         yield Variant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
 
 

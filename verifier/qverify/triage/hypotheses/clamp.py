@@ -40,8 +40,13 @@ def variants(case: Case) -> Iterator[Variant]:
 
 
 def _measured(case: Case, low: int, high: int) -> Iterator[Variant]:
-    """By the smallest and the largest recorded element: one limit is another."""
+    """By the smallest and the largest recorded element: one limit is another, or both."""
     a, b = int(case.recorded.min()), int(case.recorded.max())
+    ends = case.recorded.reshape(-1)[case.differing]
+    if len(ends) > 2 and low < a < b < high and a in ends and b in ends:
+        zero = case.spec.zero_point[0]
+        about = f", {b - zero} to each side of the zero point" if b - zero == zero - a else ""
+        yield Variant(f"clamp {a}..{b} instead of {low}..{high}{about}", _Clamped(a, b), bits=8 * (1 if about else 2))
     if (case.recorded == a).sum() > 1 and a != low:
         yield Variant(f"clamp at {a} instead of {low} at the lower end", _Clamped(a, high), bits=8)
     if (case.recorded == b).sum() > 1 and b != high:

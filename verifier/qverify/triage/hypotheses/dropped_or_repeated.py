@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import Variant
 
 NAME = "dropped-or-repeated"
 Box = tuple[slice, ...]
+TILES = (2, 4, 8, 16, 32, 64)
 NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "column"), 2: ("batch", "channel")}
 
 
@@ -32,6 +33,7 @@ def variants(case: Case) -> Iterator[Variant]:
             yield from _neighbours(case, said, box, axis, chosen)
     for axis in range(1, case.recorded.ndim):
         yield from _moved(case, axis)
+        yield from _tiles(case, axis)
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
@@ -80,6 +82,23 @@ def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
     source = (*box[:axis], slice(start + by, stop + by), *box[axis + 1 :])
     made[box] = case.made[source]
     return made
+
+
+def _tiles(case: Case, axis: int) -> Iterator[Variant]:
+    """One of the equal tiles of an axis repeats a neighbour, though by chance not all of its places differ."""
+    size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
+    first, last = int(where.min()), int(where.max())
+    for tile in TILES:
+        start = first // tile * tile
+        if last >= start + tile or size <= tile or (first, last + 1) == (start, start + tile):
+            continue
+        stop = min(start + tile, size)
+        box = tuple(slice(start, stop) if i == axis else slice(None) for i in range(case.recorded.ndim))
+        for by in (-tile, tile):
+            if start + by >= 0 and stop + by <= size:
+                said = f"{_span(case, axis, (start, stop))} repeat those {tile} {'before' if by < 0 else 'after'}"
+                cost = log2(size / tile) + log2(2 * len(TILES))
+                yield Variant(said, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:

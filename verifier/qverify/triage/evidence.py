@@ -1,0 +1,65 @@
+"""What a case's recorded elements say for a cause, in bits, against what the choice of the cause took out of them."""
+
+from __future__ import annotations
+
+from math import lgamma, log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.triage.case import Case, bits
+
+Array = npt.NDArray[Any]
+LEAST = 4.0  # bits of evidence beyond its choices that any cause must have, of some thirty families
+CHANCE = 16.0  # bits of evidence beyond its choices that a copy of other values must have
+FAR = 4.0  # standard deviations from what chance gives
+
+
+def in_all(case: Case) -> float:
+    """Bits that say which elements differ and what stands there."""
+    return case.once("evidence", lambda: _in_all(case))
+
+
+def _in_all(case: Case) -> float:
+    n, k = case.recorded.size, case.differing.size
+    return log2_choices(n, k) + k * 8.0 * case.recorded.itemsize
+
+
+def log2_choices(n: int, k: int) -> float:
+    """Of k out of n."""
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
+
+
+def of_copy(case: Case, choice: float, free: Array | None = None) -> bool:
+    """Whether the differing elements, copies of others except where free, tell more than the choice of the source: by how
+    rare what stands there is among the computed elements."""
+    moved = case.differing if free is None else case.differing[~free[case.differing]]
+    values, counts = np.unique(bits(case.made), return_counts=True)
+    found = bits(case.recorded)[moved]
+    at = np.minimum(np.searchsorted(values, found), len(values) - 1)
+    most = 8.0 * case.recorded.itemsize
+    share = (np.where(values[at] == found, counts[at], 0) + 2**-most) / (case.made.size + 1)
+    told = np.minimum(-np.log2(share), most)
+    return bool(told.sum() >= choice + CHANCE)
+
+
+def of_garbage(case: Case, choice: float, free: Array) -> bool:
+    """free: flat mask of the elements that memory held before, all the others as computed. Whether the places that differ
+    tell more than the choice, and what stands there is unrelated to what was computed."""
+    taken = np.count_nonzero(free) * 8.0 * case.recorded.itemsize
+    return bool(in_all(case) >= taken + choice + CHANCE) and unrelated(case, free)
+
+
+def unrelated(case: Case, free: Array) -> bool:
+    """Whether the recorded elements there are equal to the computed ones, and go with them, no more than by chance."""
+    recorded, made = case.recorded.reshape(-1)[free], case.made.reshape(-1)[free]
+    count = len(made)
+    values, of_made = np.unique(made, return_counts=True)
+    by_chance = sum(n * float((recorded == v).mean()) for v, n in zip(values, of_made, strict=True))
+    equal = np.count_nonzero(recorded == made)
+    if equal > by_chance + FAR * float(by_chance) ** 0.5 + 1:
+        return False
+    a, b = (v.astype(np.float64) - v.astype(np.float64).mean() for v in (recorded, made))
+    spread = float(np.sqrt((a @ a) * (b @ b)))
+    return bool(abs(float(a @ b)) <= FAR * spread / count**0.5)

@@ -1,0 +1,48 @@
+"""Elements are interleaved or dealt apart, as a load or store of structures does: every second, third, fourth together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, only_moved, places
+
+NAME = "interleaving"
+LATE = True
+WAYS = (2, 3, 4, 8, 16, 32)
+WAYS_READ = (2, 4)  # of a tensor that the unit reads: each costs a run
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case):
+        if place.said in ("the bias", "the scales", "the table"):
+            continue
+        if place.kind == "output" and not only_moved(case):
+            continue
+        for said, run in _runs(place):
+            for ways in WAYS if place.kind == "output" else WAYS_READ:
+                if run > ways:
+                    dealt = np.concatenate([np.arange(first, run, ways) for first in range(ways)])
+                    for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
+                        yield Variant(
+                            f"elements of {said} of {place.said} are {text} {ways} ways",
+                            at(place, partial(_in_order, order=order)),
+                        )
+
+
+def _runs(place: Place) -> Iterator[tuple[str, int]]:
+    """All of it, every plane, every row; channels are group-order's."""
+    shape, seen = place.spec.shape, set()
+    for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):
+        if run > 2 and run not in seen:
+            seen.add(run)
+            yield said, run
+
+
+def _in_order(values: Array, order: Array) -> Array:
+    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

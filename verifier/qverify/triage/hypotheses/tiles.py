@@ -1,0 +1,53 @@
+"""Tiles of rows and columns are stored turned: each is transposed, the grid of tiles is as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import Variant
+from qverify.triage.places import Place, at, only_moved, places
+
+NAME = "tiles"
+LATE = True
+SIZES = (2, 4, 8, 16, 32, 64)
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    for place in places(case):
+        if not _has_planes(place) or (place.kind == "output" and not only_moved(case)):
+            continue
+        rows, columns = place.spec.shape[-2:]
+        for size in SIZES:
+            for said, whole in (("whole tiles", True), ("tiles, at the edge as much as is square,", False)):
+                order = _turned(rows, columns, size, whole)
+                if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
+                    text = f"{said} of {size}x{size} of {place.said} are transposed"
+                    yield Variant(text, at(place, partial(_in_order, order=order)))
+
+
+def _has_planes(place: Place) -> bool:
+    """Activations of several rows and columns, and the matrix of a fully connected layer."""
+    shape = place.spec.shape
+    return (
+        len(shape) > 1
+        and min(shape[-2:]) > 1
+        and (place.kind != "constant" or (place.said == "the weights" and len(shape) == 2))
+    )
+
+
+def _turned(rows: int, columns: int, size: int, whole: bool) -> Array:
+    """Where every element of a plane comes from."""
+    row, column = np.indices((rows, columns))
+    from_row, from_column = row - row % size + column % size, column - column % size + row % size
+    there = (from_row < rows) & (from_column < columns)
+    if whole:
+        there = (row - row % size + size <= rows) & (column - column % size + size <= columns)
+    return np.where(there, from_row * columns + from_column, row * columns + column).reshape(-1)
+
+
+def _in_order(values: Array, order: Array) -> Array:
+    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

@@ -1,0 +1,47 @@
+"""The end of every row, beyond the last whole vector, is not written: memory holds there what it held before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import Variant
+
+NAME = "vector-tail"
+LANES = (2, 4, 8, 16, 32, 64)
+
+
+def variants(case: Case) -> Iterator[Variant]:
+    """An end of one value everywhere is dropped-or-repeated's."""
+    for said, axis in _axes(case.spec.shape):
+        length, seen = case.spec.shape[axis], set()
+        for lanes in LANES:
+            left = length % lanes or lanes
+            if left < length and left not in seen:
+                seen.add(left)
+                yield from _unwritten(case, said, axis, left)
+
+
+def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    """What a vector runs along: columns, or the channels of a tensor kept channels last."""
+    if len(shape) > 2:
+        yield "columns of every row", len(shape) - 1
+    if len(shape) > 1:
+        yield "channels of every pixel" if len(shape) > 2 else "channels", 1
+
+
+def _unwritten(case: Case, said: str, axis: int, count: int) -> Iterator[Variant]:
+    mask = np.zeros(case.spec.shape, bool)
+    np.moveaxis(mask, axis, 0)[-count:] = True
+    free = mask.reshape(-1)
+    if not free[case.differing].all() or len(np.unique(bits(case.recorded)[free])) == 1:
+        return
+    text = f"the last {count} {said} are not written: {np.count_nonzero(free)} elements are what the memory held before"
+    yield Variant(text, partial(_as_recorded, free=free), free=free)
+
+
+def _as_recorded(case: Case, free: Array) -> Array:
+    return np.where(free, case.recorded.reshape(-1), case.made.reshape(-1)).reshape(case.spec.shape)

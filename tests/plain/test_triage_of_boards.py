@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.report.schema import triage_schema
 
 NODE = "relu2_QuantizeLinear_Output"
 
@@ -23,6 +25,7 @@ def test_a_known_fault_is_named(
     told = capsys.readouterr().out
     assert f"board at {NODE} (conv): EXPLAINED" in told and said in told
     held = json.loads((tmp_path / "t.json").read_text())
+    jsonschema.validate(held, triage_schema())
     assert held["explained"][0]["node"] == NODE and held["explained"][0]["explanation"]["exact"]
 
 
@@ -32,6 +35,9 @@ def test_an_unknown_fault_is_not_explained(digits: Path, capsys: pytest.CaptureF
     assert "UNEXPLAINED" in capsys.readouterr().out
     assert main([*words, "--explain", "0"]) == 1
     assert "EXPLAINED" not in capsys.readouterr().out
+    assert main([*words, "--explain", "0.000001"]) == 1
+    told = capsys.readouterr().out
+    assert "NOT TRIED: the time was over" in told and "UNEXPLAINED" not in told
 
 
 def test_reduced_by_the_command(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,3 +92,125 @@ def test_two_faults_are_both_named(digits: Path, tmp_path: Path, capsys: pytest.
         "relu1_QuantizeLinear_Output",
         NODE,
     ]
+
+
+D = "prob_QuantizeLinear_Output"
+
+
+@pytest.mark.parametrize(("gate", "status"), [("exact", 1), ("decimals:17", 0)])
+def test_a_gate_is_never_less_than_it_says(
+    gate: str, status: int, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fault is in an intermediate tensor that no final output shows: `exact` is every tensor, a gate over the outputs says
+    that something fails forced."""
+    words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=bitflip@{NODE}"]
+    assert main([*words, "--gate", f"simulator~board={gate}"]) == status
+    told = capsys.readouterr().out
+    assert ("TRIAGE: breaks" in told) if status else ("but 1 tensors fail forced" in told)
+
+
+@pytest.mark.parametrize("kind", ["die", "hang", "garbage"])
+def test_a_board_that_breaks_is_to_be_run_first(kind: str, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "triage",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        f"faulty:local?fault={kind}@{NODE}",
+        "--timeout",
+        "3",
+    ]
+    assert main(words) == 3
+    assert "next step: make the board run to its end and send what is missing" in capsys.readouterr().out
+
+
+def test_a_board_that_is_not_the_same_twice(digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "triage",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        f"faulty:local?fault=jitter@{NODE}",
+        "--repeat",
+        "4",
+    ]
+    assert main(words) == 1
+    told = capsys.readouterr().out
+    assert "next step: the board is not the same from run to run" in told and "EXPLAINED" not in told
+
+
+@pytest.mark.parametrize("command", ["triage", "soak"])
+def test_a_second_board_is_not_left_out_in_silence(
+    command: str, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [command, "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=gamma@{NODE}", "-b", "local"]
+    assert main([*words, *(["--for", "1"] if command == "soak" else [])]) == 2
+    assert "takes one board" in capsys.readouterr().err
+
+
+def test_the_ladder_is_shown_whatever_becomes_of_the_reduction(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b"]
+    assert main([*words, "local", "--reduce", str(tmp_path / "a")]) == 0
+    assert "reduce: nothing differs on the board" in capsys.readouterr().out
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))
+    board = f"faulty:local?fault=plus_one@{NODE}"
+    assert main([*words, board, "-i", str(tmp_path), "--reduce", str(tmp_path / "b")]) == 1
+    assert "reduced to 1 node of 8" in capsys.readouterr().out
+    stages = ["triage", "--stages", f"{digits / 'digits_quant.onnx'},simulator,board", "-b", board]
+    assert main([*stages, "--reduce", str(tmp_path / "c")]) == 1
+    assert "reduced to 1 node of 8" in capsys.readouterr().out
+    for folder in (tmp_path / "c", tmp_path / "no" / "such"):
+        assert main([*words, board, "--reduce", str(folder)]) == 2
+        assert capsys.readouterr().out == ""  # before anything ran
+
+
+def with_outputs(digits: Path, folder: Path, change) -> Path:
+    """The example's own tensors as another runtime's dump, after change(them)."""
+    assert main(["infer", "-m", str(digits / "digits_quant.onnx"), "--side", "reference", "-o", str(folder)]) == 0
+    names = json.loads((folder / "manifest.json").read_text())["tensors"]
+    held = {name: np.load(folder / file) for file, name in names.items()}
+    change(held)
+    np.savez(folder.parent / "dump.npz", **held)
+    return folder.parent / "dump.npz"
+
+
+def without_output(held):
+    del held["prob"], held[D]
+    held["relu1_QuantizeLinear_Output"] = held["relu1_QuantizeLinear_Output"] ^ np.uint8(1)
+
+
+def cut_output(held):
+    held["prob"] = held["prob"][:, :5]
+    del held[D]
+
+
+def other_input(held):
+    held["image_QuantizeLinear_Output"] = held["image_QuantizeLinear_Output"] ^ np.uint8(0x55)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        (without_output, 3, "prob is missing on the dump"),
+        (cut_output, 1, "prob: "),
+        (other_input, 3, "the dump was computed from other inputs"),
+    ],
+)
+def test_a_dump_that_lacks_what_must_be_there(change, status, said, digits, tmp_path, capsys) -> None:
+    dump = with_outputs(digits, tmp_path / "d", change)
+    capsys.readouterr()
+    got, told = main(["triage", "--stages", f"{digits / 'digits_quant.onnx'},{dump}"]), capsys.readouterr().out
+    assert (got, said in told) == (status, True), told
+
+
+def test_a_dump_of_another_model(digits, tmp_path, capsys) -> None:
+    def wider(held):
+        for name in list(held):
+            held[name] = np.concatenate([held[name], held[name]], axis=-1)
+
+    dump = with_outputs(digits, tmp_path / "d", wider)
+    assert main(["triage", "--stages", f"{digits / 'digits_quant.onnx'},{dump}"]) == 2
+    assert "a dump of another model" in capsys.readouterr().err

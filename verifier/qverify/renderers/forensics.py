@@ -22,6 +22,8 @@ def verdict(found: Explanation) -> str:
         more = f" (on these bytes {others} other{'s' * (others > 1)} just as well)" if others else ""
         but = f" but the {found.exact[0][0].taken} elements nothing predicts" if found.exact[0][0].taken else ""
         return f"EXPLAINED: {found.exact[0][0].said} gives every byte the board gave{but}{more}"
+    if not found.tried:
+        return "NOT TRIED: the time was over before any fault was (--explain SECONDS)"
     known = f"none of the {found.tried} faults tried" if found.not_tried else f"no known fault ({found.tried} tried)"
     return f"UNEXPLAINED: {known} gives the board's bytes"
 
@@ -41,7 +43,8 @@ def details(found: Explanation) -> list[str]:
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
     if found.unexplained:
         lines += [f"nearest: {_partial(one)}" for one in found.partial]
-    return lines + [f"not tried: {what}" for what in found.not_tried]
+    left = found.not_tried[:MOST_SAID] + [f"... and {n} more" for n in [len(found.not_tried) - MOST_SAID] if n > 0]
+    return lines + [f"not tried: {what}" for what in left]
 
 
 def _partial(one: Partial) -> str:

@@ -54,6 +54,34 @@ ROWS: dict[str, Any] = {
         "properties": {"outputs": _rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL)},
     },
 }
+_CAUSE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"family": _TEXT, "said": _TEXT, "bits": NUMBER},
+    "required": ["family", "said", "bits"],
+}
+_GROUPS = {"type": "array", "items": {"type": "array", "minItems": 1, "items": _CAUSE}}
+_EXPLANATION: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "object"},
+        "exact": _GROUPS,
+        "general": _GROUPS,
+        "partial": _rows(cause=_CAUSE, of_differing=NUMBER, of_all=NUMBER),
+        "families": {"type": "object", "additionalProperties": NUMBER},
+        "unexplained": {"type": "boolean"},
+        "tried": {"type": "integer"},
+        "not_tried": {"type": "array", "items": _TEXT},
+    },
+    "required": ["description", "exact", "general", "partial", "families", "unexplained", "tried", "not_tried"],
+}
+EXPLAINED = _rows(
+    node=_TEXT,
+    op=_TEXT,
+    tensor=_TEXT,
+    frame={"type": "integer"},
+    why=_TEXT,
+    explanation={"anyOf": [_EXPLANATION, {"type": "null"}]},
+)
 _SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -87,6 +115,8 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     properties = {f.name: _of(hints[f.name], definitions) for f in fields(kind)}
     if kind is Report:
         properties |= ROWS
+    if kind is Triage:
+        properties["explained"] = EXPLAINED
     if kind is TensorRow:  # a page of compare/metrics/ adds a property of its own
         del properties["metrics"]
         return {"type": "object", "properties": properties | METRICS, "required": [*properties]}

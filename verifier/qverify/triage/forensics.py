@@ -49,7 +49,7 @@ class Explanation:
     """exact: groups of causes that give every byte the board gave, the most specific first; within a group they give the
     same bytes for other inputs, too. general: groups that also give every byte, by a fault so unspecific that the others are
     to be believed first. partial: of the rest, the best. families: each family's best share of all elements, 1.0 where it
-    reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and nothing gives them."""
+    reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and nothing that was tried gives them."""
 
     description: Description
     exact: list[list[Cause]] = field(default_factory=list)
@@ -89,7 +89,7 @@ def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) 
         (found.exact if group[0].bits <= least + MARGIN else found.general).append(group)
     found.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
     found.families, found.tried, found.not_tried = trial.families, trial.tried, trial.not_tried
-    found.unexplained, found.seconds = not groups, time.monotonic() - start
+    found.unexplained, found.seconds = not groups and trial.tried > 0, time.monotonic() - start
     return found
 
 

@@ -14,13 +14,14 @@ SECONDS = 20.0  # of a search
 
 def explain(subject: Subject, judged: Judged) -> list[set[str]]:
     """The hypotheses that reproduce every byte of the blamed node, those which are one answer in one set, by family.
-    Empty: unexplained, or the board is not blamed."""
+    Of that node alone: others that fail have a fault of their own. Empty: unexplained, or the board is not blamed."""
     recordings = subject.host(judged.prepared).recordings | {"board": judged.board}
     earlier = subject.host(judged.before).recordings["simulator"].tensors if judged.before is not None else {}
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
     found = explain_blame(judged.report, recordings, subject.graph, arrays, judged.pull, previous, SECONDS)
-    return [{cause.family for cause in group} for one in found if one.explanation for group in one.explanation.exact]
+    first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
+    return [{cause.family for cause in group} for explanation in first for group in explanation.exact]
 
 
 def _find(tensors: Any, name: str) -> Any:

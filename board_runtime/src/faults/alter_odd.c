@@ -16,6 +16,7 @@ qv_why qv_alter_weight_half_lost(qv_shadow *w) {
 qv_why qv_alter_input_sign_folded(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
+  if (qv_shadow_out(w)->dtype == QV_F32) return "of real numbers it might as well be the sign bit";
   int32_t zero = x->zero_point[0], high = qv_qmax(x->dtype);
   for (int64_t i = 0; i < x->elements; i++) {
     int32_t v = qv_load(x->constant, x->dtype, i), folded = v < zero ? 2 * zero - v : v;

@@ -15,8 +15,8 @@ SECONDS = 20.0  # of a search
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """families: of the hypotheses that reproduce every byte of the blamed node, those which are one answer in one set; empty:
-    unexplained, or the board is not blamed. causes: each as a person reads it."""
+    """families: of the hypotheses that reproduce every byte of the blamed node, those which are one answer in one set; of that
+    node alone, others that fail have a fault of their own; empty: unexplained, or the board is not blamed. causes: each as a person reads it."""
 
     families: list[set[str]]
     causes: set[str]
@@ -28,7 +28,8 @@ def explain(subject: Subject, judged: Judged) -> Said:
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
     found = explain_blame(judged.report, recordings, subject.graph, arrays, judged.pull, previous, SECONDS)
-    groups = [group for one in found if one.explanation for group in one.explanation.exact]
+    first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
+    groups = [group for explanation in first for group in explanation.exact]
     return Said([{cause.family for cause in group} for group in groups], {cause.said for g in groups for cause in g})
 
 

@@ -60,5 +60,6 @@ SHOWN_BY = {  # kind: the case of test_units_equal_onnxruntime.py or of this fil
     **dict.fromkeys(("resize_offset", "resize_mode"), "resize_nearest"),
     **dict.fromkeys(("layout_weight", "group_order"), "conv_grouped_same_lower"),
     "clamp_missing": "clamped",
+    "run_too_long": "conv_relu",
     "pool_count": "average_pool_padded",
 }

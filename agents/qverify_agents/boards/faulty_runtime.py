@@ -23,7 +23,10 @@ _KNOWN = """
 # For the benchmark: nothing in the verifier may be written for one of them.
 _WITHHELD = """
     channel_drift checkerboard dither gamma gray_code echo scrambler fade smoothed running_max
-    nibble_mirrored line_reversed  tiles_negated sheared ploughed lanes_shuffled weight_half_lost input_sign_folded 
+    nibble_mirrored line_reversed tiles_negated sheared ploughed lanes_shuffled weight_half_lost input_sign_folded
+    minifloat lossy_pairs delta_drift run_too_long zeros_skipped code_book_reversed nibble_lag ecc_miscorrected
+    error_diffused slew_limited supply_droop crosstalk median_filtered rows_blended bank_hashed
+    multiplier_mitchell sum_in_bfloat16 carry_late winograd_cut weights_pruned weights_block_float input_dithered
 """
 KNOWN, WITHHELD = tuple(_KNOWN.split()), tuple(_WITHHELD.split())
 FATAL = ("die", "hang", "garbage")  # the process ends or blocks

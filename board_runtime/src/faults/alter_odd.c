@@ -16,6 +16,7 @@ qv_why qv_alter_weight_half_lost(qv_shadow *w) {
 qv_why qv_alter_input_sign_folded(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
+  if (qv_shadow_out(w)->dtype == QV_F32) return "of real numbers it might as well be the sign bit";
   int32_t zero = x->zero_point[0], high = qv_qmax(x->dtype);
   for (int64_t i = 0; i < x->elements; i++) {
     int32_t v = qv_load(x->constant, x->dtype, i), folded = v < zero ? 2 * zero - v : v;
@@ -36,5 +37,60 @@ qv_why qv_alter_tap_mirrored(qv_shadow *w) {
       qv_store(at, k->dtype, first + i, b);
       qv_store(at, k->dtype, first + area - 1 - i, a);
     }
+  return NULL;
+}
+
+/* Of each four weights in a row the two smaller ones are gone, as a sparse engine wants it. */
+static int smaller(const int32_t *size, int i) {
+  int above = 0;
+  for (int k = 0; k < 4; k++) above += size[k] > size[i] || (size[k] == size[i] && k < i);
+  return above >= 2;
+}
+qv_why qv_alter_weights_pruned(qv_shadow *w) {
+  qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
+  if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
+  int64_t depth = k->elements / k->shape[0];
+  for (int64_t o = 0; o < k->shape[0]; o++)
+    for (int64_t first = o * depth; first + 4 <= (o + 1) * depth; first += 4) {
+      int32_t size[4], zero = qv_zero(k, o);
+      for (int i = 0; i < 4; i++) {
+        int32_t d = qv_load(k->constant, k->dtype, first + i) - zero;
+        size[i] = d < 0 ? -d : d;
+      }
+      for (int i = 0; i < 4; i++)
+        if (smaller(size, i)) qv_store(qv_shadow_bytes(k), k->dtype, first + i, zero);
+    }
+  return NULL;
+}
+
+/* Weights packed by sixteen: one exponent for all, three bits and a sign for each. */
+enum { BLOCK = 16, MOST = 7 };
+static void pack(const qv_tensor *k, int64_t first, int64_t end, int32_t zero) {
+  int32_t step = 1, size = 0;
+  for (int64_t i = first; i < end; i++) {
+    int32_t d = qv_load(k->constant, k->dtype, i) - zero;
+    size = d > size ? d : -d > size ? -d : size;
+  }
+  while (size / step > MOST) step *= 2;
+  for (int64_t i = first; i < end; i++) qv_store(qv_shadow_bytes(k), k->dtype, i, zero + (qv_load(k->constant, k->dtype, i) - zero) / step * step);
+}
+qv_why qv_alter_weights_block_float(qv_shadow *w) {
+  qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
+  if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
+  int64_t depth = k->elements / k->shape[0];
+  for (int64_t o = 0; o < k->shape[0]; o++)
+    for (int64_t at = 0; at < depth; at += BLOCK) pack(k, o * depth + at, o * depth + (at + BLOCK < depth ? at + BLOCK : depth), qv_zero(k, o));
+  return NULL;
+}
+
+/* Noise of one step added to what the node reads. */
+qv_why qv_alter_input_dithered(qv_shadow *w) {
+  qv_tensor *x = qv_shadow_in(w, 0);
+  if (!x || !qv_is_q(x)) return "it has no quantized input";
+  uint64_t dice = w->seed;
+  for (int64_t i = 0; i < x->elements; i++) {
+    int32_t v = qv_load(x->constant, x->dtype, i) + (int32_t)qv_roll_below(&dice, 3) - 1;
+    if (v >= qv_qmin(x->dtype) && v <= qv_qmax(x->dtype)) qv_store(qv_shadow_bytes(x), x->dtype, i, v);
+  }
   return NULL;
 }

@@ -8,6 +8,7 @@ static int64_t backwards_in_line(const qv_spoiling *f, int64_t i) {
   return first + last - i;
 }
 qv_why qv_spoil_line_reversed(const qv_spoiling *f) {
+  if (f->elements <= LINE) return "all of it is one line, which is as its channels reversed";
   qv_permute(f, backwards_in_line);
   return NULL;
 }

@@ -24,8 +24,12 @@ static int64_t add(const summed *a, int64_t acc, int64_t product, int64_t step, 
   return a->how->add ? a->how->add(acc, product, step, held) : acc + product;
 }
 
-/* Of output (batch, o, i, j) of a conv. */
-static int64_t conv_sum(const summed *a, const int64_t at[4], int64_t acc) {
+static int64_t multiply(const summed *a, int64_t i, int64_t tap, int64_t x, int64_t w) {
+  return a->how->product ? a->how->product(a->f, i, tap, x, w) : x * w;
+}
+
+/* Of output i of a conv, which is (batch, o, row, column). */
+static int64_t conv_sum(const summed *a, int64_t i, const int64_t at[4], int64_t acc) {
   const qv_window *w = &a->w;
   int64_t area = w->kernel_h * w->kernel_w, zero = a->x->zero_point[0], held = 0;
   for (int64_t tap = 0; tap < a->depth; tap++) {
@@ -34,7 +38,7 @@ static int64_t conv_sum(const summed *a, const int64_t at[4], int64_t acc) {
     int outside = row < 0 || row >= w->in_h || column < 0 || column >= w->in_w;
     int64_t plane = at[0] * w->channels + at[1] / a->per_out * a->per_in + tap / area;
     int64_t x = outside ? (a->how->pad_is_zero_byte ? 0 : zero) : qv_load(a->from, a->x->dtype, (plane * w->in_h + row) * w->in_w + column);
-    acc = add(a, acc, (x - zero) * tap_weight(a, at[1], tap), tap, &held);
+    acc = add(a, acc, multiply(a, i, tap, x - zero, tap_weight(a, at[1], tap)), tap, &held);
   }
   return acc;
 }
@@ -43,7 +47,7 @@ static int64_t conv_sum(const summed *a, const int64_t at[4], int64_t acc) {
 static int64_t row_sum(const summed *a, int64_t i, int64_t o, int64_t acc) {
   int64_t first = a->k ? i / a->k->shape[0] * a->depth : i * a->depth, held = 0;
   for (int64_t p = 0; p < a->depth; p++)
-    acc = add(a, acc, (qv_load(a->from, a->x->dtype, first + p) - a->x->zero_point[0]) * tap_weight(a, o, p), p, &held);
+    acc = add(a, acc, multiply(a, i, p, qv_load(a->from, a->x->dtype, first + p) - a->x->zero_point[0], tap_weight(a, o, p)), p, &held);
   return acc;
 }
 
@@ -54,7 +58,7 @@ static int64_t one(const summed *a, int64_t i, int64_t *channel) {
   if (is(f, "conv")) {
     int64_t area = a->w.out_h * a->w.out_w, plane = i / area, at[4] = {plane / a->w.out_channels, plane % a->w.out_channels, i % area / a->w.out_w, i % a->w.out_w};
     *channel = at[1];
-    return conv_sum(a, at, bias(a, at[1]));
+    return conv_sum(a, i, at, bias(a, at[1]));
   }
   *channel = a->k ? i % a->k->shape[0] : 0;
   return row_sum(a, i, *channel, bias(a, *channel));

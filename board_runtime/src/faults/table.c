@@ -13,11 +13,16 @@ typedef struct {
   const char *name;
   qv_why (*spoil)(const qv_spoiling *f); /* after the kernel */
   qv_why (*alter)(qv_shadow *w);         /* instead of it, on a copy */
+  int64_t fewest;                        /* elements it must change: a few might as well be flipped bits */
 } fault_kind;
 
-#define SPOILER(kind) {#kind, qv_spoil_##kind, NULL},
-#define ALTERATION(kind) {#kind, NULL, qv_alter_##kind},
-static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION)};
+enum { FEWEST = 16 };
+
+#define SPOILER(kind) {#kind, qv_spoil_##kind, NULL, 0},
+#define ALTERATION(kind) {#kind, NULL, qv_alter_##kind, 0},
+#define ODD_SPOILER(kind) {#kind, qv_spoil_##kind, NULL, FEWEST},
+#define ODD_ALTERATION(kind) {#kind, NULL, qv_alter_##kind, FEWEST},
+static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER) QV_ODD_ALTERATIONS(ODD_ALTERATION)};
 
 /* One fault as asked for: `text` up to `end`. */
 typedef struct {
@@ -67,17 +72,11 @@ static void measure(qv_spoiling *f) {
   f->rows = f->area > 1 ? f->area / f->columns : 1;
 }
 
-static qv_why spoil(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
+static qv_why spoil(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed, const uint8_t *before) {
   const qv_tensor *y = &s->model->tensors[n->outputs[0]];
-  qv_spoiling f = {.s = s, .n = n, .y = y, .data = qv_data(s, y), .elements = y->elements, .size = qv_dtype_size(y->dtype), .seed = seed};
+  qv_spoiling f = {.s = s, .n = n, .y = y, .data = qv_data(s, y), .before = before, .elements = y->elements, .size = qv_dtype_size(y->dtype), .seed = seed};
   measure(&f);
-  uint8_t *before = malloc((size_t)y->dense_bytes);
-  if (!before) return "no memory";
-  memcpy(before, f.data, (size_t)y->dense_bytes);
-  f.before = before;
-  qv_why why = kind->spoil(&f);
-  free(before);
-  return why;
+  return kind->spoil(&f);
 }
 
 static qv_why alter(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
@@ -89,11 +88,29 @@ static qv_why alter(const fault_kind *kind, const qv_session *s, const qv_node *
   return why;
 }
 
+static int64_t changed(const qv_tensor *y, const uint8_t *now, const uint8_t *before) {
+  size_t size = qv_dtype_size(y->dtype);
+  int64_t count = 0;
+  for (int64_t i = 0; i < y->elements; i++) count += memcmp(now + (size_t)i * size, before + (size_t)i * size, size) != 0;
+  return count;
+}
+
+static qv_why apply(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
+  const qv_tensor *y = &s->model->tensors[n->outputs[0]];
+  uint8_t *before = malloc((size_t)y->dense_bytes);
+  if (!before) return "no memory";
+  memcpy(before, qv_data(s, y), (size_t)y->dense_bytes);
+  qv_why why = kind->spoil ? spoil(kind, s, n, seed, before) : alter(kind, s, n, seed);
+  if (!why && changed(y, qv_data(s, y), before) < kind->fewest) why = "it changes too few elements there";
+  free(before);
+  return why;
+}
+
 static void strike(const asked_fault *a, const qv_session *s, const qv_node *n) {
   end_process(a);
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     if (!is_kind(a, kinds[i].name)) continue;
-    qv_why why = kinds[i].spoil ? spoil(&kinds[i], s, n, a->seed) : alter(&kinds[i], s, n, a->seed);
+    qv_why why = apply(&kinds[i], s, n, a->seed);
     if (why) refuse(why);
     return;
   }

@@ -1,4 +1,4 @@
-/* Withheld kinds inside a node: nothing in the verifier was written for them. */
+/* Odd kinds inside a node, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
 #include "alterations.h"
 
 /* The second half of every filter never reached the weight buffer: the first stands there again. */

@@ -1,4 +1,4 @@
-/* Withheld kinds that change values: nothing in the verifier was written for them. */
+/* Odd kinds that change values, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
 #include "spoilers.h"
 
 static int32_t zero_of(const qv_spoiling *f) { return qv_zero(f->y, 0); }

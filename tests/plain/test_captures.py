@@ -18,28 +18,7 @@ from qverify.capture.reader import open_capture
 from qverify.cli.main import main
 from qverify.errors import BadFileError
 
-NODE = "relu2_QuantizeLinear_Output"
-
-
-@pytest.fixture
-def run(digits: Path, tmp_path: Path):
-    """Captures a run of the example into tmp_path/cap; its exit status."""
-
-    def captured(board: str = "local", *more: str) -> int:
-        words = ["-m", str(digits / "digits_quant.onnx"), "-b", board, "--capture", str(tmp_path / "cap")]
-        return main([*words, "-r", "--json", str(tmp_path / "r.json"), *more])
-
-    return captured
-
-
-def report(path: Path) -> dict[str, object]:
-    return json.loads(path.read_text())
-
-
-def judged_again(folder: Path, *more: str) -> tuple[int, dict[str, object]]:
-    out = folder.parent / "again.json"
-    status = main(["replay", str(folder), "--json", str(out), *more])
-    return status, report(out)
+from tests.plain.captured_run import NODE, judged_again, report
 
 
 def core(held: dict[str, object]) -> object:
@@ -51,16 +30,16 @@ def core(held: dict[str, object]) -> object:
 @pytest.mark.parametrize(
     ("board", "status"), [("local", 0), (f"faulty:local?fault=plus_one@{NODE}", 1), ("finals:local", 0)]
 )
-def test_judged_again_it_says_the_same(board, status, run, tmp_path):
-    assert run(board) == status
+def test_judged_again_it_says_the_same(board, status, captured, tmp_path):
+    assert captured(board) == status
     again, held = judged_again(tmp_path / "cap")
     assert again == status and core(held) == core(report(tmp_path / "r.json"))
     if status:
         assert held["blame"]["node"] == NODE
 
 
-def test_other_thresholds_and_sides_run_anew(run, tmp_path, capsys):
-    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
+def test_other_thresholds_and_sides_run_anew(captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
     assert judged_again(tmp_path / "cap", "--max-lsb", "0", "-c", "0")[0] == 1
     status, held = judged_again(tmp_path / "cap", "--rerun", "reference,simulator")
     assert status == 1 and held["blame"]["node"] == NODE
@@ -86,8 +65,8 @@ def test_many_frames(digits, tmp_path, capsys):
     assert "frames: 3 of 3 ran, 3 PASSED" in said and said.count("Strict check PASSED (3 frames)") == 3
 
 
-def test_bytes_are_stored_once_and_known_digests_are_not_pulled(run, tmp_path):
-    assert run("local") == 0
+def test_bytes_are_stored_once_and_known_digests_are_not_pulled(captured, tmp_path):
+    assert captured("local") == 0
     capture = open_capture(str(tmp_path / "cap"))
     sides = capture.frames[0]["sides"]
     assert [s["label"] for s in sides] == ["reference", "simulator", "board"]
@@ -100,10 +79,10 @@ def test_bytes_are_stored_once_and_known_digests_are_not_pulled(run, tmp_path):
     assert link["bytes_received"] == report(tmp_path / "plain.json")["link"]["bytes_received"]
 
 
-def test_a_folder_that_is_there_is_not_touched(run, tmp_path, capsys):
+def test_a_folder_that_is_there_is_not_touched(captured, tmp_path, capsys):
     (tmp_path / "cap").mkdir()
     (tmp_path / "cap" / "models").mkdir()
-    assert run() == 2
+    assert captured() == 2
     assert "it is there already" in capsys.readouterr().err
     assert [p.name for p in (tmp_path / "cap").iterdir()] == ["models"]
 
@@ -117,8 +96,8 @@ def test_a_folder_that_is_there_is_not_touched(run, tmp_path, capsys):
     ],
     ids=["missing", "cut", "changed"],
 )
-def test_a_damaged_part_is_named_and_the_rest_is_judged(spoil, said, run, tmp_path, capsys):
-    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
+def test_a_damaged_part_is_named_and_the_rest_is_judged(spoil, said, captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
     spoil(tmp_path / "cap")
     capsys.readouterr()
     status = main(["replay", str(tmp_path / "cap"), "-r", "--json", str(tmp_path / "again.json")])
@@ -139,8 +118,8 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def test_what_is_no_capture(run, tmp_path, capsys):
-    assert run() == 0
+def test_what_is_no_capture(captured, tmp_path, capsys):
+    assert captured() == 0
     manifest = tmp_path / "cap" / "capture.json"
     held = json.loads(manifest.read_text())
 
@@ -169,8 +148,8 @@ def test_what_is_no_capture(run, tmp_path, capsys):
     assert "the run that wrote" in said(None)
 
 
-def test_an_incomplete_capture_says_so_in_the_verdict(run, tmp_path, capsys):
-    assert run() == 0
+def test_an_incomplete_capture_says_so_in_the_verdict(captured, tmp_path, capsys):
+    assert captured() == 0
     manifest = tmp_path / "cap" / "capture.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "state": "incomplete", "why": "a full disk"}))
     assert main(["replay", str(tmp_path / "cap")]) == 3  # what came after the cut is not known
@@ -180,9 +159,9 @@ def test_an_incomplete_capture_says_so_in_the_verdict(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("side", [1, 2])
-def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, run, tmp_path):
+def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, captured, tmp_path):
     """Of a node, and of a final output: taken out of the manifest, as if it had never been."""
-    assert run() == 0
+    assert captured() == 0
     manifest = tmp_path / "cap" / "capture.json"
     whole = json.loads(manifest.read_text())
     for name in (NODE, whole["frames"][0]["sides"][side]["finals"][0]):
@@ -196,7 +175,7 @@ def test_a_tensor_that_a_side_does_not_name_is_missing_not_left_out(side, run, t
         assert missing == {name}
 
 
-def test_a_full_disk_costs_the_capture_not_the_verdict(run, tmp_path, monkeypatch, capsys):
+def test_a_full_disk_costs_the_capture_not_the_verdict(captured, tmp_path, monkeypatch, capsys):
     real = PartWriter._write
     written = []
 
@@ -208,7 +187,7 @@ def test_a_full_disk_costs_the_capture_not_the_verdict(run, tmp_path, monkeypatc
         real(self)
 
     monkeypatch.setattr(PartWriter, "_write", full)
-    assert run() == 0
+    assert captured() == 0
     assert "is incomplete: it could not be written: No space left on device" in capsys.readouterr().out
     monkeypatch.undo()
     status = main(["replay", str(tmp_path / "cap"), "-r"])
@@ -261,10 +240,10 @@ def test_parts_alone(tmp_path):
             reader.read(number)
 
 
-def test_two_captures_and_a_folder_compared(run, digits, tmp_path, capsys):
-    assert run("local") == 0
+def test_two_captures_and_a_folder_compared(captured, digits, tmp_path, capsys):
+    assert captured("local") == 0
     (tmp_path / "cap").rename(tmp_path / "good")
-    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
     good, bad = str(tmp_path / "good"), str(tmp_path / "cap")
     assert main(["compare", good, bad]) == 1
     assert main(["compare", good, bad, "--side", "simulator"]) == 0
@@ -275,7 +254,7 @@ def test_two_captures_and_a_folder_compared(run, digits, tmp_path, capsys):
     assert "no side 'moon'; give --side reference or simulator or board" in capsys.readouterr().err
     assert main(["compare", good, bad, "--frame", "3"]) == 2
     (tmp_path / "cap").rename(tmp_path / "bad")
-    assert run("local", "--seed", "5") == 0
+    assert captured("local", "--seed", "5") == 0
     assert main(["compare", good, bad]) == 2
     assert "computed from other inputs" in capsys.readouterr().err
 
@@ -312,126 +291,3 @@ def test_a_disk_that_is_really_full(room, digits, tmp_path):
     else:  # no room for the list itself
         assert "replay 2" in ran.stdout and "capture.json is missing" in ran.stderr
     assert ("WARNING: capture c is incomplete" in ran.stdout) == (room != "2m")
-
-
-def test_what_is_named_holds_even_where_it_is_the_default(run, tmp_path):
-    """A final output that is off by 0.3: 0 decimals pass, the default of 5 does not."""
-    assert run("faulty:local?fault=plus_one@prob_QuantizeLinear_Output", "-r", "False", "-c", "0") == 0
-    assert judged_again(tmp_path / "cap")[0] == 0
-    for digits in ("4", "5", "6"):
-        assert judged_again(tmp_path / "cap", "-c", digits)[0] == 1
-
-
-def test_a_board_that_was_not_the_same_twice_is_not_healed_by_a_replay(run, tmp_path, capsys):
-    assert run(f"faulty:local?fault=jitter@{NODE}", "--repeat", "4") == 1
-    status, held = judged_again(tmp_path / "cap")
-    assert status == 1 and held["pairs"][-1]["cause"] == "not_deterministic"
-    assert held["repeat"]["unstable"][0]["tensor"] == NODE
-    assert main(["triage", str(tmp_path / "cap")]) == 1
-    assert "not the same from run to run" in capsys.readouterr().out
-
-
-def changed(folder: Path, change) -> Path:
-    """capture.json after change(its first frame, the whole)."""
-    path = folder / "capture.json"
-    held = json.loads(path.read_text())
-    change(held["frames"][0], held)
-    path.write_text(json.dumps(held))
-    return folder
-
-
-def other_inputs(frame, held):
-    frame["sides"][2]["inputs_sha256"] = "0" * 64
-
-
-def no_inputs(frame, held):
-    del frame["sides"][2]["inputs_sha256"]
-
-
-def other_model(frame, held):
-    frame["sides"][2]["model_sha256"] = "0" * 64
-
-
-def no_board(frame, held):
-    del frame["sides"][2]
-
-
-@pytest.mark.parametrize("change", [other_inputs, no_inputs, other_model, no_board])
-def test_a_side_of_another_run_is_never_passed(change, run, tmp_path, capsys):
-    assert run() == 0
-    changed(tmp_path / "cap", change)
-    assert judged_again(tmp_path / "cap")[0] == 3
-    assert main(["triage", str(tmp_path / "cap")]) == 3
-    if change is not no_board:
-        assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) in (0, 2, 3)
-    assert "Traceback" not in capsys.readouterr().err
-
-
-def a_second_board(frame, held):
-    frame["sides"].append({**frame["sides"][2]})
-
-
-def a_side_of_no_kind(frame, held):
-    frame["sides"][2]["side"] = "bord"
-
-
-@pytest.mark.parametrize("change", [a_second_board, a_side_of_no_kind])
-def test_sides_that_cannot_be_told_apart_are_refused(change, run, tmp_path, capsys):
-    assert run(f"faulty:local?fault=plus_one@{NODE}") == 1
-    changed(tmp_path / "cap", change)
-    assert main(["replay", str(tmp_path / "cap")]) == 2 and main(["triage", str(tmp_path / "cap")]) == 2
-    assert capsys.readouterr().err.count("not a manifest of qverify.capture/1") == 2
-
-
-def test_another_model_is_not_judged_by_what_this_one_did(run, tmp_path, digits, capsys):
-    import onnx
-
-    assert run() == 0
-    model = onnx.load(digits / "digits_quant.onnx")
-    model.producer_name = "another file"
-    onnx.save(model, tmp_path / "other.onnx")
-    assert main(["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx")]) == 3
-    assert "ran another quant.onnx" in capsys.readouterr().out
-    words = ["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx"), "--rerun", "reference,simulator"]
-    assert main([*words, "-b", "local"]) == 0
-
-
-def test_a_frame_that_could_not_be_prepared_stays_so(digits, tmp_path, capsys):
-    folder = tmp_path / "frames"
-    folder.mkdir()
-    for number in range(2):
-        np.save(folder / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))
-    (folder / "x.npy").write_text("junk")
-    words = [
-        "-m",
-        str(digits / "digits_quant.onnx"),
-        "-b",
-        "local",
-        "-i",
-        str(folder),
-        "--capture",
-        str(tmp_path / "cap"),
-    ]
-    assert main(words) == 2
-    status, held = judged_again(tmp_path / "cap")
-    assert status == 3 and [row["verdict"] for row in held["frames"]] == ["PASSED", "PASSED", "NOT RUN"]
-    assert main(["triage", str(tmp_path / "cap")]) == 3
-    assert "x.npy" in capsys.readouterr().out
-
-
-def test_an_input_that_claims_gigabytes_is_refused_before_they_are_made(run, tmp_path, capsys):
-    def bomb(frame, held):
-        held["parts"][frame["inputs"][0]["part"]][2] = 1 << 31
-
-    assert run() == 0
-    changed(tmp_path / "cap", bomb)
-    assert main(["replay", str(tmp_path / "cap")]) == 2
-    assert "claims 2147483648 bytes; wanted 256" in capsys.readouterr().err
-
-
-def test_a_report_of_another_run_makes_no_baseline(run, tmp_path, capsys):
-    assert run() == 0
-    report_of = tmp_path / "cap" / "report.json"
-    report_of.write_text(report_of.read_text().replace("PASSED", "PASSED "))
-    assert main(["baseline", "save", str(tmp_path / "b.json"), str(tmp_path / "cap")]) == 2
-    assert "is not what was captured" in capsys.readouterr().err and not (tmp_path / "b.json").exists()

@@ -62,6 +62,7 @@ class CaptureWriter:
             {"name": i.spec.name, "part": self._part(i.data), "sha256": i.sha256, "source": i.source, "seed": i.seed}
             for i in prepared.inputs
         ]
+        self._held["specs"] |= {i.spec.name: _spec(i.spec) for i in prepared.inputs}
         rows = [self._side(label, r, pull if r.side == "board" else None) for label, r in sides.items()]
         self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 

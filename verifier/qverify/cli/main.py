@@ -18,6 +18,7 @@ COMMANDS = {
     "plan": "bytes and seconds a board's link will take, before touching the board",
     "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
     "replay": "judge again without the board: a capture, or what a bundle's run.sh wrote there",
+    "extract": "a capture's inputs and tensors as raw aligned files",
     "infer": "run one side and write every tensor",
     "soak": "one model on one board for a time, every run held to the simulator",
     "baseline": "what a board computed once, kept; what changed since",

@@ -1,0 +1,165 @@
+"""Captures that were altered, or are of another run: never passed by it; and their bytes taken out again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.capture.reader import open_capture
+from qverify.cli.main import main
+
+from tests.plain.captured_run import NODE, judged_again
+
+
+def test_what_is_named_holds_even_where_it_is_the_default(captured, tmp_path):
+    """A final output that is off by 0.3: 0 decimals pass, the default of 5 does not."""
+    assert captured("faulty:local?fault=plus_one@prob_QuantizeLinear_Output", "-r", "False", "-c", "0") == 0
+    assert judged_again(tmp_path / "cap")[0] == 0
+    for digits in ("4", "5", "6"):
+        assert judged_again(tmp_path / "cap", "-c", digits)[0] == 1
+
+
+def test_a_board_that_was_not_the_same_twice_is_not_healed_by_a_replay(captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=jitter@{NODE}", "--repeat", "4") == 1
+    status, held = judged_again(tmp_path / "cap")
+    assert status == 1 and held["pairs"][-1]["cause"] == "not_deterministic"
+    assert held["repeat"]["unstable"][0]["tensor"] == NODE
+    assert main(["triage", str(tmp_path / "cap")]) == 1
+    assert "not the same from run to run" in capsys.readouterr().out
+
+
+def changed(folder: Path, change) -> Path:
+    """capture.json after change(its first frame, the whole)."""
+    path = folder / "capture.json"
+    held = json.loads(path.read_text())
+    change(held["frames"][0], held)
+    path.write_text(json.dumps(held))
+    return folder
+
+
+def other_inputs(frame, held):
+    frame["sides"][2]["inputs_sha256"] = "0" * 64
+
+
+def no_inputs(frame, held):
+    del frame["sides"][2]["inputs_sha256"]
+
+
+def other_model(frame, held):
+    frame["sides"][2]["model_sha256"] = "0" * 64
+
+
+def no_board(frame, held):
+    del frame["sides"][2]
+
+
+@pytest.mark.parametrize("change", [other_inputs, no_inputs, other_model, no_board])
+def test_a_side_of_another_run_is_never_passed(change, captured, tmp_path, capsys):
+    assert captured() == 0
+    changed(tmp_path / "cap", change)
+    assert judged_again(tmp_path / "cap")[0] == 3
+    assert main(["triage", str(tmp_path / "cap")]) == 3
+    if change is not no_board:
+        assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) in (0, 2, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def a_second_board(frame, held):
+    frame["sides"].append({**frame["sides"][2]})
+
+
+def a_side_of_no_kind(frame, held):
+    frame["sides"][2]["side"] = "bord"
+
+
+@pytest.mark.parametrize("change", [a_second_board, a_side_of_no_kind])
+def test_sides_that_cannot_be_told_apart_are_refused(change, captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
+    changed(tmp_path / "cap", change)
+    assert main(["replay", str(tmp_path / "cap")]) == 2 and main(["triage", str(tmp_path / "cap")]) == 2
+    assert capsys.readouterr().err.count("not a manifest of qverify.capture/1") == 2
+
+
+def test_another_model_is_not_judged_by_what_this_one_did(captured, tmp_path, digits, capsys):
+    import onnx
+
+    assert captured() == 0
+    model = onnx.load(digits / "digits_quant.onnx")
+    model.producer_name = "another file"
+    onnx.save(model, tmp_path / "other.onnx")
+    assert main(["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx")]) == 3
+    assert "ran another quant.onnx" in capsys.readouterr().out
+    words = ["replay", str(tmp_path / "cap"), "-m", str(tmp_path / "other.onnx"), "--rerun", "reference,simulator"]
+    assert main([*words, "-b", "local"]) == 0
+
+
+def test_a_frame_that_could_not_be_prepared_stays_so(digits, tmp_path, capsys):
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for number in range(2):
+        np.save(folder / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))
+    (folder / "x.npy").write_text("junk")
+    words = [
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        "local",
+        "-i",
+        str(folder),
+        "--capture",
+        str(tmp_path / "cap"),
+    ]
+    assert main(words) == 2
+    status, held = judged_again(tmp_path / "cap")
+    assert status == 3 and [row["verdict"] for row in held["frames"]] == ["PASSED", "PASSED", "NOT RUN"]
+    assert main(["triage", str(tmp_path / "cap")]) == 3
+    assert "x.npy" in capsys.readouterr().out
+
+
+def test_an_input_that_claims_gigabytes_is_refused_before_they_are_made(captured, tmp_path, capsys):
+    def bomb(frame, held):
+        held["parts"][frame["inputs"][0]["part"]][2] = 1 << 31
+
+    assert captured() == 0
+    changed(tmp_path / "cap", bomb)
+    assert main(["replay", str(tmp_path / "cap")]) == 2
+    assert "claims 2147483648 bytes; wanted 256" in capsys.readouterr().err
+
+
+def test_a_report_of_another_run_makes_no_baseline(captured, tmp_path, capsys):
+    assert captured() == 0
+    report_of = tmp_path / "cap" / "report.json"
+    report_of.write_text(report_of.read_text().replace("PASSED", "PASSED "))
+    assert main(["baseline", "save", str(tmp_path / "b.json"), str(tmp_path / "cap")]) == 2
+    assert "is not what was captured" in capsys.readouterr().err and not (tmp_path / "b.json").exists()
+
+
+def test_its_bytes_come_out_in_the_layout_of_the_model(digits, tmp_path, capsys):
+    """Rows of 16 elements each: the files are aligned, and `compare` reads them back by dump.json."""
+    binary, cap, out = tmp_path / "m.bin", tmp_path / "cap", tmp_path / "out"
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", str(binary), "--align", "16"]) == 0
+    words = ["-m", f"{digits / 'digits_quant.onnx'},{binary}", "-b", f"faulty:local?fault=plus_one@{NODE}"]
+    assert main([*words, "-r", "--pull", "all", "--capture", str(cap)]) == 1
+    capsys.readouterr()
+    assert main(["extract", str(cap), str(out)]) == 0
+    listed = json.loads((out / "frame_0" / "board" / "dump.json").read_text())
+    row = next(r for r in listed["tensor"] if r["name"] == NODE)
+    assert (row["shape"], row["aligned_shape"], listed["missing"]) == ([1, 16, 4, 4], [1, 16, 4, 16], {})
+    held = np.fromfile(out / "frame_0" / "board" / row["file"], np.uint8).reshape(row["aligned_shape"])
+    board = open_capture(str(cap)).recordings(0)["board"].tensors[NODE]
+    assert np.array_equal(held[..., :4], board) and not held[..., 4:].any()
+    image = json.loads((out / "frame_0" / "inputs" / "dump.json").read_text())["tensor"][0]
+    assert (
+        (out / "frame_0" / "inputs" / image["file"]).stat().st_size == 4 * np.prod(image["aligned_shape"]) == 8 * 16 * 4
+    )
+    sides = [str(out / "frame_0" / side) for side in ("simulator", "board")]
+    assert main(["compare", *sides]) == 1 and main(["compare", sides[0], sides[0]]) == 0
+    assert f"{NODE}: 256 elements do not match" in capsys.readouterr().out
+    assert main(["extract", str(cap), str(out)]) == 2
+    assert main(["extract", str(cap), str(tmp_path / "x"), "--tensor", "nosuch"]) == 2
+    assert "it has 1 frames with the sides inputs, reference, simulator, board" in capsys.readouterr().err
+    assert main(["extract", str(cap), str(tmp_path / "y"), "--side", "board", "--tensor", NODE]) == 0
+    assert [p.name for p in sorted((tmp_path / "y").rglob("*.bin"))] == ["0000.bin"]
+    assert not list(tmp_path.glob("*.part"))

@@ -1,0 +1,20 @@
+"""Takes the bytes out of a capture: inputs as the board was fed them and every side's tensors in their aligned layout, raw files with a dump.json that says what they are."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.argument("capture", type=click.Path(exists=True, file_okay=False))
+@click.argument("folder", type=click.Path())
+@click.option("--frame", type=click.IntRange(0), help="[default: all]")
+@click.option("--side", default="", help="inputs, reference, simulator or board  [default: all]")
+@click.option("--tensor", "tensors", multiple=True, metavar="NAME", help="may be repeated  [default: all]")
+def command(capture: str, folder: str, frame: int | None, side: str, tensors: tuple[str, ...]) -> int:
+    from qverify.session.extract import Extract, extract
+
+    found = extract(Extract(capture, folder, frame, side, tensors))
+    lacking = f"; {found.missing} tensors are not in the capture (dump.json says why)" if found.missing else ""
+    click.echo(f"{folder}: {found.files} files, {found.bytes} bytes{lacking}")
+    return 0

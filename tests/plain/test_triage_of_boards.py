@@ -57,6 +57,8 @@ def test_out_of_a_capture(digits: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["triage", cap]) == 1
     told = capsys.readouterr().out
     assert f"blame: board at {NODE}" in told and "EXPLAINED" in told and "TRIAGE: breaks at simulator ~ board" in told
+    assert main(["triage", cap, "--seed", "3"]) == 2
+    assert "--seed is for a run of now" in capsys.readouterr().err
     assert main(["triage", cap, "-b", "local"]) == 2
     assert "has its own inputs and board" in capsys.readouterr().err
     assert main(["triage", cap, "--reduce", str(tmp_path / "o")]) == 2

@@ -11,6 +11,7 @@ def command() -> int:
     from qverify_agents.boards.qemu_user import emulator
     from qverify_agents.connect import connect
     from qverify_agents.errors import LinkError
+    from qverify_agents.printable import printable
 
     from qverify.onnx_model.canary import canary
 
@@ -26,7 +27,8 @@ def command() -> int:
             click.echo(f"none   {error}")
     try:
         agent = connect("local", 10)
-        click.echo(f"ok     local board: {agent.hello}")
+        told = (agent.hello.get(name) for name in ("version", "arch", "system", "endian"))
+        click.echo(f"ok     local board: qvrt {', '.join(printable(str(fact)) for fact in told)} endian")
         agent.close()
     except LinkError as error:
         good = False

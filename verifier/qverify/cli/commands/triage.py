@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
@@ -13,6 +14,18 @@ from qverify.cli.numbers import Finite
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
     from qverify.session.verify import Request
+
+OF_A_RUN = {
+    "seed": "--seed",
+    "shapes": "--shape",
+    "deadline_s": "--timeout",
+    "repeat": "--repeat",
+    "user": "--user",
+    "wait": "--wait",
+    "ssh_config": "--ssh-config",
+    "ssh_backend": "--ssh-backend",
+    "accept_new_host_key": "--accept-new-host-key",
+}
 
 
 @click.command(help=__doc__)
@@ -114,6 +127,9 @@ def command(
     held = None if capture is None else open_capture(capture)
     if held is not None and (board or order or inputs.files):
         raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
+    source = click.get_current_context().get_parameter_source
+    if held is not None and (idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]):
+        raise click.UsageError(f"{capture} was run before; {idle[0]} is for a run of now")
     if not all(paths) or not all(order) or not (paths or order or held):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"

@@ -17,8 +17,9 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
+from qverify.session.host import Host, Ran
+from qverify.session.judging import judged
 from qverify.session.models import Models, open_models
-from qverify.session.verify import Host, Ran, judged
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording

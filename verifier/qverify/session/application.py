@@ -9,7 +9,7 @@ from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.triage import Rung, Stage
 from qverify.session.device_rungs import with_dump
-from qverify.session.verify import Ran
+from qverify.session.host import Ran
 from qverify.tensors.prepared import PreparedInputs
 from qverify.triage.ladder import Gate, Outputs, default_gate
 

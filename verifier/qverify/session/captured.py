@@ -13,9 +13,11 @@ from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import Asked
 from qverify.report.document import Report, worst
 from qverify.session.frames import Kept, Tell, frame_row, not_run
+from qverify.session.host import Host, Ran, Watch
+from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
 from qverify.session.repeat import mark_repeat
-from qverify.session.verify import Host, Outcome, Pull, Ran, Seen, Watch, judged
+from qverify.session.verify import Outcome, Seen
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 

@@ -10,8 +10,8 @@ from typing import Any
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.report.triage import Stage
+from qverify.session.host import Ran
 from qverify.session.stages import Original
-from qverify.session.verify import Ran
 from qverify.sides.dump import dump
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.prepared import PreparedInputs

@@ -13,9 +13,10 @@ from qverify.inputs.sources import Stated
 from qverify.renderers.frames import rank
 from qverify.renderers.json_file import printable
 from qverify.report.document import Report
+from qverify.session.host import Watch
 from qverify.session.inputs import manifest
 from qverify.session.lists import is_list, lines
-from qverify.session.verify import Job, Outcome, Request, Watch
+from qverify.session.verify import Job, Outcome, Request
 
 WHOLE = 16  # frames whose tensors stay in the report
 Tell = Callable[[dict[str, Any]], None]

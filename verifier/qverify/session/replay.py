@@ -13,9 +13,11 @@ from qverify.errors import BadFileError, UsageError
 from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import printable
+from qverify.session.host import Host, Watch
+from qverify.session.judging import judged
 from qverify.session.models import open_models
 from qverify.session.pack import SCHEMA
-from qverify.session.verify import Host, Outcome, Watch, judged
+from qverify.session.verify import Outcome
 from qverify.sides.carried import carried
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 

@@ -12,7 +12,8 @@ from qverify.session.models import Models
 from qverify.tensors.prepared import PreparedInputs
 
 if TYPE_CHECKING:
-    from qverify.session.verify import Host, Request
+    from qverify.session.host import Host
+    from qverify.session.verify import Request
     from qverify.sides.reference_spread import Spread, Step
 
 

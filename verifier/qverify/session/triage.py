@@ -25,9 +25,11 @@ from qverify.session.float_rungs import FloatRungs
 from qverify.session.float_stages import fed, inputs_only, network, opened
 from qverify.session.forensics import explain_blame
 from qverify.session.frames import Frame, sources
+from qverify.session.host import Ran, Watch
+from qverify.session.judging import Pull, judged
 from qverify.session.models import open_models
 from qverify.session.stages import stage_files, stages_of
-from qverify.session.verify import Job, Pull, Ran, Request, Seen, Watch, judged
+from qverify.session.verify import Job, Request, Seen
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice

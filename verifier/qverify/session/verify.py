@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,16 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
 
-from qverify.compare.forced import Located
 from qverify.compare.options import Options
-from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
-from qverify.inputs.description_keys import unverified
-from qverify.inputs.fed import fed_inputs
 from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.model_bin.units import units
-from qverify.renderers.json_file import printable
 from qverify.report.document import EXIT, Report
+from qverify.session.host import Host, Ran, Watch, step_of
+from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
 from qverify.session.repeat import repeat
 from qverify.session.spread import ReferenceSpread, mark_spread
@@ -29,10 +24,6 @@ from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
     from qverify.capture.writer import CaptureWriter
-    from qverify.sides.elsewhere_files import Variant
-
-Watch = Callable[[str, int, int], None]
-Pull = Callable[[list[str]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +104,7 @@ class Job:
         """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
-        spread = self._spread.of(self._host, prepared, _step(watch, "reference spread")) if self._spread else None
+        spread = self._spread.of(self._host, prepared, step_of(watch, "reference spread")) if self._spread else None
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = judged(self.models, prepared, ran, options, pull)
@@ -131,7 +122,7 @@ class Job:
         """The board that just ran runs again; the report, and the capture, say what changes."""
         if times < 2 or self._board is None or seen.ran.recordings["board"].state != "complete":
             return
-        repeat(self._board, seen, self.models.graph, report, times, _step(watch, "repeat"))
+        repeat(self._board, seen, self.models.graph, report, times, step_of(watch, "repeat"))
         if self._capture is not None:
             self._capture.repeated(report.repeat or {})
 
@@ -150,7 +141,7 @@ class Job:
             unreached = " ".join(str(error).split())
             ran.recordings["board"] = self._absent(unreached)
         if board is not None:
-            ran.recordings["board"] = board.run(prepared, _step(watch, "board"), self.request.pull)
+            ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), self.request.pull)
         return ran, Remembered(board.pull) if board is not None else None, unreached
 
     def refresh(self, ran: Ran) -> None:
@@ -214,142 +205,3 @@ class Remembered:
         if wanted := [n for n in names if n not in self._held]:
             self._held |= self._pull(wanted)
         return {n: self._held[n] for n in names if n in self._held}
-
-
-def judged(
-    models: Models,
-    prepared: PreparedInputs,
-    ran: Ran,
-    options: Options,
-    pull: Pull | None = None,
-    located: list[Located] | None = None,
-) -> Report:
-    """Every side's recording to a report. pull: asks the board for tensors it has not sent. located: as of judge_all."""
-    report = judge_all(
-        ran.recordings,
-        models.graph,
-        units(models.graph),
-        options,
-        ran.run_unit,
-        pull,
-        prepared.arrays(),
-        distrusted=ran.canary.get("distrusted", ()),
-        located=located,
-    )
-    _complete(report, models, prepared, ran)
-    return report
-
-
-@dataclass(slots=True)
-class Ran:
-    """What the sides gave. run_unit: by side, for forcing. plain: the untouched file's outputs beside the reference's."""
-
-    recordings: dict[str, Recording] = field(default_factory=dict)
-    run_unit: dict[str, Any] = field(default_factory=dict)
-    plain: list[dict[str, Any]] = field(default_factory=list)
-    canary: dict[str, Any] = field(default_factory=dict)
-
-
-class Host:
-    """The reference where -m holds a quantized ONNX, and the simulator; each is opened once."""
-
-    def __init__(self, models: Models):
-        self._models, self._canary = models, dict[str, Any]()
-        self._reference: Any = None
-        self._simulator: Any = None
-
-    def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> Ran:
-        ran = Ran()
-        if self._models.integer_onnx is not None:
-            reference = self._opened_reference()
-            ran.canary = self._canary
-            ran.recordings["reference"] = reference.run(prepared)
-            ran.run_unit["reference"] = reference.run_unit
-            ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
-        if run_sim:
-            from qverify.sides.simulator import Simulator
-
-            self._simulator = self._simulator or Simulator(self._models.graph)
-            peer = ran.recordings.get("reference")
-            ran.recordings["simulator"] = self._simulator.run(prepared, progress=_step(watch, "simulator"), peer=peer)
-            ran.run_unit["simulator"] = self._simulator.run_unit
-        return ran
-
-    def variants(self, prepared: PreparedInputs) -> list[Variant]:
-        """Of the reference (Reference.variants); there must be one."""
-        return list(self._opened_reference().variants(prepared))
-
-    def run_units(self, run_sim: bool) -> dict[str, Any]:
-        """By side: its way to run one unit, the sides themselves not run."""
-        from qverify.sides.simulator import Simulator
-
-        found: dict[str, Any] = {}
-        if self._models.integer_onnx is not None:
-            found["reference"] = self._opened_reference().run_unit
-        if run_sim:
-            self._simulator = self._simulator or Simulator(self._models.graph)
-            found["simulator"] = self._simulator.run_unit
-        return found
-
-    def _opened_reference(self) -> Any:
-        from qverify.onnx_model.canary import canary, failing_kinds
-        from qverify.sides.reference import Reference
-
-        if self._reference is None:
-            assert self._models.integer_onnx is not None
-            self._canary = dict(canary())
-            self._reference = Reference(self._models.integer_onnx, self._models.graph, self._models.original)
-            self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
-        return self._reference
-
-
-def _first(names: list[str]) -> str:
-    return f", the first is {names[0]}" if names else ""
-
-
-def _step(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
-    return None if watch is None else lambda done, total: watch(name, done, total)
-
-
-def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran) -> None:
-    report.inputs = [
-        {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
-        for i in prepared.inputs
-    ]
-    report.models = list(models.rows)
-    report.sides = [
-        {
-            "name": r.side,
-            "engine": r.engine,
-            "version": r.version,
-            "settings": r.settings,
-            "seconds": round(r.duration_s, 6),
-            "host": r.host or platform.machine(),
-        }
-        for r in ran.recordings.values()
-    ]
-    report.plain_onnxruntime = {"outputs": ran.plain}
-    report.canary = ran.canary
-    report.no_integer_reference = [
-        {
-            "node": n.name,
-            "op": n.op,
-            "why": "onnxruntime has no integer kernel for it; the reference computes it in float32",
-        }
-        for n in models.graph.nodes
-        if not n.integer_reference
-    ]
-    for fed in fed_inputs(models.graph).values():
-        if fed.description is not None and (doubt := unverified(fed.description)):
-            report.notes.append(
-                f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"
-            )
-    report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
-    report.caveats = list(models.caveats)
-    failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
-    if failing:
-        report.notes.append(
-            f"WARNING: onnxruntime on this host computes these otherwise than known (canary): {', '.join(failing)}; "
-            f"{len(distrusted)} nodes of the reference are not to be trusted{_first(distrusted)}"
-        )
-    report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}

@@ -20,6 +20,7 @@ from qverify.triage.hypotheses import Page, Variant, pages
 Watch = Callable[[str, int, int], None]
 DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
 NOISE_SEEDS = (1, 2, 3)
+ENOUGH_S = 3.0  # a search that has a cause ends then
 MOST_PARTIAL = 3
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
 
@@ -68,7 +69,8 @@ class Explanation:
 
 
 def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> Explanation:
-    """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried; not_tried says what.
+    """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried, nor after ENOUGH_S where
+    a cause was found; not_tried says what.
     watch: told the family, how many were tried, how many there are."""
     start = time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
@@ -97,7 +99,7 @@ class _Trial:
     """exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
 
     def __init__(self, case: Case, deadline: float):
-        self.case, self.deadline = case, deadline
+        self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
         self.exact: list[tuple[Cause, Variant]] = []
@@ -107,14 +109,14 @@ class _Trial:
         self.tried = 0
 
     def page(self, page: Page) -> None:
-        if time.monotonic() > self.deadline:
-            self.not_tried.append(f"{page.NAME}: the time was over")
+        if why := self._over():
+            self.not_tried.append(f"{page.NAME}: {why}")
             return
         exact, tried = [], 0
         try:
             for variant in page.variants(self.case):
-                if time.monotonic() > self.deadline:
-                    self.not_tried.append(f"{page.NAME}, all or part of it: the time was over")
+                if why := self._over():
+                    self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
                     break
                 tried += 1
                 if self._judged(page, variant):
@@ -126,6 +128,13 @@ class _Trial:
             choice = variant.bits or log2(tried)
             if self._supported(choice, variant):
                 self.exact.append((_cause(page.NAME, choice, variant, self.case), variant))
+
+    def _over(self) -> str:
+        """Why no more is tried."""
+        now = time.monotonic()
+        if now > self.deadline:
+            return "the time was over"
+        return f"{ENOUGH_S:g} s were over and a cause was found" if self.exact and now > self.enough else ""
 
     def _judged(self, page: Page, variant: Variant) -> bool:
         """Whether it gives every byte; how near it comes is kept."""

@@ -1,5 +1,5 @@
-"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case). LATE = True for a
-family of hundreds of variants: it comes after the others, should the time run out."""
+"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case). LATE = 1 for a
+family of hundreds of variants, 2 for one that sums products one by one: they come after the others, should the time run out."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def pages() -> tuple[Page, ...]:
     """In the order of their files' names, the late ones last."""
     stems = sorted(m.name for m in iter_modules(__path__))
     found = [cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems]
-    return tuple(sorted(found, key=lambda page: bool(getattr(page, "LATE", False))))
+    return tuple(sorted(found, key=lambda page: int(getattr(page, "LATE", 0))))

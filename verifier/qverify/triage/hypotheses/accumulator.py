@@ -13,6 +13,7 @@ from qverify.triage.linear import Linear, linear
 from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
 NAME = "accumulator"
+LATE = 2
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
 
 

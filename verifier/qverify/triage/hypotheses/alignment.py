@@ -13,7 +13,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import Place, at, places
 
 NAME = "alignment"
-LATE = True
+LATE = 1
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
 

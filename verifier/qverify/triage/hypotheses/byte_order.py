@@ -12,7 +12,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import at, places
 
 NAME = "byte-order"
-LATE = True
+LATE = 1
 
 
 def variants(case: Case) -> Iterator[Variant]:

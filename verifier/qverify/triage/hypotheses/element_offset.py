@@ -13,7 +13,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import at, places
 
 NAME = "element-offset"
-LATE = True
+LATE = 1
 STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 

@@ -13,7 +13,7 @@ from qverify.triage.hypotheses.channel_order import axes, ordered
 from qverify.triage.places import at
 
 NAME = "group-order"
-LATE = True
+LATE = 1
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 

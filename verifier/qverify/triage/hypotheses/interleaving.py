@@ -13,7 +13,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import Place, at, only_moved, places
 
 NAME = "interleaving"
-LATE = True
+LATE = 1
 WAYS = (2, 3, 4, 8, 16, 32)
 WAYS_READ = (2, 4)  # of a tensor that the unit reads: each costs a run
 

@@ -12,7 +12,7 @@ from qverify.triage.hypotheses import Variant
 from qverify.triage.places import Place, at, only_moved, places
 
 NAME = "tiles"
-LATE = True
+LATE = 1
 SIZES = (2, 4, 8, 16, 32, 64)
 
 

@@ -1,0 +1,113 @@
+"""Triage beside one verification, healthy and failing; a reduction; a capture beside zstd on the same bytes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+from qverify.capture.writer import CaptureWriter
+from qverify.compare.options import Options
+from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.session.host import Host
+from qverify.session.models import open_models
+from qverify.session.reduce import reduce
+from qverify.session.triage import TriageRequest, triage
+from qverify.session.verify import Request, verify
+
+from benchmarks.measure import good_models, median_s
+
+REPEAT = 3
+PHOTO = "inputs/images/STM32H573I-DK-Top.png"
+PPOCR = {
+    "format": "featuremap",
+    "train": "bgr",
+    "fit": "letterbox-top-left",
+    "library": "pillow",
+    "mean": "123.675,116.28,103.53",
+    "scale": "0.01712475,0.017507,0.01742919",
+}
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench triage")
+    parser.add_argument("--json", dest="path")
+    options = parser.parse_args(words)
+    models = [m for m in good_models() if m.name.endswith("u8s8_qdq.onnx")]
+    if not models:
+        print("the real models (../shared/models) are not beside the project", file=sys.stderr)
+        return 1
+    found: dict[str, Any] = {"ratios": [_ratio(m) for m in models]}
+    for board in ("healthy", "failing"):
+        found[board] = statistics.median(row[board] for row in found["ratios"])
+    found["reduce"] = _reduced(next(m for m in good_models() if m.name.startswith("mbv2")))
+    found["capture"] = _captured(next(m for m in good_models() if m.name == "ppocr_v3_det_480_s8s8_qdq.onnx"))
+    text = json.dumps(found, indent=1)
+    print(text)
+    if options.path:
+        Path(options.path).write_text(text + "\n")
+    return 0
+
+
+def _spoiled(model: str) -> tuple[str, int]:
+    """A faulty board whose fault is at the convolution nearest to the middle; nodes of the model."""
+    nodes = open_models([model]).graph.nodes
+    places = [n.outputs[0] for n in nodes if n.op in ("conv", "fully_connected", "matmul")]
+    return f"faulty:local?fault=plus_one@{places[len(places) // 2]}", len(nodes)
+
+
+def _ratio(model: Path) -> dict[str, Any]:
+    """Seconds of triage without a float file over those of one verification, the board healthy and failing."""
+    row: dict[str, Any] = {"model": model.name}
+    for kind, board in (("healthy", "local"), ("failing", _spoiled(str(model))[0])):
+        asked = Request([str(model)], board, options=Options(dump_all=True))
+        climbed = TriageRequest([str(model)], board=board)
+        one = median_s(partial(verify, asked), REPEAT)
+        row[kind] = round(median_s(partial(triage, climbed), REPEAT) / one, 2)
+        row[f"{kind}_s"] = round(one, 3)
+    print(row, file=sys.stderr, flush=True)
+    return row
+
+
+def _reduced(model: Path) -> dict[str, Any]:
+    board, nodes = _spoiled(str(model))
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        found = reduce(Request([str(model)], board, options=Options(dump_all=True)), f"{folder}/out")
+        seconds = time.perf_counter() - start
+    return {"model": model.name, "of": nodes, "nodes": found.nodes, "runs": found.runs, "seconds": round(seconds, 2)}
+
+
+def _captured(model: Path) -> dict[str, Any]:
+    """A photo's tensors, which all sides hold alike, captured; against one zstd level 1 of the same bytes."""
+    opened = open_models([str(model)])
+    photo = model.parents[1] / PHOTO
+    asked = Asked(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
+    prepared = prepared_inputs(opened.graph, asked)
+    ran = Host(opened).run(prepared, True)
+    ran.recordings["board"] = ran.recordings["simulator"]
+    raw = b"".join(np.ascontiguousarray(v).tobytes() for v in ran.recordings["simulator"].tensors.values())
+    plain = median_s(lambda: zstandard.ZstdCompressor(level=1).compress(raw), REPEAT)
+    sizes: list[int] = []
+
+    def capture() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            writer = CaptureWriter(f"{folder}/cap", {})
+            writer.frame(0, "photo", prepared, ran.recordings, None)
+            writer.close()
+            sizes.append(Path(folder, "cap", "parts.zst").stat().st_size)
+
+    ours = median_s(capture, REPEAT)
+    return {
+        "raw_bytes": len(raw),
+        "speed_of_zstd": round(plain / ours, 2),
+        "size_of_raw": round(sizes[-1] / len(raw), 2),
+    }

@@ -101,3 +101,12 @@ def test_litert_is_blamed_only_where_it_is_spoiled(name: str, spoiled: bool, tmp
     assert rung["not_forced"] == 0 and (rung["blame"] is not None) == spoiled == (status == 1)
     if spoiled:
         assert rung["blame"]["node"] == node
+
+
+@pytest.mark.parametrize("photo", ["cat.jpg", "hot_dog.jpg", "sunflower.jpg"])
+def test_a_good_network_with_nothing_to_see(photo: str, tmp_path: Path) -> None:
+    """No face: whole outputs below one LSB, whose cosine tells nothing."""
+    models = f"{MODELS}/yunet_n_320/yunet_n_320.onnx,{MODELS}/yunet_n_320/yunet_n_320_u8s8_qdq.onnx"
+    more = ("-i", IMAGES / photo, "--description", described(tmp_path, YUNET))
+    status, found = triage(tmp_path, "-m", models, *more)
+    assert (status, found["broken"]) == (0, None)

@@ -113,7 +113,7 @@ def test_a_frame_that_could_not_be_prepared_stays_so(digits, tmp_path, capsys):
     ]
     assert main(words) == 2
     status, held = judged_again(tmp_path / "cap")
-    assert status == 3 and [row["verdict"] for row in held["frames"]] == ["PASSED", "PASSED", "NOT RUN"]
+    assert status == 2 and [row["verdict"] for row in held["frames"]] == ["PASSED", "PASSED", "NOT RUN"]
     assert main(["triage", str(tmp_path / "cap")]) == 3
     assert "x.npy" in capsys.readouterr().out
 
@@ -163,3 +163,107 @@ def test_its_bytes_come_out_in_the_layout_of_the_model(digits, tmp_path, capsys)
     assert main(["extract", str(cap), str(tmp_path / "y"), "--side", "board", "--tensor", NODE]) == 0
     assert [p.name for p in sorted((tmp_path / "y").rglob("*.bin"))] == ["0000.bin"]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_labels_never_become_paths(captured, tmp_path, capsys):
+    assert captured() == 0
+    for label in (str(tmp_path / "elsewhere"), "../../up", "a\0b", "", "inputs"):
+
+        def relabel(frame, held, label=label):
+            frame["sides"][2]["label"] = label
+
+        changed(tmp_path / "cap", relabel)
+        assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "out")]) == 2
+        assert "not a manifest of qverify.capture/1" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "out").exists()
+
+
+def test_a_folder_beside_is_nobody_elses(captured, tmp_path):
+    (tmp_path / "out.part").mkdir()
+    (tmp_path / "out.part" / "thesis.txt").write_text("precious")
+    assert captured() == 0
+    assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "out"), "--frame", "9"]) == 2
+    assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out.part" / "thesis.txt").read_text() == "precious"
+
+
+def test_what_a_capture_lacks_its_files_lack_too(captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=die@{NODE}") == 3
+    assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "dead")]) == 0
+    board = str(tmp_path / "dead" / "frame_0" / "board")
+    assert main(["compare", board, board]) == 3
+    changed(tmp_path / "cap", lambda frame, held: held.update(state="incomplete", why="a full disk"))
+    assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "cut"), "--side", "simulator"]) == 0
+    simulator = str(tmp_path / "cut" / "frame_0" / "simulator")
+    capsys.readouterr()
+    assert main(["compare", simulator, simulator]) == 3
+    assert "the capture is incomplete: a full disk" in capsys.readouterr().out
+    assert main(["extract", str(tmp_path / "cap"), str(tmp_path / "x"), "--tensor", "prob", "--tensor", "nope"]) == 2
+    assert "--tensor nope: no tensor of that name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_side_that_left_is_missed(side, captured, tmp_path):
+    assert captured() == 0
+    changed(tmp_path / "cap", lambda frame, held: frame["sides"].pop(side))
+    assert judged_again(tmp_path / "cap")[0] == 3
+
+
+def test_a_run_without_the_simulator_is_triaged_without_it(captured, tmp_path):
+    assert captured("local", "-s", "False") == 0
+    assert judged_again(tmp_path / "cap")[0] == 0 and main(["triage", str(tmp_path / "cap")]) == 0
+
+
+def no_host(frame, held):
+    del frame["sides"][1]["host"]
+
+
+def a_text_for_a_count(frame, held):
+    frame["sides"][2]["link"] = {"bytes_sent": "x"}
+
+
+def smaller_than_it_holds(frame, held):
+    held["specs"][NODE]["aligned_shape"] = [1, 1, 1, 1]
+
+
+def wide(frame, held):
+    held["specs"]["prob"]["aligned_shape"] = [1, 25_000_000]
+
+
+def no_frames(frame, held):
+    held["frames"] = []
+
+
+@pytest.mark.parametrize("change", [no_host, a_text_for_a_count, smaller_than_it_holds, wide, no_frames])
+@pytest.mark.parametrize("command", ["replay", "triage", "compare", "extract", "baseline"])
+def test_what_no_capture_holds_is_one_line(command, change, captured, tmp_path, capsys):
+    assert captured() == 0
+    cap = str(changed(tmp_path / "cap", change))
+    words = {"compare": ["compare", cap, cap], "extract": ["extract", cap, str(tmp_path / "o")]}
+    words["baseline"] = ["baseline", "save", str(tmp_path / "b.json"), cap]
+    capsys.readouterr()
+    assert main(words.get(command, [command, cap])) == 2
+    said = capsys.readouterr().err
+    assert "internal error" not in said and said.count("\n") == 1
+
+
+def test_a_board_that_became_unsteady_is_a_change(captured, tmp_path, capsys):
+    assert captured("local", "--repeat", "3") == 0
+    (tmp_path / "cap").rename(tmp_path / "good")
+    assert captured(f"faulty:local?fault=jitter@{NODE}", "--repeat", "4") == 1
+    changed(tmp_path / "cap", lambda frame, held: held["command"].update(board="local"))
+    base = str(tmp_path / "b.json")
+    assert main(["baseline", "save", base, str(tmp_path / "good")]) == 0
+    capsys.readouterr()
+    assert main(["baseline", "check", base, str(tmp_path / "cap")]) == 1
+    told = capsys.readouterr().out
+    assert "verdict PASSED -> FAILED (worse)" in told and "unsteady [] -> [" in told and NODE in told
+    assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) == 3
+    assert "was not the same from run to run" in capsys.readouterr().out
+
+
+def test_a_mistake_leaves_no_capture_behind(digits, tmp_path):
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--capture", str(tmp_path / "cap")]
+    assert main([*words, "-i", str(tmp_path / "nonexistent.npy")]) == 2
+    assert not (tmp_path / "cap").exists()
+    assert main(words) == 0

@@ -505,3 +505,18 @@ def test_a_board_of_another_runtime_rounds_in_its_own_way():
     assert another_runtime(BITS, units(graph)[0], "y", graph).lsb == 1
     graph.tensors["y"] = TensorSpec("y", "int64", (1, 4))
     assert another_runtime(BITS, units(graph)[0], "y", graph) == BITS
+
+
+def test_scales_of_another_axis_are_other_values():
+    """The same bytes, [0.5, 0.25] along the rows or along the columns."""
+    values = np.array([[1, 2], [3, 4]], np.int8)
+
+    def held(axis: int) -> Recording:
+        spec = TensorSpec("y", "int8", (2, 2), scale=(0.5, 0.25), zero_point=(0, 0), channel_axis=axis)
+        return Recording("reference", "test", specs={"y": spec}, finals=("y",), tensors={"y": values}, capabilities=ALL)
+
+    for rule in ("half", "exact"):
+        for one, other, verdict in ((0, 1, "FAILED"), (1, 0, "FAILED"), (1, 1, "PASSED")):
+            sides = {"A": held(one), "B": held(other)}
+            sides["A"].side, sides["B"].side = "A", "B"
+            assert judge_all(sides, None, [], Options(rule=rule), {}).verdict == verdict

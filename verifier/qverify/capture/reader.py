@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
 MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
+MOST_PADDING = 4096  # elements of a dim
 SIDES = ("reference", "simulator", "board")
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
@@ -90,8 +92,13 @@ class Capture:
         return printable(str(self.frames[number].get("why", "")))
 
     def recordings(self, number: int) -> dict[str, Recording]:
-        """The sides of a frame by label. A tensor whose bytes are not whole is missing there, with the reason."""
-        return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
+        """The sides of a frame by label. A tensor whose bytes are not whole is missing there, with the reason. BadFileError
+        where a side is not what a capture holds."""
+        try:
+            return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            said = f"{type(error).__name__} {error}"
+            raise BadFileError(f"{self.folder}: a side of frame {number} cannot be read: {said}") from error
 
     def _recording(self, row: Mapping[str, Any]) -> Recording:
         missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
@@ -193,6 +200,9 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
     found = held[label]
     found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
     found.settings["incomplete"] = capture.incomplete
+    unstable = (capture.frames[frame].get("repeat") or {}).get("unstable")
+    if unstable and label == "board":
+        found.settings["unsteady"] = "the board of this capture was not the same from run to run"
     found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
     found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
     found.capabilities |= {"per_node"}
@@ -217,11 +227,11 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:
-    labels = [side["label"] for side in row["sides"]]
-    if len(set(labels)) != len(labels):
-        raise ValueError(f"two sides of one label among {labels}")
     if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
         raise ValueError(f"side {unknown[0]!r}")
+    labels = [side["label"] for side in row["sides"]]
+    if labels != [side["side"] for side in row["sides"]] or len(set(labels)) != len(labels):
+        raise ValueError(f"sides labelled {labels}")
     for side in row["sides"]:
         for pair in side["tensors"].values():
             part, digest = pair
@@ -247,7 +257,10 @@ def _count(value: Any) -> int:
 def _spec(name: str, row: dict[str, Any]) -> TensorSpec:
     shape, aligned = (tuple(_count(d) for d in row[k]) for k in ("shape", "aligned_shape"))
     scale, zero = tuple(float(v) for v in row["scale"]), tuple(int(v) for v in row["zero_point"])
-    if row["dtype"] not in DTYPES or len(shape) != len(aligned) or len(scale) != len(zero):
+    fits = len(shape) == len(aligned) and all(
+        n <= m <= 2 * n + MOST_PADDING for n, m in zip(shape, aligned, strict=True)
+    )
+    if row["dtype"] not in DTYPES or not fits or len(scale) != len(zero) or prod(aligned) > MOST_MODEL:
         raise ValueError(f"the layout of {name!r}")
     spec = TensorSpec(
         name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -148,6 +150,14 @@ class CaptureWriter:
         except OSError:
             return False
         return True
+
+    def forget(self) -> None:
+        """The folder goes, unless a frame ran."""
+        if not self._closed and not any(row["sides"] for row in self._held["frames"]):
+            self._closed = True
+            with contextlib.suppress(OSError):
+                self._parts.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _listed(self) -> int:
         """Writes capture.json; the bytes it lacks on a full disk, else 0."""

@@ -10,7 +10,7 @@ from qverify.compare import coverage, gate
 from qverify.compare.agreement import agreement
 from qverify.compare.metrics import Context, measures
 from qverify.compare.options import Options
-from qverify.compare.paired_values import PairedValues, bits_equal, same_meaning
+from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph, Node
@@ -110,7 +110,7 @@ class Judge:
             pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
             return None
         equal = self._digests_equal(p)
-        if spec_a and spec_b and equal and same_meaning(spec_a, spec_b) and spec_a.shape == spec_b.shape:
+        if spec_a and spec_b and equal and spec_a.same_meaning(spec_b) and spec_a.shape == spec_b.shape:
             one = self.a.held(p.a)
             one = self.b.held(p.b) if one is None else one
             if spec_a.numpy_dtype.kind != "f":
@@ -131,7 +131,7 @@ class Judge:
         spec_a, spec_b = spec_a or _bare(p.a, a), spec_b or _bare(p.b, b)
         if wrong := _mismatch(a, spec_a, pair.a) or _mismatch(b, spec_b, pair.b) or _sizes(a, b, pair):
             return self._entry(p, spec_a, "FAILED", equal, False, wrong)
-        if equal is None and spec_a.numpy_dtype.kind != "f" and same_meaning(spec_a, spec_b) and bits_equal(a, b):
+        if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._same_bytes(p, spec_a, None)
         return self._measured(p, PairedValues(a, b, spec_a, spec_b), equal)
 

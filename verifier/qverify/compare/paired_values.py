@@ -44,11 +44,6 @@ def bits_equal(a: Array, b: Array) -> bool:
     return bool(np.array_equal(np.ascontiguousarray(a).view(unsigned), np.ascontiguousarray(b).view(unsigned)))
 
 
-def same_meaning(a: TensorSpec, b: TensorSpec) -> bool:
-    """Equal bytes stand for equal real values."""
-    return (a.dtype, a.scale, a.zero_point) == (b.dtype, b.scale, b.zero_point)
-
-
 class PairedValues:
     """After blocks() is exhausted: one_sided, both_sided: elements not finite on one side, or differently; on both alike."""
 

@@ -33,12 +33,15 @@ def cut(
         element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(specs[name].dtype))
         return onnx.helper.make_tensor_value_info(name, element, specs[name].shape)
 
+    ends = {*given, *outputs}
+    inside = [o for n in source.node if id(n) in wanted for o in n.output if o not in ends]
     graph = onnx.helper.make_graph(
         [n for n in source.node if id(n) in wanted],
         "cut",
         [info(n) for n in given if n in used],
         [info(n) for n in outputs],
         [constants[n] for n in sorted(used) if n in constants],
+        value_info=[info(n) for n in inside if n in specs],  # operators whose shapes nothing infers
     )
     made = onnx.helper.make_model(graph, opset_imports=list(model.opset_import))
     made.ir_version = model.ir_version

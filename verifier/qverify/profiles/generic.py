@@ -33,24 +33,27 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
     if len(found) != 1:
         raise BadFileError(f"{folder.path}: {' and '.join(found) or 'no manifest'}; wanted {WANTED}")
     file = folder.file(found[0])
-    entries = _entries(file)
+    entries, missing = _entries(file)
     tensors = [_tensor(folder, entry, f"{file.path}: tensor {at}") for at, entry in enumerate(entries, 1)]
     names = [t.name for t in tensors]
     if len(set(names)) != len(names):
         raise BadFileError(f"{file.path}: two tensors of one name")
-    return VendorDump("generic", tensors)
+    return VendorDump("generic", tensors, missing={n: why for n, why in missing.items() if n not in names})
 
 
-def _entries(file: OutsideFile) -> list[dict[str, Any]]:
+def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The tensors, and those that the dump says it lacks."""
     try:
         text = file.whole(MOST_TEXT).decode()
         held = json.loads(text) if file.path.endswith(".json") else tomllib.loads(text)
-        entries = held["tensor"]
+        entries, missing = held["tensor"], held.get("missing", {})
+        if not isinstance(missing, dict):
+            raise ValueError("missing is no table of tensors")
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
             raise ValueError("tensor is no list of entries")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadFileError(f"{file.path}: {' '.join(str(error).split())[:120]}; wanted {WANTED}") from error
-    return entries
+    return entries, {str(name): str(why) for name, why in missing.items()}
 
 
 def _tensor(folder: OutsideFolder, entry: dict[str, Any], where: str) -> VendorTensor:

@@ -68,11 +68,16 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         raise UsageError(f"{folder}: the capture is incomplete ({capture.incomplete}); no baseline comes of it")
     report = capture.report()
     models = {str(m["kind"]): str(m["sha256"]) for m in capture.models.values()}
-    digests = {
-        f"{row['frame']}/{side['label']}": {n: _digest(pair, capture) for n, pair in side["tensors"].items()}
-        for row in capture.frames
-        for side in row["sides"]
-    }
+    digests = dict[str, dict[str, str | None]]()
+    for number, row in enumerate(capture.frames):
+        gone = {label: r.missing for label, r in capture.recordings(number).items()}
+        for side in row["sides"]:
+            known = {
+                n: None if n in gone[side["label"]] else _digest(pair, capture) for n, pair in side["tensors"].items()
+            }
+            digests[f"{row['frame']}/{side['label']}"] = known
+    if not digests:
+        raise UsageError(f"{folder}: no frame of it ran; no baseline comes of it")
     return {
         "model": models.get("quant.onnx") or models.get("model.bin") or "",
         "board": capture.board or "",
@@ -82,6 +87,7 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         "digests": digests,
         "rows": _rows(report, folder),
         "verdict": str(report.get("verdict")),
+        "unsteady": _unsteady(capture),
     }
 
 
@@ -89,6 +95,12 @@ def _system(capture: Capture) -> str:
     """Name and release of the board's system, as its agent told."""
     sides = [side for row in capture.frames for side in row["sides"] if side["side"] == "board"]
     return str(sides[0]["settings"].get("system", "")) if sides else ""
+
+
+def _unsteady(capture: Capture) -> list[str]:
+    """Tensors that --repeat saw change."""
+    rows = [row for frame in capture.frames for row in (frame.get("repeat") or {}).get("unstable", [])]
+    return sorted({str(row["tensor"]) for row in rows})
 
 
 def _digest(pair: list[Any], capture: Capture) -> str | None:
@@ -112,6 +124,10 @@ def _rows(report: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Change], int]:
     found, compared = list[Change](), 0
+    for what, bad in (("verdict", "PASSED"), ("unsteady", [])):
+        old, new = before.get(what, bad), now[what]
+        if old != new:
+            found.append(Change(0, "the whole run", "", what, str(old), str(new), "better" if new == bad else "worse"))
     for side in before["digests"].keys() & now["digests"].keys():
         old, new = before["digests"][side], now["digests"][side]
         frame, label = side.split("/", 1)

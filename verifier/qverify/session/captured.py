@@ -19,7 +19,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.repeat import mark_repeat
 from qverify.session.verify import Outcome, Seen
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import Recording, Tensors
 
 RERUN = ("reference", "simulator")
 ORDER = (*RERUN, "board")
@@ -101,11 +101,11 @@ def repeated(report: Report, capture: Capture, number: int) -> None:
         ) from error
 
 
-def incomplete(report: Report, why: str) -> None:
-    """What came after the cut is not known: nothing of it is PASSED."""
+def unproven(report: Report, why: str) -> None:
+    """Nothing of it is PASSED."""
     for pair in report.pairs:
         if pair.verdict == "PASSED":
-            pair.verdict, pair.why = "INCONCLUSIVE", f"the capture is incomplete: {why}"
+            pair.verdict, pair.why = "INCONCLUSIVE", why
     report.verdict = worst([pair.verdict for pair in report.pairs])
 
 
@@ -135,7 +135,7 @@ def frames(
             if board is None:
                 repeated(report, capture, number)
             if capture.incomplete:
-                incomplete(report, capture.incomplete)
+                unproven(report, f"the capture is incomplete: {capture.incomplete}")
             yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
     finally:
         if board is not None:
@@ -184,15 +184,30 @@ def _captured(
     """The captured sides of a frame. One that ran another model or other inputs did not run for what is judged here; a board
     that the run had and the capture lacks did not, either."""
     held = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
-    if capture.command.get("board") and all(side.side != "board" for side in held.values()):
-        held["board"] = Recording("board", "", capabilities=frozenset({"per_node"}), state="did not run")
-        held["board"].why = "the capture holds no board, though the run had one"
+    for name in ran_with(capture):
+        if name not in held and (run_sim or name != "simulator"):
+            held[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
+            held[name].why = f"the capture holds no {name}, though the run had one"
     for side in held.values():
+        if side.state == "partial" and not side.missing:
+            side.missing = {n: side.why or "its run broke off" for n in side.finals}
+            side.tensors, side.digests = Tensors({}), {}
         if why := _another(side, capture, models, prepared):
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
     _expect(held, models)
     return held
+
+
+def ran_with(capture: Capture) -> list[str]:
+    """The sides that the captured run had."""
+    kinds = {row["kind"] for row in capture.models.values()}
+    had = {
+        "reference": "quant.onnx" in kinds,
+        "simulator": capture.command.get("run_sim", True),
+        "board": capture.command.get("board"),
+    }
+    return [name for name, there in had.items() if there]
 
 
 def _another(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:

@@ -15,7 +15,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.renderers.json_file import printable
 from qverify.report.document import Report
-from qverify.session.captured import incomplete
+from qverify.session.captured import unproven
 from qverify.session.models import Models, open_models
 from qverify.sides.carried import carried
 from qverify.sides.dump import dump
@@ -61,8 +61,9 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
         one.capabilities |= {"per_node"}  # both list every tensor they have
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
-    for why in dict.fromkeys(str(s.settings["incomplete"]) for s in (first, second) if s.settings.get("incomplete")):
-        incomplete(report, why)
+    doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
+    for key, why in dict.fromkeys(doubts):
+        unproven(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report

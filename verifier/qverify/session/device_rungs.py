@@ -9,7 +9,7 @@ from qverify.compare.forced import Located
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
-from qverify.report.document import Blame, Pair, Report, TensorRow, worst
+from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
 from qverify.report.triage import OutputRow, Rung
 from qverify.session.compare_dumps import named
 from qverify.sides.dump import dump
@@ -19,6 +19,7 @@ from qverify.triage.ladder import DEFAULT_GATES, Gate
 from qverify.triage.neighbourhood import neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate makes these good
+ABSURD_LSB = 16  # from its own inputs no runtime is so far off at most of its nodes
 FAR_LSB = 2  # no runtime quantizes an input so differently
 BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board", "compiler", "reference")}
 
@@ -57,11 +58,13 @@ class DeviceRungs:
         gate = self._gate(pair)
         finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
         rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
-        failing = [n for n, f in where.forced.items() if f.verdict == "FAILED"] if where is not None else []
+        failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
+        failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
         if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
             _regate(rung, gate, finals, [n for n in graph.outputs if n not in graph.inputs])
-        if pair.b == "dump" and (why := _other_inputs(where, parts, graph)):
-            rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "other_inputs", why
+        doubt = _doubt(where, parts, graph, failed) if pair.b == "dump" else None
+        if doubt is not None:
+            rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
             return rung
         if pair.scope.startswith("final outputs only"):
             rung.gate += f"; {pair.scope}"
@@ -106,6 +109,23 @@ def _regate(rung: Rung, gate: Gate, rows: Mapping[str, TensorRow], wanted: list[
     elif missing:
         rung.verdict, rung.why = "INCONCLUSIVE", f"final output {missing[0]} was not compared"
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
+
+
+def _doubt(
+    where: Located | None, parts: list[Unit], graph: Graph, failed: Mapping[str, Forced]
+) -> tuple[str, str] | None:
+    """Why a dump is not of this model, or not of these inputs, so that nobody is blamed: kind and words."""
+    if why := _other_inputs(where, parts, graph):
+        return "other_inputs", why
+    forced = [f for f in where.forced.values() if f.verdict != "INCONCLUSIVE"] if where is not None else []
+    absurd = [n for n, f in failed.items() if (f.max_lsb or 0) > ABSURD_LSB]
+    if len(absurd) > 2 and 2 * len(absurd) > len(forced):
+        said = f"{len(absurd)} of {len(forced)} tensors are computed more than {ABSURD_LSB} LSB otherwise from their own inputs"
+        return "other_model", f"{said}, first {absurd[0]}: another model, other weights or scales"
+    misfits = [(n, f.why) for n, f in failed.items() if f.mismatched is None]
+    if misfits and len(misfits) == len(failed):
+        return "other_model", f"{misfits[0][0]}: {misfits[0][1]}: the dump stores it otherwise than the model"
+    return None
 
 
 def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.tensors.spec import TensorSpec
 
+CUT = "(what came after)"  # stands in dump.json for all that an incomplete capture may lack
 LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # as profile generic reads them
 
 
@@ -32,6 +35,7 @@ class Extracted:
     files: int = 0
     bytes: int = 0
     missing: int = 0
+    names: set[str] = field(default_factory=set)
 
 
 def extract(asked: Extract) -> Extracted:
@@ -40,19 +44,25 @@ def extract(asked: Extract) -> Extracted:
     capture = open_capture(asked.capture)
     if os.path.lexists(asked.folder):
         raise UsageError(f"{asked.folder}: it is there already; name a folder that is not")
-    part, found = f"{asked.folder.rstrip('/')}.part", Extracted()
+    found, part = Extracted(), ""
     try:
-        os.makedirs(part)
+        part = tempfile.mkdtemp(prefix=".qverify-", dir=os.path.dirname(os.path.abspath(asked.folder)))
+        os.chmod(part, 0o755)
         for number in _frames(capture, asked.frame):
             for label, tensors, missing in _sides(capture, number, asked.side):
+                if capture.incomplete:
+                    missing |= {CUT: f"the capture is incomplete: {capture.incomplete}"}
                 _written(os.path.join(part, f"frame_{number}", label), tensors, missing, asked.tensors, found)
-        if not found.files:
+        if unknown := [n for n in asked.tensors if n not in found.names]:
+            raise UsageError(f"{asked.capture}: --tensor {unknown[0]}: no tensor of that name; {_there(capture)}")
+        if not found.files and not found.missing:
             raise UsageError(f"{asked.capture}: nothing of what was asked is there; {_there(capture)}")
         os.rename(part, asked.folder)
     except OSError as error:
         raise UsageError(f"{asked.folder}: cannot be written: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if part:
+            shutil.rmtree(part, ignore_errors=True)
     return found
 
 
@@ -84,6 +94,8 @@ def _inputs(capture: Capture, number: int) -> tuple[list[tuple[TensorSpec, bytes
         spec = capture.specs.get(name)
         try:
             data = capture.parts.read(row["part"] if isinstance(row["part"], int) else -1)
+            if hashlib.sha256(data).hexdigest() != row["sha256"]:
+                raise BadFileError(f"input {name!r} is not what was captured")
         except BadFileError as error:
             missing[name] = str(error)
             continue
@@ -102,6 +114,7 @@ def _written(
     os.makedirs(folder)
     rows = list[dict[str, Any]]()
     for spec, data in tensors:
+        found.names.add(spec.name)
         if wanted and spec.name not in wanted:
             continue
         name = f"{len(rows):04d}.bin"
@@ -110,6 +123,7 @@ def _written(
         rows.append(_row(spec, name))
         found.files, found.bytes = found.files + 1, found.bytes + len(data)
     lacking = {n: why for n, why in missing.items() if not wanted or n in wanted}
+    found.names |= missing.keys()
     found.missing += len(lacking)
     with open(os.path.join(folder, "dump.json"), "w", encoding="utf-8") as listing:
         json.dump({"tensor": rows, "missing": lacking}, listing, indent=1)

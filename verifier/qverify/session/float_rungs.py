@@ -19,10 +19,16 @@ Note = Callable[[str], None]
 
 
 class FloatRungs:
-    """gates: by `A~B`, where asked for; note: takes what the report should say."""
+    """gates: by `A~B`, where asked for; note: takes what the report should say. lsb: of the quantized final outputs."""
 
-    def __init__(self, floats: Sequence[FloatStage], gates: Mapping[str, Gate], note: Note):
-        self._floats, self._gates, self._note = floats, gates, note
+    def __init__(
+        self,
+        floats: Sequence[FloatStage],
+        gates: Mapping[str, Gate],
+        note: Note,
+        lsb: Mapping[str, float] | None = None,
+    ):
+        self._floats, self._gates, self._note, self._lsb = floats, gates, note, lsb or {}
         self._outputs = dict[tuple[str, str], Outputs]()
         self._first_feed: dict[str, Array] = {}
 
@@ -46,7 +52,8 @@ class FloatRungs:
             self._note(note)
             wanted = {n: names.get(n, "") for n in values} | {n: n for n in set(others) - set(names.values())}
             gate = self._gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
-            self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted)
+            lsb = self._lsb if a.kind == "float" and b.kind not in ("float", "application") else {}
+            self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted, lsb=lsb)
         return self._outputs[(a.name, b.name)]
 
     def rungs(self) -> dict[tuple[str, str], Rung]:

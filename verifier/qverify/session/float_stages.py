@@ -79,6 +79,18 @@ def network(graph: Graph, prepared: PreparedInputs, ran: Ran) -> tuple[dict[str,
     return feed, finals
 
 
+def output_lsb(graph: Graph) -> dict[str, float]:
+    """The largest scale of each final output, or of what it is dequantized from; without those that have none."""
+    ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
+    found = {}
+    for name in graph.outputs:
+        maker = makers.get(name)
+        source = str(maker.inputs[0]) if maker is not None and maker.op == "dequantize" else name
+        if scales := graph.spec(source).scale:
+            found[ends["outputs"].get(name, name)] = float(max(scales))
+    return found
+
+
 def _raw(graph: Graph, name: str) -> bool:
     """A graph input that preprocessing nodes read: bytes of a picture, or its roi."""
     rows = graph.meta.get("inputs", {})

@@ -134,6 +134,7 @@ def verify_frames(request: Request, frames: list[Frame], tell: Tell, watch: Watc
         for row in rows:
             row["board"] = request.board
         if not kept.reports:
+            job.forget()
             raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
         whole = kept.whole(rows)
         job.captured(whole)

@@ -73,7 +73,9 @@ class _Search:
         self._units = units(self._graph)
         self._failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         self._onnx = None if job.models.integer_onnx is None else parse(job.models.integer_onnx, "integer ONNX")
+        self._written = None if job.models.original is None else parse(job.models.original, "quantized ONNX")
         self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
+        self._places = self._ends()
 
     def run(self, output: str) -> Reduced:
         report = self._outcome.report
@@ -86,38 +88,53 @@ class _Search:
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
             _moved(part.folder, output)
-        unit = self._units[at]
+        unit = self._units[self._places[at]]
         return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
 
+    def _ends(self) -> list[int]:
+        """Units where a part may end, and so where another may begin: for --build-cmd those whose outputs the given ONNX has, too."""
+        if self._build is None:
+            return list(range(len(self._units)))
+        if self._written is None:
+            raise UsageError("--build-cmd needs the quantized ONNX in -m")
+        named = {name for node in self._written.graph.node for name in node.output}
+        return [at for at, unit in enumerate(self._units) if named.issuperset(unit.outputs)]
+
+    def _start(self, place: int) -> int:
+        """The first unit of a part that starts after the place before."""
+        return self._places[place - 1] + 1 if place else 0
+
     def _blamed(self) -> int:
+        """The place of the blamed unit, or the first one behind it."""
         assert self._outcome.report.blame is not None
-        names = [u.name for u in self._units]
-        return names.index(self._outcome.report.blame.node)
+        at = [u.name for u in self._units].index(self._outcome.report.blame.node)
+        return next(place for place, end in enumerate(self._places) if end >= at)
 
     def _by_prefixes(self) -> int:
         """The first unit whose tensor differs when the model ends there: for boards that show final outputs alone."""
-        low, high = 0, len(self._units) - 1
+        low, high = 0, len(self._places) - 1
         while low < high:
             middle = (low + high) // 2
             with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
-                if self._differs(0, middle, work):
+                if self._differs(0, self._places[middle], work):
                     high = middle
                 else:
                     low = middle + 1
         return low
 
     def _smallest(self, at: int, work: str) -> Part:
-        """One unit where that differs alone; else the shortest run of nodes that ends in it, by halving."""
-        alone = self._tried(at, at, os.path.join(work, "alone"))
+        """The part between two places where that differs alone; else the shortest run of nodes that ends there, by halving."""
+        end = self._places[at]
+        alone = self._tried(self._start(at), end, os.path.join(work, "alone"))
         if alone is not None:
             return alone
         low, high = 0, at  # starting at low it differs, at high it does not
-        found = self._tried(0, at, os.path.join(work, "0"))
+        found = self._tried(0, end, os.path.join(work, "0"))
         if found is None:
-            raise Broken(f"{self._units[at].name} differs in the whole model only; no part of it differs on the board")
+            raise Broken(f"{self._units[end].name} differs in the whole model only; no part of it differs on the board")
         while high - low > 1:
             middle = (low + high) // 2
-            if (shorter := self._tried(middle, at, os.path.join(work, str(middle)))) is not None:
+            if (shorter := self._tried(self._start(middle), end, os.path.join(work, str(middle)))) is not None:
                 found, low = shorter, middle
             else:
                 high = middle
@@ -182,7 +199,7 @@ class _Search:
         source = self._source(part, own)
         if source is None and self._build is not None:
             raise Broken(
-                f"--build-cmd needs the ONNX of the part that ends in {part.outputs[0]}, which has none: give the quantized ONNX in -m"
+                f"--build-cmd needs the ONNX of the part that ends in {part.outputs[0]}, which has none: it starts with preprocessing on the board"
             )
         if source is None:
             Path(binary).write_bytes(encode(own))
@@ -201,6 +218,8 @@ class _Search:
         if self._onnx is None or any(node.op in FRONT for node in own.nodes):
             return None
         source = bytes(cut_onnx(self._onnx, self._graph.tensors, part.given, part.outputs).SerializeToString())
+        if self._build is not None:  # its nodes are the command's
+            return source
         try:
             again = compile_model(source, "quant.onnx", self._options).graph
         except (QVerifyError, ValueError):

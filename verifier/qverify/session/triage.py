@@ -18,11 +18,11 @@ from qverify.renderers.json_file import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage import Rung, Stage, Triage
 from qverify.session.application import input_rung, output_rung
-from qverify.session.captured import CapturedJob
+from qverify.session.captured import CapturedJob, ran_with
 from qverify.session.device_rungs import DeviceRungs, of_this_model, with_dump
 from qverify.session.float_losses import FloatLosses
 from qverify.session.float_rungs import FloatRungs
-from qverify.session.float_stages import fed, inputs_only, network, opened
+from qverify.session.float_stages import fed, inputs_only, network, opened, output_lsb
 from qverify.session.forensics import explain_blame
 from qverify.session.frames import Frame, sources
 from qverify.session.host import Ran, Watch
@@ -111,6 +111,8 @@ def climb(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, R
 
 def _frames(request: TriageRequest) -> list[Frame]:
     if (held := request.capture) is not None:
+        if not held.frames:
+            raise BadFileError(f"{held.folder}: the capture holds no frame ({held.incomplete or 'nothing ran'})")
         return [Frame("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
     asked = request.inputs.files
     several = sources(asked if isinstance(asked, str) else None)
@@ -126,7 +128,8 @@ class Ladder:
         held = request.capture
         self.board = request.board if held is None else held.board
         kept = [] if held is None else [held.model_path(f) for f in held.models]
-        self.files = stage_files([*kept, *request.models], request.stages, request.run_sim, self.board)
+        run_sim = request.run_sim and (held is None or "simulator" in ran_with(held))
+        self.files = stage_files([*kept, *request.models], request.stages, run_sim, self.board)
         self.job = self._job() if self.files.models else None
         self.floats = [opened(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
@@ -141,7 +144,8 @@ class Ladder:
             )
         self._check_gates()
         self.devices = DeviceRungs(request.gates)
-        self.from_float = FloatRungs(self.floats, request.gates, self._note)
+        lsb = output_lsb(self.job.models.graph) if self.job is not None else {}
+        self.from_float = FloatRungs(self.floats, request.gates, self._note, lsb)
         self.ends: dict[str, Rung] = {}  # input, output: of the application
         self.losses = self._paired()
         self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before

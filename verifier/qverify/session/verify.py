@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from qverify_agents.errors import LinkError
 
 from qverify.compare.options import Options
-from qverify.errors import UsageError
+from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.report.document import EXIT, Report
 from qverify.session.host import Host, Ran, Watch, step_of
@@ -73,6 +73,9 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
         outcome = job.run(request.inputs, watch=watch)
         job.captured(outcome.report)
         return outcome
+    except QVerifyError:
+        job.forget()
+        raise
     finally:
         job.close()
 
@@ -175,6 +178,11 @@ class Job:
         """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
+
+    def forget(self) -> None:
+        """A capture of nothing, because of a mistake, is not left behind."""
+        if self._capture is not None:
+            self._capture.forget()
 
     def close(self) -> None:
         self._disconnect()

@@ -132,7 +132,7 @@ def _scale(found: Settled, other: TensorSpec | None, model: TensorSpec | None) -
         if other is not None and spec.scale and not other.quantized:
             found.said.append("stored values on both sides: the dump's own scale is taken for both")
         return
-    if (other.dtype, other.scale, other.zero_point) == (spec.dtype, spec.scale, spec.zero_point):
+    if other.same_meaning(spec):
         return
     if not spec.scale and other.dtype != spec.dtype:
         if spec.dtype in NARROW and not (model is not None and model.dtype == spec.dtype and not model.quantized):

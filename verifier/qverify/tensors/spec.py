@@ -62,6 +62,11 @@ class TensorSpec:
     def quantized(self) -> bool:
         return bool(self.scale)
 
+    def same_meaning(self, other: TensorSpec) -> bool:
+        """Equal bytes stand for equal real values."""
+        axes = self.channel_axis == other.channel_axis or len(self.scale) <= 1
+        return axes and (self.dtype, self.scale, self.zero_point) == (other.dtype, other.scale, other.zero_point)
+
     def valid_view(self, aligned: bytes | memoryview) -> npt.NDArray[np.generic]:
         """The valid elements (a view of shape `shape`) of aligned bytes; ValueError when the size differs."""
         if len(aligned) != self.size_bytes:

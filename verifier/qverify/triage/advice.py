@@ -51,6 +51,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
     "dump": {
         "coverage": "let that runtime dump what is missing, too: {why}",
         "not_finite": _NOT_FINITE,
+        "other_model": "dump the very model of -m, as it stores its tensors: {why}",
         "other_inputs": "dump once more from these very inputs, or give that dump's own with -i",
         "node": "report to the vendor of this runtime: the node computes otherwise from its own inputs",
         "accumulated_rounding": _ROUNDING,

@@ -115,9 +115,11 @@ class Distance:
     def rmse(self) -> float:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
-    def row(self, name: str, gate: Gate) -> OutputRow:
+    def row(self, name: str, gate: Gate, lsb: float = 0.0) -> OutputRow:
+        """lsb: a cosine of values that differ by no more tells nothing."""
         found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
-        holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
+        small = gate.kind == "cosine" and found["max_abs"] <= lsb
+        holds = (gate.holds(found["max_abs"], found["cosine"]) or small) and not self.one_sided
         return OutputRow(name, self.elements, holds, found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
 
 
@@ -136,6 +138,9 @@ class Outputs:
     names: Mapping[str, str]
     distances: dict[str, Distance] = field(default_factory=dict)
     wrong: str = ""
+    lsb: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of b's outputs: a difference no larger always holds a cosine
 
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
         for name, other in self.names.items():
@@ -151,7 +156,7 @@ class Outputs:
 
     def rung(self) -> Rung:
         """Fails closed: an output that is missing, of another shape or not finite never holds."""
-        rows = [d.row(n, self.gate) for n, d in self.distances.items() if d.elements]
+        rows = [d.row(n, self.gate, self.lsb.get(self.names[n], 0.0)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         why = ""
         bad = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)

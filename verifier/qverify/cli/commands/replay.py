@@ -66,4 +66,6 @@ def command(
 
     with bars() as watch:
         outcome = recall(Recall(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach), tell, watch)
-    return shown(outcome, outcome.report.dump_all, json_path)
+    status = shown(outcome, outcome.report.dump_all, json_path)
+    unprepared = any(row["verdict"] == "NOT RUN" for row in outcome.report.frames)
+    return 2 if unprepared and status != 1 else status  # as of the main job

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from qverify.session.soak import Soaked
 
 
+def _not_waiting(path: str, flags: int) -> int:
+    """A pipe that nobody reads is refused, not waited for."""
+    import os
+
+    return os.open(path, flags | os.O_NONBLOCK, 0o644)
+
+
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @one_board(required=True)
@@ -48,7 +55,7 @@ def command(
     from qverify.session.soak import Soak, soak
 
     try:
-        log = FileIO(path, "a") if path else None
+        log = FileIO(path, "a", opener=_not_waiting) if path else None
     except OSError as error:
         raise UsageError(f"--log {path}: {error.strerror}") from error
     with log or nullcontext(), bars() as watch:

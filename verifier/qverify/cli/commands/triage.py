@@ -164,7 +164,9 @@ def command(
     if reduce is not None:
         if json_path and json_path != "-":  # nothing is lost should the reduction be cut off
             json_file.write_document(found.to_json(), json_path)
-        found.reduced = _reduced(failing, reduce, build)
+        board_rung = next((r for r in found.rungs if r.b == "board"), None)
+        unknown = board_rung.why if board_rung is not None and board_rung.verdict == "INCONCLUSIVE" else ""
+        found.reduced = _reduced(failing, unknown, reduce, build)
         if json_path != "-":
             click.echo(text.reduced(found.reduced))
     if json_path:
@@ -172,7 +174,8 @@ def command(
     return found.exit_status
 
 
-def _reduced(failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
+def _reduced(failing: Request | None, unknown: str, folder: str, build: str | None) -> dict[str, Any]:
+    """unknown: why it is not known whether the board differs."""
     from dataclasses import asdict
 
     from qverify_agents.errors import LinkError
@@ -180,6 +183,8 @@ def _reduced(failing: Request | None, folder: str, build: str | None) -> dict[st
     from qverify.errors import QVerifyError
     from qverify.session.reduce import Reduced, reduce
 
+    if failing is None and unknown:
+        return asdict(Reduced("inconclusive", unknown))
     if failing is None:
         return asdict(Reduced("nothing", "nothing differs on the board"))
     try:

@@ -63,7 +63,7 @@ def most_bytes(like: Mapping[str, Array]) -> int:
 
 
 def result(path: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of a run, each of the type and shape of `like`'s and without NaN where that has none; Refused otherwise."""
+    """The arrays of a run, each of the type and shape of `like`'s and finite where that is; Refused otherwise."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(str(path), most_bytes(like) + 1))) as held:
             if sorted(held.namelist()) != sorted(f"{at}.npy" for at in range(len(like))):
@@ -86,8 +86,8 @@ def _array(held: zipfile.ZipFile, member: str, name: str, like: Array) -> Array:
     if value.dtype != like.dtype or value.shape != like.shape:
         ours = f"{like.dtype}{list(like.shape)}"
         raise Refused(f"{name} is {value.dtype}{list(value.shape)}, the reference's {ours}")
-    if value.dtype.kind == "f" and bool((np.isnan(value) & ~np.isnan(like)).any()):
-        raise Refused(f"{name} is NaN where the reference has numbers")
+    if value.dtype.kind == "f" and bool((~np.isfinite(value) & np.isfinite(like)).any()):
+        raise Refused(f"{name} is NaN or Inf where the reference is finite")
     return value
 
 

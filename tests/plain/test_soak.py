@@ -9,9 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qverify.cli.main import main
+from qverify.session import soak
+from qverify.sides.board import Board
+from qverify_agents.errors import LinkError
 
 NODE = "relu2_QuantizeLinear_Output"
 
@@ -39,24 +43,31 @@ def test_a_board_that_errs_every_second_run(digits: Path, tmp_path: Path, capsys
     assert f"the first at {NODE}" in capsys.readouterr().out
 
 
-def test_a_board_that_goes_away_is_connected_again(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from qverify.session import soak
-    from qverify.sides.board import Board
-    from qverify_agents.errors import LinkError
+def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> None:
+    """The board's connection breaks in this run after the first; for good: it is never made again."""
+    real, opened, runs = Board.again, soak._opened, list[int]()
 
-    real, runs = Board.again, []
-
-    def sometimes(self: Board, given: object) -> object:
+    def again(self: Board, given: dict[str, str] | None) -> object:
         runs.append(1)
-        if len(runs) == 3:
+        if len(runs) == run:
             self._agent.close()
             raise LinkError("the cable was pulled")
         return real(self, given)
 
-    monkeypatch.setattr(Board, "again", sometimes)
+    def open_again(*given: Any) -> object:
+        if runs and for_good:
+            raise LinkError("nothing answers")
+        return opened(*given)
+
+    monkeypatch.setattr(Board, "again", again)
+    monkeypatch.setattr(soak, "_opened", open_again)
     monkeypatch.setattr(soak, "PAUSE_S", 0.01)
+
+
+def test_a_board_that_goes_away_is_connected_again(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled_at(monkeypatch, 3, for_good=False)
     status, rows = soaked(digits, "local", tmp_path / "log")
     assert status == 0 and next(r for r in rows if "lost" in r)["lost"] == "the cable was pulled"
     assert len(rows) > 4 and not rows[-1].get("wrong")
@@ -110,25 +121,7 @@ def test_temperature_and_frequency_where_the_board_tells_them(digits: Path, tmp_
 def test_a_board_that_stays_away_is_not_well(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from qverify.session import soak
-    from qverify.sides.board import Board
-    from qverify_agents.errors import LinkError
-
-    real, runs = Board.again, []
-
-    def gone(self: Board, given: object) -> object:
-        runs.append(1)
-        if len(runs) > 3:
-            raise LinkError("the cable was pulled")
-        return real(self, given)  # type: ignore[arg-type]
-
-    def no_more(*given: object) -> object:
-        raise LinkError("nothing answers")
-
-    opened = soak._opened
-    monkeypatch.setattr(Board, "again", gone)
-    monkeypatch.setattr(soak, "PAUSE_S", 0.05)
-    monkeypatch.setattr(soak, "_opened", lambda *given: no_more() if runs else opened(*given))
+    pulled_at(monkeypatch, 4, for_good=True)
     status, rows = soaked(digits, "local", tmp_path / "log")
     assert status == 3 and "lost" in rows[-1]
     assert "4 runs, 0 wrong" in (said := capsys.readouterr().out) and "it was not there at the end" in said

@@ -18,9 +18,10 @@ from qverify.capture.writer import CaptureWriter
 from qverify.compare.options import Options
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.host import Host
+from qverify.session.ladder import TriageRequest
 from qverify.session.models import open_models
 from qverify.session.reduce import reduce
-from qverify.session.triage import TriageRequest, triage
+from qverify.session.triage import triage
 from qverify.session.verify import Request, verify
 
 from benchmarks.measure import good_models, median_s

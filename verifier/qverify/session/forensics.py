@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,44 +36,53 @@ class Explained:
 
 @dataclass(slots=True)
 class Evidence:
-    """inputs: of the graph. pull: Board.pull, for tensors it has not sent. previous: the frame before, by tensor name.
-    unsteady: tensors that change from run to run."""
+    """recordings: by label, as judged. inputs: of the graph. pull: Board.pull, must still reach the board, for tensors it has not sent. previous: the frame before, by tensor name."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
     inputs: Mapping[str, Array]
     pull: Pull | None = None
     previous: Find = nothing
-    unsteady: frozenset[str] = frozenset()
 
 
 def explain_blame(
-    report: Report,
-    recordings: Mapping[str, Recording],
-    graph: Graph,
-    inputs: Mapping[str, Array],
-    pull: Pull | None = None,
-    previous: Find = nothing,
-    deadline_s: float = 20.0,
-    watch: Watch | None = None,
+    report: Report, evidence: Evidence, deadline_s: float = 20.0, watch: Watch | None = None
 ) -> list[Explained]:
     """Every output of the nodes where the board is blamed, the first few of them; empty where the board is not blamed.
-    recordings: by label, as judged. inputs: of the graph. pull: must still reach the board. deadline_s: for them all."""
+    deadline_s: for them all."""
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
-    by_name = {unit.name: unit for unit in units(graph)}
+    graph, end = evidence.graph, time.monotonic() + deadline_s
+    by_name, unsteady = {unit.name: unit for unit in units(graph)}, _unsteady(report)
     chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
     todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
-    evidence, end = (
-        Evidence(recordings, graph, inputs, pull, previous, _unsteady(report)),
-        time.monotonic() + deadline_s,
-    )
     board, found = board_tensors(evidence), list[Explained]()
     for at, (unit, name) in enumerate(todo):
-        share = (end - time.monotonic()) / (len(todo) - at)
-        found.append(_explained(unit, name, evidence, board, max(0.0, share), watch))
+        share = max(0.0, (end - time.monotonic()) / (len(todo) - at))
+        one = _explained(unit, name, evidence, board, share, watch)
+        told = one.explanation.kinds[:1] if one.explanation is not None else []
+        hidden = name in unsteady and told != [HISTORY]
+        found.append(replace(one, explanation=None, why=UNSTEADY) if hidden else one)
     return found
+
+
+class Blamed:
+    """The first frame with a blamed board, explained. Once more where the first frame of all was it: only a later one can
+    tell what the frame before left in a buffer. seconds: of a frame's search, 0 for none."""
+
+    def __init__(self, seconds: float):
+        self._seconds, self._knew_before = seconds, False
+        self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
+        self.explained: list[Explained] = []
+
+    def frame(self, report: Report, evidence: Evidence, number: int) -> None:
+        before, simulated = self._before, evidence.recordings.get("simulator")
+        self._before = {} if simulated is None else dict(simulated.tensors)
+        if self._seconds <= 0 or (self.explained and (self._knew_before or not before)):
+            return
+        if found := explain_blame(report, replace(evidence, previous=before.get), self._seconds):
+            self.explained, self._knew_before = [replace(f, frame=number) for f in found], bool(before)
 
 
 def _unsteady(report: Report) -> frozenset[str]:
@@ -93,8 +102,6 @@ def _explained(
     came = {n: v for n, v in given.items() if v is not None}
     case = Case(evidence.graph, unit, came, name, recorded, board[1], evidence.previous)
     found = explained(case, deadline_s, watch)
-    if name in evidence.unsteady and found.kinds[:1] != [HISTORY]:
-        return Explained(unit.name, unit.op, name, None, UNSTEADY)
     return Explained(unit.name, unit.op, name, found)
 
 

@@ -117,9 +117,10 @@ def command(
     from qverify.cli.live_progress import bars
     from qverify.renderers import json_file
     from qverify.renderers import triage as text
+    from qverify.session.ladder import TriageRequest
     from qverify.session.models import parse_shapes
     from qverify.session.reduce import known_build, known_output
-    from qverify.session.triage import TriageRequest, climb
+    from qverify.session.triage import climb
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]

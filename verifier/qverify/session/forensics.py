@@ -36,7 +36,8 @@ class Explained:
 
 @dataclass(slots=True)
 class Evidence:
-    """recordings: by label, as judged. inputs: of the graph. pull: Board.pull, must still reach the board, for tensors it has not sent. previous: the frame before, by tensor name."""
+    """recordings: by label, as judged. inputs: of the graph. pull: Board.pull, must still reach the board, for tensors it has
+    not sent. previous: the frame before, by tensor name."""
 
     recordings: Mapping[str, Recording]
     graph: Graph

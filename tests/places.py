@@ -97,8 +97,8 @@ def place(name: str, work: Path) -> Iterator[Place]:
 
 
 def _here(command: str) -> str:
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=30, check=False)
-    return done.stdout
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=30, check=False)
+    return done.stdout.decode(errors="replace")
 
 
 @contextlib.contextmanager

@@ -67,7 +67,6 @@ class ConsoleShell:
         self._port, self._where, self._user, self._count = port, where, user, 0
         self._prompt, self._login, self._password = re.compile(prompt), re.compile(login), re.compile(password)
         self._base64: bool | None = None
-        self._tty = "console"  # in the names of our files there, which other consoles leave alone
         self._checker = ""  # the board's program that tells whether a piece arrived whole
         self._logged_in, self._shown = False, ""
         self._log = ""  # what the console said before it was ours: a boot log, perhaps
@@ -77,9 +76,7 @@ class ConsoleShell:
         self._shown = ""
         try:
             if self._to_a_prompt(deadline):
-                found = re.search(rb"<qvtty/dev/([\w/]+)>", self._typed('echo "<qvtty$(tty)>"', deadline)[1])
-                self._tty = found[1].decode().replace("/", "-") if found else "console"
-                self._typed(f"rm -f /tmp/.qv-{self._tty}-* 2>/dev/null", deadline)  # of a session that was cut off
+                self._typed("rm -f /tmp/.qv-* 2>/dev/null", deadline)  # of a session that was cut off
                 return
         except LinkTimeout:
             pass
@@ -197,7 +194,7 @@ class ConsoleShell:
             'for d in /tmp /dev/shm /var/tmp .; do [ -w $d ] && { echo "<$d>"; break; }; done', deadline
         )
         folder = re.search(rb"<([/.\w]+)>", said)  # a kernel message may stand beside it
-        name = f"{folder[1].decode() if folder else '.'}/.qv-{self._tty}-{os.getpid()}.{ending}"
+        name = f"{folder[1].decode() if folder else '.'}/.qv-{os.getpid()}.{ending}"
         start, number, size, failures = 0, 0, PIECE, 0
         while start < len(data):
             piece = data[start : start + size]

@@ -131,7 +131,8 @@ def _server(kind: str, work: Path, more: str = "") -> Iterator[Place]:
 @contextlib.contextmanager
 def _pty(work: Path, kind: str = "none", probability: float = 0.0, seed: int = 0) -> Iterator[Place]:
     with PtyBoard(kind=kind, probability=probability, seed=seed, home=work) as board:
-        yield Place("pty", f"{board.address}&cache={work}/cache", _here, f"{work}/cache", slow=True)
+        name = "noisy-pty" if probability else "pty"
+        yield Place(name, f"{board.address}&cache={work}/cache", _here, f"{work}/cache", slow=True)
 
 
 @contextlib.contextmanager

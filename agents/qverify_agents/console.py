@@ -39,6 +39,7 @@ OCTAL = 'while IFS= read -r l && [ "$l" != . ]; do printf "$l" >&3; printf +; do
 WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
 TRIES, ANSWER_S, MOST_WAKES = 5, 5.0, 12
 BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may stand behind it
+SANE = b"\x03\nstty sane 2>/dev/null\n"  # to a shell whose terminal was left raw: a return ends no line there
 LONGEST = 300  # characters of a typed command; small shells cut lines at 1024
 MOST_LOG, MOST_ANSWER = 1 << 16, 1 << 20
 DRY = 0.3  # seconds without a byte after which the other end has said what it had to say
@@ -111,7 +112,7 @@ class ConsoleShell:
                 return True
             else:
                 wakes += 1
-                self._port.write(b"\r", deadline)
+                self._port.write(SANE if wakes in BLIND else b"\r", deadline)
         return False
 
     def _answers(self, deadline: Deadline) -> bool:

@@ -55,6 +55,16 @@ def test_the_terminal_is_found_again_as_it_was(digits, tmp_path):
         assert settings(board.board_tty) == first
 
 
+def test_a_terminal_that_was_left_raw(digits, tmp_path):
+    """Where noise took the command that puts it back: a return ends no line there."""
+    with PtyBoard(home=tmp_path) as board:
+        assert run(digits, board) == 0
+        subprocess.run(["stty", "raw", "-echo", "-F", board.board_tty], check=True, timeout=10)
+        assert run(digits, board) == 0
+        told = subprocess.run(["stty", "-a", "-F", board.board_tty], capture_output=True, text=True, timeout=10).stdout
+        assert "-icanon" not in told
+
+
 def test_a_killed_agent_gives_the_console_back_and_nothing_sent_becomes_a_command(digits, tmp_path):
     with PtyBoard(home=tmp_path) as board:
         agent = connect(board.address, 30)

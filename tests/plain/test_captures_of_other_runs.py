@@ -266,4 +266,11 @@ def test_a_mistake_leaves_no_capture_behind(digits, tmp_path):
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--capture", str(tmp_path / "cap")]
     assert main([*words, "-i", str(tmp_path / "nonexistent.npy")]) == 2
     assert not (tmp_path / "cap").exists()
+    (tmp_path / "cap").mkdir()
+    assert main([*words, "-i", str(tmp_path / "nonexistent.npy")]) == 2
+    assert list((tmp_path / "cap").iterdir()) == []  # an empty folder of the user's stays
+    (tmp_path / "cap" / "thesis.txt").write_text("precious")
+    assert main([*words, "-i", str(tmp_path / "nonexistent.npy")]) == 2 and main(words) == 2
+    assert [p.name for p in (tmp_path / "cap").iterdir()] == ["thesis.txt"]
+    (tmp_path / "cap" / "thesis.txt").unlink()
     assert main(words) == 0

@@ -42,11 +42,16 @@ class CaptureWriter:
             "specs": {},
             "frames": [],
         }
+        self._made = not os.path.isdir(folder)
         try:
+            if not self._made and os.listdir(folder):
+                raise FileExistsError
             os.makedirs(os.path.join(folder, "models"))
             self._parts = PartWriter(os.path.join(folder, "parts.zst"))
         except FileExistsError:
-            raise UsageError(f"--capture {folder}: it is there already; name a folder that is not") from None
+            raise UsageError(
+                f"--capture {folder}: it is there already and holds something; name a folder that is not"
+            ) from None
         except OSError as error:
             raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
 
@@ -152,12 +157,16 @@ class CaptureWriter:
         return True
 
     def forget(self) -> None:
-        """The folder goes, unless a frame ran."""
+        """What was written goes, unless a frame ran; and the folder, where it is ours."""
         if not self._closed and not any(row["sides"] for row in self._held["frames"]):
             self._closed = True
             with contextlib.suppress(OSError):
                 self._parts.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+                os.unlink(os.path.join(self.folder, "parts.zst"))
+            shutil.rmtree(os.path.join(self.folder, "models"), ignore_errors=True)
+            if self._made:
+                with contextlib.suppress(OSError):  # not empty: somebody else's
+                    os.rmdir(self.folder)
 
     def _listed(self) -> int:
         """Writes capture.json; the bytes it lacks on a full disk, else 0."""

@@ -122,8 +122,7 @@ def test_a_faulty_runtime_is_found_out(where: Place, kind: str, state: str) -> N
     there, good = board(where.faulty(f"{kind}@u")), Simulator(graph()).run(prepared()).digests
     try:
         recording = there.run(prepared())
-        lost = where.name == "noisy-pty" and state == "partial" and recording.state == "did not run"
-        assert recording.state == state or lost, recording.why  # what ran was told in the frame that noise took
+        assert recording.state == state, recording.why
         if state == "complete":
             assert recording.digests["t"] == good["t"] and recording.digests["u"] != good["u"]
         else:

@@ -115,11 +115,9 @@ class Distance:
     def rmse(self) -> float:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
-    def row(self, name: str, gate: Gate, lsb: float = 0.0) -> OutputRow:
-        """lsb: a cosine of values that differ by no more tells nothing."""
+    def row(self, name: str, gate: Gate) -> OutputRow:
         found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
-        small = gate.kind == "cosine" and found["max_abs"] <= lsb
-        holds = (gate.holds(found["max_abs"], found["cosine"]) or small) and not self.one_sided
+        holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
         return OutputRow(name, self.elements, holds, found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
 
 
@@ -140,7 +138,7 @@ class Outputs:
     wrong: str = ""
     lsb: Mapping[str, float] = field(
         default_factory=dict
-    )  # of b's outputs: a difference no larger always holds a cosine
+    )  # of b's outputs: a cosine of smaller differences tells nothing
 
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
         for name, other in self.names.items():
@@ -156,17 +154,27 @@ class Outputs:
 
     def rung(self) -> Rung:
         """Fails closed: an output that is missing, of another shape or not finite never holds."""
-        rows = [d.row(n, self.gate, self.lsb.get(self.names[n], 0.0)) for n, d in self.distances.items() if d.elements]
+        rows = [d.row(n, self.gate) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         why = ""
-        bad = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
+        broken = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
+        small = [r for r in broken if self._too_small(r)]
+        bad = [r for r in broken if r not in small]
+        kind = "outputs" if bad else ""
         if bad:
             verdict, why = "FAILED", _why(bad[0], len(bad), len(rows))
         elif self.wrong or not rows or len(rows) < len(self.names):
             verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
         elif any(d.both_sided for d in self.distances.values()):
             verdict, why = "INCONCLUSIVE", "an output holds NaN or Inf on both"
-        return Rung(self.a, self.b, self.gate.describe(), verdict, "outputs" if bad else "", why, rows)
+        elif small:
+            verdict, kind = "INCONCLUSIVE", "too_small"
+            why = f"{_why(small[0], len(small), len(rows))}: not more than one LSB, of which a cosine tells nothing"
+        return Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
+
+    def _too_small(self, row: OutputRow) -> bool:
+        lsb, one_sided = self.lsb.get(self.names[row.name], 0.0), self.distances[row.name].one_sided
+        return self.gate.kind == "cosine" and not one_sided and 0 < lsb >= row.max_abs
 
 
 def _why(worst: OutputRow, bad: int, of: int) -> str:

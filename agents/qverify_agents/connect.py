@@ -77,7 +77,7 @@ def _agent(
     page = import_module(LINKS[address.scheme])
 
     def opened() -> Link:
-        return _noisy(_open(page, address, uri, deadline), address)
+        return _noisy(_open(page, address, uri, deadline, deadline_s), address)
 
     def again() -> Link:
         nonlocal deadline
@@ -149,8 +149,9 @@ def _nothing() -> None:
     return None
 
 
-def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
-    """A link that is an agent already, or a shell with the agent put there and started."""
+def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float) -> Link:
+    """A link that is an agent already, or a shell with the agent put there and started, which ends when a node takes longer
+    than deadline_s."""
     if hasattr(page, "open_link"):
         link: Link = page.open_link(address, deadline)
         return link
@@ -168,6 +169,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline) -> Link:
             deployed,
             deadline,
             environment,
+            deadline_s,
             address.options.get("memory", ""),
             address.options.get("lock", "auto"),
         )

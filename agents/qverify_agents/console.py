@@ -84,7 +84,8 @@ class ConsoleShell:
         shown = last_line(self._shown, "none, it is silent")
         raise BoardUnreachable(
             f"{self._where}: no shell prompt on the console (last line: {shown}); "
-            "is the board up, the baud rate right? ?prompt=REGEX tells another prompt, ?mode=direct an agent of its own"
+            "is the board up, the baud rate right? ?prompt=REGEX tells another prompt, ?mode=direct an agent of its own; "
+            "the agent of a run that was killed ends by itself after that run's --timeout"
         )
 
     def _to_a_prompt(self, deadline: Deadline) -> bool:

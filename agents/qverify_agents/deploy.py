@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
 from dataclasses import dataclass
 
@@ -132,16 +133,19 @@ def start(
     deployed: Deployed,
     deadline: Deadline,
     environment: dict[str, str],
+    node_limit_s: float,
     memory: str = "",
     lock: str = "auto",
 ) -> Link:
-    """The agent, started; it takes the shell's place. lock: a file of the board, or auto."""
+    """The agent, started; it takes the shell's place. node_limit_s: it ends when a node takes longer. lock: a file of the
+    board, or auto."""
     words = [
         f"{deployed.folder}/bin/{deployed.name}",
         "agent",
         f"--store={deployed.folder}/store",
         f"--store_limit={STORE_LIMIT}",
     ]
-    words += [f"--lock={lock}", f"--idle={IDLE_S}", *([f"--memory={memory}"] if memory else [])]
+    words += [f"--lock={lock}", f"--idle={IDLE_S}", f"--node_limit={math.ceil(min(node_limit_s, 1e6))}"]
+    words += [f"--memory={memory}"] if memory else []
     given = ["env", *(f"{k}={v}" for k, v in environment.items())] if environment else []
     return shell.start(f"exec {shlex.join([*given, *words])}", deadline)

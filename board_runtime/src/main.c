@@ -10,7 +10,7 @@ static const char HELP[] =
     "                  [--dump_intermediate=0|1|2|3] [--dump_precision=9] [--remove_padding_process] [--digests] [--frame_count=1] [--plain]\n"
     "  qvrt model_info --model_file=M\n"
     "  qvrt perf       --model_file=M [--frame_count=20] [--plain]\n"
-    "  qvrt agent      [--store=DIR] [--store_limit=BYTES] [--memory=BYTES] [--lock=auto|FILE] [--idle=SECONDS]\n"
+    "  qvrt agent      [--store=DIR] [--store_limit=BYTES] [--memory=BYTES] [--lock=auto|FILE] [--idle=SECONDS] [--node_limit=SECONDS]\n"
     "                  framed protocol on stdin and stdout (PROTOCOL.md)\n"
     "  qvrt lock       show|break [--path=FILE]   who uses this board\n"
     "  qvrt sha256     FILE\n"
@@ -27,7 +27,7 @@ static const qv_face FACES[] = {
     {"infer", qv_infer_main, {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision", "remove_padding_process", "digests", "frame_count", "plain", NULL}},
     {"model_info", qv_model_info_main, {"model_file", NULL}},
     {"perf", qv_perf_main, {"model_file", "frame_count", "plain", NULL}},
-    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", NULL}},
+    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", NULL}},
     {"lock", qv_lock_main, {"path", NULL}},
     {"sha256", qv_sha256_main, {NULL}},
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from qverify_agents.console import _cksum
 from qverify_agents.deadline import Deadline
 
 from tests.links.pty_board import PtyBoard
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def run(digits: Path, board: PtyBoard, options: str = "", *words: str) -> int:
@@ -78,6 +81,36 @@ def test_a_killed_agent_gives_the_console_back_and_nothing_sent_becomes_a_comman
             agent.close()
         assert run(digits, board) == 0
         assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("ends", ["killed", "gives up"])
+def test_a_node_that_never_ends_gives_the_console_back(ends, digits, tmp_path):
+    """A console does not tell the board that its host has gone: the agent ends by itself."""
+    with PtyBoard(home=tmp_path) as board:
+        assert run(digits, board) == 0
+        hung = f"faulty:{board.address}&fault=hang@relu2_QuantizeLinear_Output"
+        words = ["-m", str(digits / "digits_quant.onnx"), "-b", hung, "--timeout", "3"]
+        with subprocess.Popen([sys.executable, "-m", "qverify", *words], env=ENVIRONMENT) as host:
+            if ends == "gives up":
+                assert host.wait(60) == 3
+            else:
+                wait_for(lambda: agents_of(tmp_path))
+                time.sleep(1.0)
+                host.kill()
+        wait_for(lambda: not agents_of(tmp_path))
+        assert run(digits, board) == 0
+
+
+def wait_for(happened, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert happened()
+
+
+def agents_of(home: Path) -> list[str]:
+    words = ["pgrep", "-f", f"{home}/.cache/qverify/bin/[q]vrt"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout.split()
 
 
 def test_a_login_with_its_password_in_no_output(digits, tmp_path, monkeypatch, capsys):

@@ -36,6 +36,7 @@ typedef struct {
   qv_board_lock lock;
   int lock_state;
   long idle_s;                             /* ends after so long without a request; 0 never */
+  long node_limit_s;                       /* ends where a node takes longer; 0 never */
   int broken;                              /* the other end is gone */
   int loaded_any;
   uint8_t model_hash[32];

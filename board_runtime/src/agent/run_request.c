@@ -169,6 +169,7 @@ static void copy_value(qv_agent *a, int tensor) {
 static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_ns) {
   qv_agent *a = user;
   const qv_node *n = &s->model->nodes[index];
+  qv_wire_alive();
   qv_agent_poll(a);
   for (int i = 0; i < n->n_outputs; i++) {
     int tensor = n->outputs[i];
@@ -277,7 +278,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   a->run_error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
-  qv_wire_watch(1);
+  qv_wire_watch(1, a->node_limit_s);
   qv_status status = hash ? want_model(a, hash) : failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
   if (status == QV_OK) status = a->running == 2 ? run_unit(a, &c) : run_whole(a, &c);
   if (status != QV_OK && !a->run_error[0]) {
@@ -286,7 +287,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   }
   a->run_status = status;
   a->running = 0;
-  qv_wire_watch(0);
+  qv_wire_watch(0, 0);
   a->ran = 1;
   clear(&a->injected);
   qv_agent_done(a);

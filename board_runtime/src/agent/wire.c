@@ -13,6 +13,8 @@
 
 static struct termios before;
 static int is_terminal;
+static volatile sig_atomic_t silent_s; /* since qv_wire_alive */
+static long most_silent_s;
 
 /* A console gets its settings back however the agent ends; only kill -9 leaves that to who started it. */
 static void restore(void) { tcsetattr(STDIN_FILENO, TCSANOW, &before); }
@@ -40,20 +42,25 @@ void qv_wire_open(void) {
   tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
-/* A node may never come back; who asked for it may have gone. */
+/* A node may never come back; who asked for it may have gone, which a console never tells. */
 static void look_for_the_other_end(int number) {
   struct pollfd p = {STDIN_FILENO, POLLIN | POLLRDHUP, 0};
   int before_errno = errno;
   (void)number;
-  if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL))) {
+  silent_s++;
+  if ((most_silent_s && silent_s > most_silent_s) || (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))) {
     if (is_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &before);
     _exit(0);
   }
   errno = before_errno;
 }
 
-void qv_wire_watch(int on) {
+void qv_wire_alive(void) { silent_s = 0; }
+
+void qv_wire_watch(int on, long limit_s) {
   struct sigaction action;
+  most_silent_s = limit_s;
+  silent_s = 0;
   memset(&action, 0, sizeof action);
   action.sa_handler = on ? look_for_the_other_end : SIG_IGN;
   action.sa_flags = SA_RESTART;

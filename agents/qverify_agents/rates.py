@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from qverify_agents import console
 from qverify_agents.address import Address, parse
 from qverify_agents.binaries import MACHINES, host_architecture, runtime_path
 from qverify_agents.boards import qemu_user
+from qverify_agents.console import upload
+from qverify_agents.console.link import ConsoleLink
 from qverify_agents.emulation.image import kind_of
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve
@@ -17,7 +18,7 @@ from qverify_agents.schemes import BOARDS, LINKS
 
 WRAPPERS, HERE = ("faulty", "finals"), ("local", "exec", "docker", "podman")
 CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 1.2, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
-PIECE_COMMAND = 220  # bytes a piece of the agent takes on a console besides its base64, both ways
+PIECE_COMMAND = 280  # bytes a piece of the agent takes on a console besides its base64, both ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ class Rate:
         if not self.name.startswith("serial"):
             return size
         text = 4 * (size + 2) // 3
-        return text + text // console.LINE + -(-size // console.PIECE) * PIECE_COMMAND
+        return text + text // upload.CHARACTERS + -(-size // upload.PIECE) * PIECE_COMMAND
 
 
-def _shape(link: type[ProcessStream] | type[SshStream] | type[console.ConsoleLink]) -> str:
+def _shape(link: type[ProcessStream] | type[SshStream] | type[ConsoleLink]) -> str:
     return f"packs={int(link.packs)}&piece={link.piece_bytes}&ahead={link.ahead}"
 
 
@@ -56,7 +57,7 @@ SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _shape(SshStream))
 
 def serial(baud: int) -> Rate:
     """8N1: ten bits a byte."""
-    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(console.ConsoleLink))
+    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(ConsoleLink))
 
 
 COMMON = (

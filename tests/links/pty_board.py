@@ -62,6 +62,7 @@ class PtyBoard:
             preexec_fn=lambda: _controlling(board_slave),
         )
         self.board_tty = os.ttyname(board_slave)
+        time.sleep(0.3)  # a Ctrl-C before the shell minds it would end it
         os.close(board_slave)
         self.passed = 0
         self._thread = threading.Thread(target=self._carry, daemon=True)

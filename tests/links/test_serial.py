@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify_agents.connect import connect
-from qverify_agents.console import _cksum
+from qverify_agents.console.checksums import cksum
 from qverify_agents.deadline import Deadline
 
 from tests.links.pty_board import PtyBoard
@@ -40,12 +40,11 @@ def test_verified_over_a_console(kind, probability, seed, digits, tmp_path):
         link = json.loads(report.read_text())["link"]
         assert link["cached_bytes"] > 9000
         assert board.process.poll() is None
-        assert not [p for p in Path("/tmp").glob(".qv-*") if str(os.getpid()) in p.name]
+        assert not [p for p in Path("/tmp").glob(".qv-*") if str(board.process.pid) in p.name]
 
 
 def test_the_terminal_is_found_again_as_it_was(digits, tmp_path):
     with PtyBoard(home=tmp_path) as board:
-        time.sleep(0.3)
         assert run(digits, board) == 0
         first = settings(board.board_tty)
         assert (
@@ -190,4 +189,4 @@ def test_a_silent_console(digits, tmp_path, capsys):
 @pytest.mark.parametrize("data", [b"", b"hello world\n", bytes(range(256)) * 300])
 def test_cksum_is_posix(data):
     wanted = subprocess.run(["cksum"], input=data, capture_output=True, check=True, timeout=10).stdout.split()[0]
-    assert _cksum(data) == int(wanted)
+    assert cksum(data) == int(wanted)

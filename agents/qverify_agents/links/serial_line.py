@@ -8,7 +8,8 @@ from typing import Any
 
 from qverify_agents.address import Address
 from qverify_agents.capabilities import Link, Shell
-from qverify_agents.console import LOGIN, PASSWORD, PROMPT, ConsoleLink, ConsoleShell, agent_there
+from qverify_agents.console.link import ConsoleLink, agent_there
+from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed
 
@@ -54,7 +55,7 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console.py) over pyserial, locked against other programs of this host."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host."""
 
     def __init__(self, address: Address):
         import serial

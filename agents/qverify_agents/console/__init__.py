@@ -1,0 +1,1 @@
+"""A board behind its serial console."""

@@ -1,0 +1,33 @@
+"""The checksums a board's own programs print, computed here."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable
+
+
+def cksum(data: bytes) -> int:
+    """POSIX cksum: CRC-32 (polynomial 04C11DB7, most significant bit first) of the bytes and their number."""
+    length, more = len(data), bytearray()
+    while length:
+        more.append(length & 255)
+        length >>= 8
+    return _forward_crc(bytes(data) + bytes(more))
+
+
+_MIRROR = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))
+
+
+def _forward_crc(data: bytes) -> int:
+    """zlib's CRC is the same one with every byte, and the result, mirrored; started at all ones, which cksum does not."""
+    crc = zlib.crc32(data.translate(_MIRROR), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{crc:032b}"[::-1], 2) ^ 0xFFFFFFFF
+
+
+CHECKERS: dict[str, Callable[[bytes], str]] = {
+    "cksum": lambda data: f"{cksum(data)} {len(data)}",
+    "md5sum": lambda data: hashlib.md5(data, usedforsecurity=False).hexdigest(),
+    "sha256sum": lambda data: hashlib.sha256(data).hexdigest(),
+    "sha1sum": lambda data: hashlib.sha1(data, usedforsecurity=False).hexdigest(),
+}

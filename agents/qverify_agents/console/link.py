@@ -1,0 +1,101 @@
+"""The agent that has a console, as a Link; and whether one has it already."""
+
+from __future__ import annotations
+
+from qverify_agents.console.line import Port
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
+from qverify_agents.protocol.messages import read_hello
+
+GO, END, BACK = (
+    b"<qvgo",
+    b"<qvend",
+    b"<qvback",
+)  # said before the agent, after it, and when the terminal is the shell's again
+AGENT_S, ECHO_S = 0.8, 0.15  # an agent that is there answers within this; what a line says comes without such a gap
+
+
+class ConsoleLink:
+    """A Link: the agent on the terminal."""
+
+    piece_bytes = 3000
+    patience_s = 1.5
+    packs = True
+    ahead = 0
+
+    def __init__(self, port: Port, where: str, said_before: str = ""):
+        self._port, self._where, self._tail, self.said_before = port, where, b"", said_before
+        self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
+
+    def _taken(self, seconds: float) -> bytes:
+        """What came; marks may be spread over readings."""
+        data = self._port.read(seconds)
+        window = self._tail + data
+        self._back = self._back or BACK in window
+        self._over = self._over or self._back or END in window
+        self._tail = window[-len(BACK) :]
+        return data
+
+    def read(self, deadline: Deadline) -> bytes:
+        while True:
+            data = self._taken(min(0.5, deadline.left()))
+            if self._over:
+                return b""
+            if data:
+                return data
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        if self._over:
+            raise LinkClosed(self.why_closed())  # the shell would take it for commands
+        self._port.write(data, deadline)
+
+    def why_closed(self) -> str:
+        return "the agent ended on the console"
+
+    def close(self) -> None:
+        """The agent is asked to end; the shell then puts the terminal back."""
+        if self._closed:
+            return
+        self._closed, deadline = True, Deadline(6.0, self._where)
+        try:
+            if not self._over:
+                self._port.write(frame_bytes(BYE, 0, b""), deadline)
+            while not self._back:
+                self._taken(min(0.3, deadline.left()))
+        except LinkError:
+            pass  # nothing answers any more
+
+
+def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
+    """The HELLO of an agent that has the line already. A shell that echoes what it is sent is told apart at once."""
+    reader, end, heard, asked = FrameReader(), deadline.part(AGENT_S), False, _harmless_hello()
+    try:
+        port.write(asked, deadline)
+        while True:
+            data = port.read(min(ECHO_S if heard else 0.1, end.left()))
+            reader.feed(data)
+            frame = reader.next()
+            if frame is not None and frame.type == HELLO:
+                return _said(frame.payload)
+            if frame is not None and frame.type == AGAIN:
+                port.write(asked, deadline)
+            elif heard and not data:
+                return None
+            heard = heard or bool(data)
+    except LinkTimeout:
+        deadline.left()
+        return None
+
+
+def _harmless_hello() -> bytes:
+    """Without a byte that a terminal takes for the end of a line or an interrupt."""
+    numbered = (frame_bytes(HELLO, number, b"") for number in range(1, 1000))
+    return next(frame for frame in numbered if not set(frame) & set(b"\r\n\x03\x04\x11\x13\x1a\x1c"))
+
+
+def _said(payload: bytes) -> dict[str, object]:
+    try:
+        return dict(read_hello(payload))
+    except ProtocolError:
+        return {"idle_s": 1}  # of another protocol: nothing we could go on with

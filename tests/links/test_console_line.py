@@ -1,0 +1,87 @@
+"""What a wire makes of a typed command never runs: the shell checks it first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qverify_agents.address import parse
+from qverify_agents.console.line import DAMAGED, ConsoleLine
+from qverify_agents.console.shell import ConsoleShell
+from qverify_agents.deadline import Deadline
+from qverify_agents.links.serial_line import SerialPort
+
+from tests.links.pty_board import PtyBoard
+
+
+class OnceDamaged:
+    """A Port whose next write has one character dropped, flipped or preceded by a blank, `at` counted from where."""
+
+    def __init__(self, port: SerialPort):
+        self.port, self.where, self.at, self.kind = port, b"", 0, ""
+
+    def read(self, seconds: float) -> bytes:
+        return self.port.read(seconds)
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        if self.kind:
+            start = data.index(self.where) + self.at
+            middle = {"drop": b"", "flip": bytes([data[start] ^ 4]), "insert": b" " + data[start : start + 1]}
+            data, self.kind = data[:start] + middle[self.kind] + data[start + 1 :], ""
+        self.port.write(data, deadline)
+
+
+@pytest.mark.parametrize("kind", ["drop", "flip", "insert"])
+@pytest.mark.parametrize("command", [": >kept/new", "rm -f kept/o*.qv"])
+def test_a_damaged_command_does_nothing_and_is_typed_again(command: str, kind: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with PtyBoard(home=tmp_path) as board:
+        port = OnceDamaged(SerialPort(parse(board.address)))
+        shell = ConsoleShell(port, "here")
+        shell.log_in(Deadline(20))
+        line = shell._line
+        assert line.checker == "cksum"
+        for at in range(len(command)):
+            for path in tmp_path.rglob("*new*"):
+                path.unlink()
+            for path in (kept / "old.qv", kept / "other.txt", tmp_path / "mine"):
+                path.touch()
+            port.where, port.at, port.kind = command.encode(), at, kind
+            assert line._once(command, Deadline(20))[0] == DAMAGED
+            assert names(tmp_path) == ["kept", "kept/old.qv", "kept/other.txt", "mine"], at
+            port.where, port.at, port.kind = command.encode(), at, kind
+            assert line.typed(command, Deadline(20))[0] == 0
+            found = ["kept/new", "kept/old.qv"] if "new" in command else []
+            assert names(tmp_path) == ["kept", *found, "kept/other.txt", "mine"], at
+        shell.close()
+        port.port.close()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def test_a_board_without_a_checker_still_runs_commands() -> None:
+    assert ConsoleLine(None, "here").guarded("it's") == "it's"  # type: ignore[arg-type]
+
+
+def test_a_console_leaves_another_ones_files_alone(tmp_path: Path) -> None:
+    """A file is taken away where the shell it names has ended."""
+    with PtyBoard(home=tmp_path) as one, PtyBoard(home=tmp_path) as two:
+        theirs = Path(f"/tmp/.qv-{two.process.pid}.in")
+        ours, ended = Path(f"/tmp/.qv-{one.process.pid}.in"), Path("/tmp/.qv-99999999.sh")
+        for path in (ours, theirs, ended):
+            path.write_text("x")
+        try:
+            port = SerialPort(parse(one.address))
+            shell = ConsoleShell(port, "here")
+            shell.log_in(Deadline(20))
+            assert [p.exists() for p in (ours, theirs, ended)] == [False, True, False]
+            assert shell._upload.sent(b"hello", "in", Deadline(20)) == str(ours)
+            assert ours.read_bytes() == b"hello"
+            shell.close()
+            port.close()
+        finally:
+            for path in (ours, theirs, ended):
+                path.unlink(missing_ok=True)

@@ -80,6 +80,22 @@ def test_a_board_of_final_outputs_alone_and_one_wrong_from_the_start(digits: Pat
     assert status == 1 and all(r["wrong"][0] == NODE for r in rows)  # the first run is held to it, too
 
 
+def test_a_wrong_run_counts_whatever_becomes_of_the_board(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "PAUSE_S", 0.01)
+    dies = f"faulty:local?fault=plus_one@relu1_QuantizeLinear_Output|die@{NODE}"
+    status, rows = soaked(digits, dies, tmp_path / "dies")
+    assert status == 1 and all(r["wrong"][0] == "relu1_QuantizeLinear_Output" and r["lost"] for r in rows)
+
+    def gone(self: Board) -> dict[str, float | None]:
+        raise LinkError("reset")
+
+    monkeypatch.setattr(Board, "condition", gone)
+    status, rows = soaked(digits, f"faulty:local?fault=plus_one@{NODE}", tmp_path / "log")
+    assert status == 1 and rows[0]["wrong"] and rows[0]["temperature_c"] is None
+
+
 def test_no_board_at_all(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "127.0.0.1:1", "--for", "1"]
     assert main(words) == 3

@@ -9,7 +9,16 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph
+from qverify.report.document import Report
 from qverify.report.schema import triage_schema
+from qverify.report.triage import Rung
+from qverify.session.device_rungs import DeviceRungs
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.ladder import parse_gate
 
 NODE = "relu2_QuantizeLinear_Output"
 
@@ -216,3 +225,41 @@ def test_a_dump_of_another_model(digits, tmp_path, capsys) -> None:
     dump = with_outputs(digits, tmp_path / "d", wider)
     assert main(["triage", "--stages", f"{digits / 'digits_quant.onnx'},{dump}"]) == 2
     assert "a dump of another model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gate", ["cosine:0.5", "decimals:1"])
+def test_no_gate_passes_what_the_main_job_holds_in_doubt(gate, digits, tmp_path, capsys) -> None:
+    """Outputs that are NaN on both sides, beside one that is a little off; a board that ran only partly."""
+    report = pair_of(verdict="FAILED", partial=False, both_nan=True)
+    rung = rung_of(report, gate)
+    assert (rung.verdict, rung.kind) == ("INCONCLUSIVE", "not_finite") and "NaN" in rung.why
+    rung = rung_of(pair_of(verdict="FAILED", partial=True, both_nan=False), gate)
+    assert rung.verdict == "INCONCLUSIVE" and "ran only partly: its memory" in rung.why
+    assert rung_of(pair_of(verdict="FAILED", partial=False, both_nan=False), gate).verdict == "PASSED"
+
+
+def graph_of_two() -> Graph:
+    return Graph([], {n: TensorSpec(n, "float32", (4,)) for n in "xab"}, {}, ("x",), ("a", "b"))
+
+
+def pair_of(*, verdict: str, partial: bool, both_nan: bool) -> Report:
+    """reference against board: output a is off by 1e-3, b is NaN on both sides or equal."""
+    x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    b = np.where([True, False, False, False], np.nan, x).astype(np.float32) if both_nan else x
+    specs = graph_of_two().tensors
+    sides = {}
+    for side, a in (("reference", x), ("board", x + np.float32(1e-3))):
+        sides[side] = Recording(
+            side, "e", tensors={"a": a, "b": b}, specs={n: specs[n] for n in "ab"}, finals=("a", "b")
+        )
+    if partial:
+        sides["board"].state, sides["board"].why = "partial", "its memory is not stable"
+    report = judge_all(sides, graph_of_two(), [], Options(dump_all=True), {})
+    assert report.pairs[0].verdict == verdict
+    return report
+
+
+def rung_of(report: Report, gate: str) -> Rung:
+    rungs = DeviceRungs({"reference~board": parse_gate(f"reference~board={gate}")[1]})
+    rungs.add(report, [], graph_of_two())
+    return rungs.rungs()[("reference", "board")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 
@@ -62,7 +63,7 @@ def judge_all(
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _show(one, options)
-    return _report([j.pair for j in judged], blamed, recordings, graph, options)
+    return _report([j.pair for j in judged], blamed, recordings, options)
 
 
 def _share(recordings: list[Recording]) -> None:
@@ -157,9 +158,7 @@ def _show(judged: Judged, options: Options) -> None:
         judged.pair.cause = "unlocated"
 
 
-def _report(
-    pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], graph: Graph | None, options: Options
-) -> Report:
+def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
     report = Report(
         worst([p.verdict for p in pairs]),
         blamed[0] if blamed else None,
@@ -174,26 +173,15 @@ def _report(
                 "name": label,
                 "engine": r.engine,
                 "version": r.version,
-                "settings": dict(r.settings),
-                "seconds": r.duration_s,
-                "host": r.host,
+                "settings": r.settings,
+                "seconds": round(r.duration_s, 6),
+                "host": r.host or platform.machine(),
                 "state": r.state,
                 "why": r.why,
-                "notes": list(r.notes),
             }
         )
         for name, count in r.link.items():
             report.link[name] = report.link.get(name, 0) + count
-    if graph is not None:
-        report.no_integer_reference = [
-            {
-                "node": n.name,
-                "op": n.op,
-                "why": "onnxruntime keeps this unit in float; ours is the integer node an NPU would run",
-            }
-            for n in graph.nodes
-            if not n.integer_reference
-        ]
     if not blamed and any(p.cause == "unlocated" for p in pairs) and (lonely := _alone_by_outputs(pairs)):
         report.notes.append(lonely)
     return report

@@ -38,7 +38,16 @@ ROWS: dict[str, Any] = {
     },
     "inputs": _rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
     "models": _rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
-    "sides": _rows(name=_TEXT, engine=_TEXT, version=_TEXT, settings={"type": "object"}, seconds=NUMBER, host=_TEXT),
+    "sides": _rows(
+        name=_TEXT,
+        engine=_TEXT,
+        version=_TEXT,
+        settings={"type": "object"},
+        seconds=NUMBER,
+        host=_TEXT,
+        state={"enum": ["complete", "partial", "did not run"]},
+        why=_TEXT,
+    ),
     "frames": _rows(
         frame={"type": "integer"},
         source=_TEXT,

@@ -62,6 +62,7 @@ class DeviceRungs:
         failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
         if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
             _regate(rung, gate, finals, [n for n in graph.outputs if n not in graph.inputs])
+            _unproven(rung, report)
         doubt = _doubt(where, parts, graph, failed) if pair.b == "dump" else None
         if doubt is not None:
             rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
@@ -92,12 +93,15 @@ class DeviceRungs:
 def _output(row: TensorRow, gate: Gate | None) -> OutputRow:
     found = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
     holds = row.verdict == "PASSED" if gate is None else gate.holds(found["max_abs"], found["cosine"])
+    holds = holds and row.verdict != "INCONCLUSIVE"
     return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
 
 
 def _regate(rung: Rung, gate: Gate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
-    """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds."""
-    bad = [o for o in rung.outputs if not o.holds]
+    """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds; what
+    is not finite on both sides stays INCONCLUSIVE."""
+    doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
+    bad = [o for o in rung.outputs if not o.holds and o.name not in {r.name for r in doubtful}]
     misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
     missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
@@ -108,7 +112,17 @@ def _regate(rung: Rung, gate: Gate, rows: Mapping[str, TensorRow], wanted: list[
         rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"
     elif missing:
         rung.verdict, rung.why = "INCONCLUSIVE", f"final output {missing[0]} was not compared"
+    elif doubtful:
+        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "not_finite", f"{doubtful[0].name}: {doubtful[0].why}"
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
+
+
+def _unproven(rung: Rung, report: Report) -> None:
+    """A side that ran only partly passes no gate, as in the main job."""
+    partial = next((s for s in report.sides if s["name"] in (rung.a, rung.b) and s["state"] == "partial"), None)
+    if partial is not None and rung.verdict == "PASSED":
+        said = f"the {partial['name']} ran only partly: {partial['why']}"
+        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "does_not_run", said
 
 
 def _doubt(

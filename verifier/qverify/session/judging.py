@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -51,17 +50,6 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran
         for i in prepared.inputs
     ]
     report.models = list(models.rows)
-    report.sides = [
-        {
-            "name": r.side,
-            "engine": r.engine,
-            "version": r.version,
-            "settings": r.settings,
-            "seconds": round(r.duration_s, 6),
-            "host": r.host or platform.machine(),
-        }
-        for r in ran.recordings.values()
-    ]
     report.plain_onnxruntime = {"outputs": ran.plain}
     report.canary = ran.canary
     report.no_integer_reference = [

@@ -60,6 +60,14 @@ class Soaked:
         return 1 if self.wrong else 3 if not self.runs or self.gone else 0
 
 
+class _Broke(LinkError):
+    """A first run that did not end. came: the digests that did."""
+
+    def __init__(self, why: str, came: dict[str, str]):
+        super().__init__(why)
+        self.came = came
+
+
 class _Unwritten(Exception):
     """The log cannot be written."""
 
@@ -87,7 +95,9 @@ def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, Soaked],
                 found.gone = False
                 row |= _judged(board, digests, expected, found, time.monotonic() - now)
             except LinkError as error:
-                if not found.runs and not found.lost:
+                came = error.came if isinstance(error, _Broke) else board.came if board is not None else {}
+                row |= _cut_off(came, expected, found)
+                if not found.runs and not found.lost and not found.wrong:
                     raise
                 found.lost, found.gone = found.lost + 1, True
                 row |= {"lost": " ".join(str(error).split())}
@@ -142,22 +152,34 @@ def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Boar
     first = board.run(prepared)
     if first.state != "complete":
         board.close()
-        raise LinkError(first.why)
+        raise _Broke(first.why, board.came)
     made = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in models.graph.inputs}
     return board, dict(first.digests) or made
+
+
+def _cut_off(came: dict[str, str], expected: dict[str, str], found: Soaked) -> dict[str, Any]:
+    """What a run that did not end had wrong by then; with that it counts as a run."""
+    wrong = [n for n, digest in came.items() if n in expected and digest != expected[n]]
+    if wrong:
+        found.runs, found.wrong = found.runs + 1, found.wrong + 1
+        found.first_wrong = found.first_wrong or wrong[0]
+    return {"wrong": wrong[:50]} if wrong else {}
 
 
 def _judged(
     board: Board, digests: dict[str, str], expected: dict[str, str], found: Soaked, took_s: float
 ) -> dict[str, Any]:
-    """The run's line. What the board offers and did not send is wrong, too."""
-    condition = board.condition()
+    """The run's line. What the board offers and did not send is wrong, too. A board that goes away right after the run has no
+    readings, and its run counts."""
     offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
     wrong = [n for n in offered if digests.get(n) != expected[n]]
     found.runs += 1
     if wrong or not offered:
         found.wrong += 1
         found.first_wrong = found.first_wrong or (wrong or ["nothing it offers"])[0]
+    condition: dict[str, float | None] = {"temperature_c": None, "frequency_mhz": None}
+    with suppress(LinkError):
+        condition = board.condition()
     if (hot := condition["temperature_c"]) is not None:
         found.hottest_c = max(hot, found.hottest_c if found.hottest_c is not None else hot)
     if (pace := condition["frequency_mhz"]) is not None:

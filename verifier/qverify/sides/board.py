@@ -38,6 +38,7 @@ class Board:
         self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
+        self.came: dict[str, str] = {}  # digests of the last run, whether or not it came to its end
         self._inputs: list[str] = []
         self._spool = Spool()
         self._values_are_of_the_run = True  # no unit ran since
@@ -99,13 +100,13 @@ class Board:
             self._agent.put(item.sha256, item.data)
         self._inputs = [i.sha256 for i in prepared.inputs]
         observable = self.graph.observable()
-        done, self._digests, self._values_are_of_the_run = 0, {}, True
+        done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
 
         def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
             if event.tensor in self.graph.tensors:
-                self._digests[event.tensor] = event.digest
+                self._digests[event.tensor] = self.came[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
 
@@ -139,8 +140,14 @@ class Board:
         per_node, told = "per_node" in self.capabilities, "digests" in self.capabilities
         made = {n for n in self.graph.outputs if n not in self.graph.inputs}
         names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in made]
+        self.came = {}
+
+        def on_node(event: NodeEvent) -> None:
+            if told and event.tensor in names:
+                self.came[event.tensor] = event.digest
+
         events = self._agent.run(
-            self._sha256, self._inputs, nodes="all" if per_node else names if told else [], digests=told
+            self._sha256, self._inputs, on_node, nodes="all" if per_node else names if told else [], digests=told
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests

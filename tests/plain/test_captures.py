@@ -87,6 +87,32 @@ def test_a_folder_that_is_there_is_not_touched(captured, tmp_path, capsys):
     assert [p.name for p in (tmp_path / "cap").iterdir()] == ["models"]
 
 
+def test_a_mistyped_board_leaves_no_capture(captured, digits, tmp_path, capsys):
+    assert captured("nosuch://x") == 2
+    assert not (tmp_path / "cap").exists()
+    (tmp_path / "frames").mkdir()
+    with np.load(digits / "digits.npz") as images:
+        np.save(tmp_path / "frames" / "a.npy", images[images.files[0]])
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "nosuch://x", "-i", str(tmp_path / "frames")]
+    assert main([*words, "--capture", str(tmp_path / "cap")]) == 2
+    assert not (tmp_path / "cap").exists() and "no board kind 'nosuch'" in capsys.readouterr().err
+    assert captured("127.0.0.1:1") == 3  # a board that is away is a result
+    assert (tmp_path / "cap" / "capture.json").is_file()
+
+
+def test_a_board_that_breaks_in_a_replayed_frame_is_connected_again(digits, tmp_path, capsys):
+    made = tmp_path / "frames"
+    made.mkdir()
+    with np.load(digits / "digits.npz") as images:
+        for name in sorted(images.files)[:3]:
+            np.save(made / f"{name}.npy", images[name])
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-i", str(made)]
+    assert main([*words, "--capture", str(tmp_path / "cap")]) == 0
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path / "cap"), "-b", f"faulty:local?fault=die@{NODE}"]) == 3
+    assert capsys.readouterr().out.count("the agent was killed by SIGKILL") >= 3
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -139,6 +165,8 @@ def test_what_is_no_capture(captured, tmp_path, capsys):
     assert "not a manifest" in said("[" * 100_000)
     assert "not a manifest" in said({"parts": [[0, 1, -5, "x"]]})
     assert "not a manifest" in said({"frames": [{"sides": 3}]})
+    for key in ("frame", "source"):
+        assert "not a manifest" in said({"frames": [{k: v for k, v in held["frames"][0].items() if k != key}]})
     assert "not a manifest" in said({"models": [{"file": "../x", "path": "", "kind": "", "sha256": ""}]})
     assert "not a manifest" in said({"specs": {"a": {"dtype": "object"}}})
     assert "holds no frame" in said({"frames": []})

@@ -90,6 +90,16 @@ def test_a_board_that_dies_in_a_frame_is_connected_again_for_the_next(folder, di
     assert said.count("the agent was killed by SIGKILL") == 8  # each frame had an agent of its own to kill; told twice
 
 
+def test_the_link_counts_every_connection(folder, digits, tmp_path):
+    """The model goes to each of four agents."""
+    report = tmp_path / "r.json"
+    assert run(digits, "-b", f"faulty:local?fault=die@{NODE}", "-i", str(folder), "--json", str(report)) == 3
+    sent = json.loads(report.read_text())["link"]["bytes_sent"]
+    assert run(digits, "-b", "local", "-i", str(folder), "--json", str(report)) == 0
+    once = json.loads(report.read_text())["link"]["bytes_sent"]
+    assert sent > 2.5 * once
+
+
 @pytest.mark.parametrize(
     ("make", "said"), [("empty", "holds no files"), ("none", "none of 1 frames"), ("list", "is empty")]
 )

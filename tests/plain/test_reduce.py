@@ -101,6 +101,8 @@ def test_a_board_without_dumps_is_halved_by_truncated_models(digits: Path, tmp_p
     graph = open_models([str(digits / "digits_quant.onnx")]).graph
     assert (found.state, found.node, found.nodes) == ("reduced", NODE, 1)
     assert found.runs <= math.ceil(math.log2(len(units(graph)))) + 3
+    said = (tmp_path / "out" / "README.md").read_text()
+    assert "the board does not show" in said and "the host's values were taken" in said
     found = reduce(request, str(tmp_path / "two"), built(tmp_path, NODE, broken=True))
     assert found.state == "inconclusive" and "no licence" in found.why
 

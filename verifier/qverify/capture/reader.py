@@ -227,6 +227,9 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:
+    _count(row["frame"])
+    if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
+        raise ValueError("source or why of a frame")
     if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
         raise ValueError(f"side {unknown[0]!r}")
     labels = [side["label"] for side in row["sides"]]

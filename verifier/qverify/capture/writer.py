@@ -110,8 +110,10 @@ class CaptureWriter:
         if value is None and pull is not None:
             try:
                 value = pull([name])[name]
-            except Exception as error:  # whatever a link raises: the capture goes on without this tensor's bytes
-                recording.notes.append(f"capture: {name} could not be pulled: {str(error).splitlines()[0]}")
+            except Exception as error:  # of a link: the capture goes on without this tensor's bytes
+                if not hasattr(error, "exit_status"):
+                    raise
+                recording.notes.append(f"capture: {name} could not be pulled: {' '.join(str(error).split())}")
         if value is None:
             return None
         dense = np.ascontiguousarray(value)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from qverify_agents.errors import LinkError
+
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
@@ -17,7 +19,7 @@ from qverify.session.host import Host, Ran, Watch
 from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
 from qverify.session.repeat import mark_repeat
-from qverify.session.verify import Outcome, Seen
+from qverify.session.verify import Outcome, Remembered, Seen, absent
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording, Tensors
 
@@ -126,14 +128,20 @@ def frames(
                     raise BadFileError(capture.why(number))
                 prepared = capture.prepared(number, models.graph)
                 ran, pull = _sides(asked, capture, number, host, prepared, watch, models), None
-                if board is not None:
-                    ran.recordings["board"], pull = board.run(prepared), board.pull
+                if asked.board is not None:
+                    board = board or _board_again(asked, models)
+                    if board is not None:
+                        pull = Remembered(board.pull)
+                    ran.recordings["board"] = _run(board, asked, models, prepared)
                 report = judged(models, prepared, ran, replace(options, frame=number), pull)
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
-            if board is None:
+            if asked.board is None:
                 repeated(report, capture, number)
+            elif board is not None and ran.recordings["board"].state != "complete":
+                board.close()
+                board = None  # the next frame gets a connection of its own
             if capture.incomplete:
                 unproven(report, f"the capture is incomplete: {capture.incomplete}")
             yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
@@ -159,6 +167,20 @@ def _board(asked: Recall, models: Models) -> Any:
     from qverify.sides.board import Board
 
     return Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
+
+
+def _board_again(asked: Recall, models: Models) -> Any:
+    """After a frame that broke it; None where it cannot be reached any more."""
+    try:
+        return _board(asked, models)
+    except LinkError:
+        return None
+
+
+def _run(board: Any, asked: Recall, models: Models, prepared: PreparedInputs) -> Recording:
+    if board is None:
+        return absent(models.graph, str(asked.board), "the board broke in an earlier frame and was not there again")
+    return board.run(prepared)
 
 
 def _sides(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from qverify_agents.errors import LinkError
+
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import Stated
@@ -134,10 +136,12 @@ def verify_frames(request: Request, frames: list[Frame], tell: Tell, watch: Watc
         for row in rows:
             row["board"] = request.board
         if not kept.reports:
-            job.forget()
             raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
         whole = kept.whole(rows)
         job.captured(whole)
+    except (QVerifyError, LinkError) as error:
+        job.forget(error)
+        raise
     finally:
         job.close()
     return Outcome(whole, list(job.models.graph.outputs), unreached)

@@ -25,7 +25,7 @@ from qverify.onnx_model.load import parse
 from qverify.session.npz import write_npz
 from qverify.session.reduce_bundle import describe
 from qverify.session.run_command import run_whole
-from qverify.session.seen import board_value
+from qverify.session.seen import board_value, host_value
 from qverify.session.verify import Job, Outcome, Request, verify
 from qverify.tensors.recording import Array
 
@@ -76,6 +76,7 @@ class _Search:
         self._written = None if job.models.original is None else parse(job.models.original, "quantized ONNX")
         self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
         self._places = self._ends()
+        self._assumed: set[str] = set()  # tensors the board does not show
 
     def run(self, output: str) -> Reduced:
         report = self._outcome.report
@@ -179,15 +180,19 @@ class _Search:
         if not failed & self._failed:  # what fails otherwise than the whole model did is another matter
             return None
         done = replace(part, nodes=nodes)
-        describe(done.folder, paths, outcome, self._request.board or "local", nodes)
+        assumed = [name for name in values if name in self._assumed]
+        describe(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
         return done
 
     def _value(self, name: str) -> Array:
-        """As the board had it; where its bytes are another side's, that side's."""
+        """As the board had it; where it does not show it, the host's, and the part's README says so."""
         try:
             value = board_value(self._outcome.seen, name)
         except LinkError as error:
             raise Broken(f"{name} could not be pulled: {error}") from error
+        if value is None:
+            self._assumed.add(name)
+            value = host_value(self._outcome.seen, name)
         if value is None:
             raise Broken(f"the board does not show {name}")
         return value

@@ -13,8 +13,9 @@ from qverify.session.npz import write_npz
 from qverify.session.verify import Outcome
 
 
-def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int) -> None:
-    """expected.npz, board.npz, report.json and README.md beside the models and inputs.npz."""
+def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
+    """expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that the
+    board does not show."""
     assert outcome.seen is not None
     sides = outcome.seen.ran.recordings
     for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):
@@ -23,10 +24,10 @@ def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes:
             write_npz(os.path.join(folder, file), {n: held[n] for n in outcome.finals if n in held})
     text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
     Path(folder, "report.json").write_text(text + "\n", encoding="utf-8")
-    Path(folder, "README.md").write_text(_readme(paths, outcome, board, nodes), encoding="utf-8")
+    Path(folder, "README.md").write_text(_readme(paths, outcome, board, nodes, assumed), encoding="utf-8")
 
 
-def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int) -> str:
+def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> str:
     names = ",".join(os.path.basename(p) for p in paths)
     blame = outcome.report.blame
     said = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
@@ -39,6 +40,7 @@ def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int) -> str:
         f"Verdict: {outcome.report.verdict}. Blame: {said}",
         "",
         "- inputs.npz: what the part was given; expected.npz: the simulator's outputs; board.npz: the board's",
+        *([f"- the board does not show {', '.join(assumed)}: the host's values were taken"] if assumed else []),
         "- report.json: the whole report (qverify.report/1)",
         "- without the board: `qverify compare expected.npz board.npz`",
         "",

@@ -19,8 +19,16 @@ def board_value(seen: Any, name: str) -> Array | None:
     board = sides.get("board")
     if board is not None and name in board.tensors:
         return np.asarray(board.tensors[name])
+    told = board.digests.get(name) if board is not None else None
     for other in (sides.get("simulator"), sides.get("reference")):
-        same = other is not None and (board is None or board.digests.get(name, "") in ("", other.digests.get(name)))
-        if other is not None and same and name in other.tensors:
+        if other is not None and told is not None and told == other.digests.get(name) and name in other.tensors:
             return np.asarray(other.tensors[name])
-    return None if seen.pull is None else seen.pull([name]).get(name)
+    return seen.pull([name]).get(name) if seen.pull is not None and told is not None else None
+
+
+def host_value(seen: Any, name: str) -> Array | None:
+    """The same of the simulator, or of the reference where that did not run."""
+    for side in (seen.ran.recordings.get("simulator"), seen.ran.recordings.get("reference")):
+        if side is not None and name in side.tensors:
+            return np.asarray(side.tensors[name])
+    return None

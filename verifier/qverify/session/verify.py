@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ from qverify_agents.errors import LinkError
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
 from qverify.session.host import Host, Ran, Watch, step_of
 from qverify.session.judging import Pull, judged
@@ -73,8 +75,8 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
         outcome = job.run(request.inputs, watch=watch)
         job.captured(outcome.report)
         return outcome
-    except QVerifyError:
-        job.forget()
+    except (QVerifyError, LinkError) as error:
+        job.forget(error)
         raise
     finally:
         job.close()
@@ -101,6 +103,7 @@ class Job:
             raise UsageError("--reference-python takes part in --reference-spread; give that, too")
         self._host = Host(self.models)
         self._board: Any = None
+        self._carried = Counter[str]()  # by connections that ended: a broken frame is followed by another
         self._capture = _started(request, self.models)
 
     def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
@@ -111,6 +114,7 @@ class Job:
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = judged(self.models, prepared, ran, options, pull)
+        report.link = dict(self._carried + Counter(report.link)) if self._carried else report.link
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
         if spread is not None:
@@ -142,7 +146,7 @@ class Job:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
                 raise
             unreached = " ".join(str(error).split())
-            ran.recordings["board"] = self._absent(unreached)
+            ran.recordings["board"] = absent(self.models.graph, str(self.request.board), unreached)
         if board is not None:
             ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), self.request.pull)
         return ran, Remembered(board.pull) if board is not None else None, unreached
@@ -150,16 +154,8 @@ class Job:
     def refresh(self, ran: Ran) -> None:
         """After a run that broke off, the next frame gets a connection of its own."""
         if self._board is not None and ran.recordings["board"].state != "complete":
+            self._carried.update(ran.recordings["board"].link)
             self._disconnect()
-
-    def _absent(self, why: str) -> Recording:
-        """The side of a board that could not be reached."""
-        graph, uri = self.models.graph, str(self.request.board)
-        specs = {n: graph.spec(n) for n in graph.observable()}
-        missing = dict.fromkeys(specs, why)
-        return Recording(
-            "board", "", host=uri, specs=specs, finals=graph.outputs, missing=missing, state="did not run", why=why
-        )
 
     def _connected(self) -> Any:
         from qverify.sides.board import Board
@@ -179,9 +175,9 @@ class Job:
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
-    def forget(self) -> None:
-        """A capture of nothing, because of a mistake, is not left behind."""
-        if self._capture is not None:
+    def forget(self, error: QVerifyError | LinkError) -> None:
+        """A capture of nothing, because of a mistake (a mistyped address is one), is not left behind."""
+        if self._capture is not None and error.exit_status == 2:
             self._capture.forget()
 
     def close(self) -> None:
@@ -193,6 +189,15 @@ class Job:
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def absent(graph: Graph, uri: str, why: str) -> Recording:
+    """The side of a board that could not be reached."""
+    specs = {n: graph.spec(n) for n in graph.observable()}
+    missing = dict.fromkeys(specs, why)
+    return Recording(
+        "board", "", host=uri, specs=specs, finals=graph.outputs, missing=missing, state="did not run", why=why
+    )
 
 
 def _started(request: Request, models: Models) -> CaptureWriter | None:

@@ -43,7 +43,7 @@ class Forcing:
     def prefetch(self, units: list[Unit]) -> None:
         """Pulls at once whatever these units need from b."""
         needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self.graph.inputs and not self.same(n)]
-        self.judged.b.fetch([self._names(n)[1] for n in needed if self._offered(n)])
+        self.judged.b.fetch([self._names(n)[1] for n in needed if self.offered(n)])
 
     def same(self, name: str) -> bool | None:
         """Whether both sides hold the same bytes of this tensor; None when that cannot be known."""
@@ -53,7 +53,7 @@ class Forcing:
             row = self.judged.rows.get(name)
             if row is not None:
                 self._same[name] = row.bit_equal
-            elif self._offered(name):
+            elif self.offered(name):
                 self._same[name] = same(self.judged.a, self.judged.b, *self._names(name))
             else:
                 self._same[name] = None
@@ -104,7 +104,7 @@ class Forcing:
             for side, called in ((self.judged.b, name_b), (self.judged.a, name_a)):
                 if (value := side.held(called)) is not None:
                     return value
-        return self.judged.b.get(name_b) if self._offered(name) else None
+        return self.judged.b.get(name_b) if self.offered(name) else None
 
     def _verdict(self, unit: Unit, name: str, made: Array) -> Forced:
         spec, recorded = self.graph.spec(name), self.judged.b.get(self._names(name)[1])
@@ -161,7 +161,7 @@ class Forcing:
         pair = self.judged.names.get(name)
         return (name, name) if pair is None else (pair.a, pair.b)
 
-    def _offered(self, name: str) -> bool:
+    def offered(self, name: str) -> bool:
         """b says it has this tensor."""
         side, called = self.judged.b.recording, self._names(name)[1]
         return called in side.digests or called in side.tensors or called in side.finals

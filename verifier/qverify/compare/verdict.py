@@ -35,11 +35,13 @@ def judge_all(
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
 ) -> Report:
-    """recordings: by label; the side of each says what it is. run_unit: by side. pull: for the board. inputs: of the graph.
+    """recordings: by label; the side of each says what it is, no two the same. run_unit: by side. pull: for the board. inputs: of the graph.
     The float side is triage's and is not paired. distrusted: as of culprits.
     located: gets what forcing found, pair by pair; then pairs whose gate holds are forced everywhere, too."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
-    paired = [(a, b) for a, b in combinations(sides, 2) if not a[1].side == b[1].side == "board"]
+    if len({r.side for _, r in sides}) < len(sides):
+        raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
+    paired = list(combinations(sides, 2))
     if not paired:
         names = ", ".join(recordings) or "none"
         raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
@@ -112,7 +114,7 @@ def _reachable(force: Forcing, unit: Unit) -> bool:
     names = [
         n for n in (*unit.inputs, *unit.outputs) if n not in force.graph.inputs and not force.graph.spec(n).interior
     ]
-    return all(force._offered(n) for n in names)
+    return all(force.offered(n) for n in names)
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ NAMES = (
     "qemu-ssh",
     "qemu-serial",
     "container",
+    "docker",
 )
 KILL = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in *CACHE*qvrt*' agent '*) kill -9 ${p#/proc/};; esac; done"
 
@@ -82,7 +84,8 @@ def place(name: str, work: Path) -> Iterator[Place]:
         "noisy-pty": lambda w: _pty(w, kind="flip", probability=1e-5, seed=1),
         "qemu-ssh": lambda w: _machine("ssh"),
         "qemu-serial": lambda w: _machine("serial"),
-        "container": _container,
+        "container": _podman,
+        "docker": _docker,
     }
     if name.startswith("qemu-user:"):
         yield _emulated(name)
@@ -191,24 +194,64 @@ def container_store(work: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _container(work: Path) -> Iterator[Place]:
-    missing = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), None)
+def docker_daemon(work: Path) -> Iterator[None]:
+    """dockerd with everything of its own under work and no network, named by the environment."""
+    socket = f"unix://{work}/d.sock"
+    words = ["dockerd", "--data-root", f"{work}/data", "--exec-root", f"{work}/exec", "-p", f"{work}/pid", "-H", socket]
+    words += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs"]
+    before = os.environ.get("DOCKER_HOST")
+    with (work / "log").open("wb") as log, subprocess.Popen(words, stdout=log, stderr=log) as daemon:
+        try:
+            os.environ["DOCKER_HOST"] = socket
+            end = time.monotonic() + 30
+            while subprocess.run(["docker", "info"], capture_output=True, timeout=30, check=False).returncode:
+                if daemon.poll() is not None or time.monotonic() > end:
+                    said = (work / "log").read_text(errors="replace").strip().splitlines()
+                    raise Unavailable(f"dockerd does not start here: {said[-1][-200:] if said else 'no word'}")
+                time.sleep(0.2)
+            yield
+        finally:
+            os.environ.pop("DOCKER_HOST")
+            if before is not None:
+                os.environ["DOCKER_HOST"] = before
+            daemon.terminate()
+
+
+@contextlib.contextmanager
+def _podman(work: Path) -> Iterator[Place]:
+    with container_store(work):
+        yield from _container("podman", "container", ("podman", "runc"))
+
+
+@contextlib.contextmanager
+def _docker(work: Path) -> Iterator[Place]:
+    _there("docker", "dockerd", "containerd", "runc")
+    with docker_daemon(work):
+        yield from _container("docker", "docker", ())
+
+
+def _there(*programs: str) -> None:
+    """Unavailable where images cannot be made."""
+    missing = next((p for p in (*programs, "apt-get") if shutil.which(p) is None), None)
     if missing or not KEYRING.exists() or os.geteuid() != 0:
         raise Unavailable(f"no {missing or KEYRING.name} on this machine, or not root")
-    with container_store(work):
-        for words in (
-            [sys.executable, str(ROOT / "scripts" / "build_board"), "podman:qvtest"],
-            ["podman", "run", "--rm", "--network", "none", "qvtest", "/bin/true"],
-        ):
-            done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-            if done.returncode:
-                raise Unavailable(f"podman cannot make and run images here: {done.stderr.strip()[-200:]}")
-        yield Place("container", "podman:qvtest", _here, "/root/.cache/qverify")
 
 
-def containers() -> list[str]:
-    """Of the podman the environment names."""
-    done = subprocess.run(["podman", "ps", "-aq"], capture_output=True, text=True, timeout=60, check=True)
+def _container(engine: str, name: str, programs: tuple[str, ...]) -> Iterator[Place]:
+    _there(*programs)
+    for words in (
+        [sys.executable, str(ROOT / "scripts" / "build_board"), f"{engine}:qvtest"],
+        [engine, "run", "--rm", "--network", "none", "qvtest", "/bin/true"],
+    ):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise Unavailable(f"{engine} cannot make and run images here: {done.stderr.strip()[-200:]}")
+    yield Place(name, f"{engine}:qvtest", _here, "/root/.cache/qverify")
+
+
+def containers(engine: str) -> list[str]:
+    """Of the podman, or docker, the environment names."""
+    done = subprocess.run([engine, "ps", "-aq"], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.split()
 
 

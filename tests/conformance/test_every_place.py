@@ -56,7 +56,9 @@ def test_nothing_already_there_is_sent_and_little_comes_back(where: Place) -> No
         graph().spec(n).valid_bytes for n in graph().observable()
     )
     assert recording.link["bytes_received"] <= 4096 + 48 * len(graph().nodes) + whole
-    if (where.cache and "store" not in where.address and "podman" not in where.address) or where.name == "local":
+    if (
+        where.cache and "store" not in where.address and where.name not in ("container", "docker")
+    ) or where.name == "local":
         assert recording.link["cached_bytes"] >= len(model_bytes()) + len(prepared().inputs[0].data)
         assert recording.link["bytes_sent"] < 1500
 
@@ -132,7 +134,7 @@ def test_a_faulty_runtime_is_found_out(where: Place, kind: str, state: str) -> N
 
 
 def test_a_killed_agent_is_inconclusive_and_leaves_the_board_usable(where: Place) -> None:
-    if where.there is None or where.name in ("local", "container"):
+    if where.there is None or where.name in ("local", "container", "docker"):
         pytest.skip("no side door to this board")
     there = board(where.address, 10)
     try:
@@ -151,7 +153,7 @@ def test_a_killed_agent_is_inconclusive_and_leaves_the_board_usable(where: Place
 
 
 def test_a_second_user_is_told_who_has_it(where: Place) -> None:
-    if where.name in ("local", "qemu-user:aarch64", "container", "pty", "qemu-serial", "noisy-pty"):
+    if where.name in ("local", "qemu-user:aarch64", "container", "docker", "pty", "qemu-serial", "noisy-pty"):
         pytest.skip("one agent at a time by itself: a process, a container, a line")
     with connect(where.address, DEADLINE_S), pytest.raises(BoardBusy, match=r"in use by .* pid"):
         connect(where.address, DEADLINE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,20 +14,12 @@ from qverify.cli.main import main
 from tests.places import Unavailable, containers, place
 
 ROOT = Path(__file__).parents[2]
-MISSING = next((p for p in ("podman", "runc", "apt-get") if shutil.which(p) is None), "")
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"no {MISSING} on this machine"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="containers of this test are made by root"),
-    pytest.mark.skipif(
-        not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists(), reason="no debian-archive-keyring"
-    ),
-]
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["container", "docker"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
-        with place("container", tmp_path_factory.mktemp("podman")) as found:
+        with place(request.param, tmp_path_factory.mktemp("c")) as found:
             yield found.address
     except Unavailable as error:
         pytest.skip(str(error))
@@ -37,28 +28,29 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_verified_in_a_container_that_goes_with_the_run(image, digits, capsys):
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", image, "-r"]) == 0
     assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
-    assert containers() == []
+    assert containers(image.partition(":")[0]) == []
 
 
 def test_a_faulty_one_is_blamed(image, digits, capsys):
     board = f"faulty:{image}?fault=bitflip@relu2_QuantizeLinear_Output"
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", board, "-r"]) == 1
     assert "blame: board at relu2_QuantizeLinear_Output" in capsys.readouterr().out
-    assert containers() == []
+    assert containers(image.partition(":")[0]) == []
 
 
 @pytest.mark.parametrize(
     ("board", "status", "said"),
     [
-        ("podman:no-such-image", 3, "podman says"),
-        ("podman:", 2, "wanted podman:IMAGE"),
-        ("podman:x?engine=zork", 2, "wanted one of docker, podman"),
+        ("ENGINE:no-such-image", 3, "ENGINE says"),
+        ("ENGINE:", 2, "wanted ENGINE:IMAGE"),
+        ("ENGINE:x?engine=zork", 2, "wanted one of docker, podman"),
     ],
 )
 def test_what_cannot_be_started_is_one_line(image, digits, capsys, board, status, said):
-    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", board]) == status
+    engine = image.partition(":")[0]
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", board.replace("ENGINE", engine)]) == status
     error = capsys.readouterr().err
-    assert said in error and len(error.strip().splitlines()) == 1
+    assert said.replace("ENGINE", engine) in error and len(error.strip().splitlines()) == 1
 
 
 FOREIGN = """

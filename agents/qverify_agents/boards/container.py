@@ -31,7 +31,7 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     _asked(words, deadline, f"{address.scheme}:{address.rest}")
 
     def down() -> None:
-        subprocess.run([engine, "rm", "-f", "-t", "0", name], capture_output=True, timeout=60, check=False)
+        subprocess.run([engine, "rm", "-f", name], capture_output=True, timeout=60, check=False)
 
     return Address("shell", name, argv=(engine, "exec", "-i", name, "/bin/sh", "-c")), down
 

@@ -41,6 +41,7 @@ LINKS = {
     "qemu-ssh": (6, 6.0),
     "qemu-serial": (2, 12.0),
     "container": (3, 10.0),
+    "docker": (2, 10.0),
 }
 GRACE_S, SMALL_KB = 10.0, 2048
 RUN_S = {
@@ -77,7 +78,7 @@ class Campaign:
 
     def kinds(self, at: Place) -> list[str]:
         found = list(WIRE)
-        if at.there is not None and at.name != "container":
+        if at.there is not None and at.name not in ("container", "docker"):
             found += ["kill", "kill"]
         if _small_folder(at) is not None:
             found.append("disk-full")

@@ -10,8 +10,8 @@ from typing import Any
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import Stated
+from qverify.printable import printable
 from qverify.renderers.frames import rank
-from qverify.renderers.json_file import printable
 from qverify.report.document import Report
 from qverify.session.host import Watch
 from qverify.session.inputs import manifest

@@ -12,7 +12,7 @@ from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage import Rung, Stage, Triage
 from qverify.session.application import input_rung, output_rung

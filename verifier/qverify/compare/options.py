@@ -8,7 +8,7 @@ from qverify.compare.decimals import RULES
 from qverify.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """digits, rule: DESIGN section 4. given: the user named -c or a gate, so bit equality alone no longer decides.
     dump_all: every paired tensor is judged, not the final outputs only. atol .. max_lsb: extra gates."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
@@ -33,6 +33,7 @@ class Request:
     models: list[str]
     board: str | None = None
     run_sim: bool = True
+    _: KW_ONLY
     inputs: Asked = field(default_factory=Asked)
     options: Options = field(default_factory=Options)
     deadline_s: float = 120.0

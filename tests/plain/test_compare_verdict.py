@@ -12,7 +12,8 @@ import pytest
 from qverify.cli.main import main
 from qverify.compare.blame import alone
 from qverify.compare.criteria import GATES, MOST_DIGITS
-from qverify.compare.verdict import Options, combine, judge_all
+from qverify.compare.options import Options
+from qverify.compare.verdict import combine, judge_all
 from qverify.errors import QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units

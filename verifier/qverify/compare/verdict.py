@@ -18,7 +18,6 @@ from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, wors
 from qverify.report.spread import together
 from qverify.tensors.recording import Array, Recording
 
-__all__ = ["Options", "combine", "judge_all"]
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps held against one another
 Progress = Callable[[int, int], None]
 Number = TypeVar("Number", int, float)

@@ -14,32 +14,35 @@ SOURCES = [
     *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
 ]
-ABOVE_PROFILES = (  # a reader of dumps knows tensors and errors, and nothing of models, inputs or verdicts
-    *(
-        "qverify.inputs",
-        "qverify.arithmetic",
-        "qverify.ops",
-        "qverify.onnx_model",
-        "qverify.model_bin",
-        "qverify.compiler",
-    ),
-    *("qverify.capture", "qverify.report", "qverify.compare", "qverify.sides", "qverify.triage", "qverify.renderers"),
-    *("qverify.session", "qverify.cli", "qverify_agents"),
+FLOORS = (  # of qverify, the lowest first: a room imports from lower floors only; never up, never sideways
+    ("errors", "printable"),
+    ("files", "arithmetic", "tensors"),
+    ("onnx_model", "model_bin", "profiles", "report"),
+    ("ops", "compare", "capture"),
+    ("inputs",),
+    ("compiler",),
+    ("sides", "triage"),
+    ("session", "renderers"),
+    ("cli",),
 )
-NEVER = {
+NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files
+SIDEWAYS = {"qverify.compiler.compile": "qverify.sides.simulator"}  # --check runs the units it has just made
+NEVER = {  # beyond the floors
     "qverify_agents": ("qverify",),
-    "qverify.arithmetic": ("qverify.ops", "qverify.sides", "qverify.compiler", "qverify.session", "qverify.model_bin"),
-    "qverify.compare": ("qverify.sides", "qverify.session", "qverify.compiler", "qverify_agents"),
-    "qverify.renderers": ("qverify.compare", "qverify.sides", "qverify.session"),
-    "qverify.report": ("qverify.compare", "qverify.sides", "qverify.session"),
-    "qverify.ops": ("qverify.sides", "qverify.compiler", "qverify.session", "qverify.compare"),
-    "qverify.sides": ("qverify.session", "qverify.compare", "qverify.cli"),
-    "qverify.compiler": ("qverify.session", "qverify.compare", "qverify.cli", "qverify.profiles"),
-    "qverify.triage": ("qverify.session", "qverify.cli", "qverify.sides", "qverify_agents"),
-    "qverify.session": ("qverify.cli",),
-    "qverify.profiles": ABOVE_PROFILES,
-    "qverify.tensors": ("qverify.profiles", "qverify.sides", "qverify.session", "qverify.compare", "qverify.cli"),
+    "qverify_agents.errors": ("qverify_agents.links", "qverify_agents.boards", "qverify_agents.connect"),
+    "qverify_agents.links": ("qverify_agents.boards", "qverify_agents.connect", "qverify_agents.schemes"),
+    "qverify_agents.boards": ("qverify_agents.links", "qverify_agents.connect", "qverify_agents.schemes"),
+    "qverify_agents.protocol": ("qverify_agents.links", "qverify_agents.boards", "qverify_agents.connect"),
+    "qverify_agents.console": ("qverify_agents.links", "qverify_agents.boards", "qverify_agents.connect"),
+    "qverify.renderers": ("qverify.compare",),  # they hold no logic
+    "qverify.profiles": ("qverify.arithmetic",),  # a reader of dumps knows tensors and errors
+    "qverify.report": ("qverify.tensors", "qverify.arithmetic"),  # plain values only
+    "qverify.sides": ("qverify.compare", "qverify.compiler"),
+    "qverify.compiler": ("qverify.compare", "qverify.capture", "qverify.report", "qverify.profiles"),
+    "qverify.inputs": ("qverify.ops", "qverify.compare", "qverify.report"),
+    "qverify.compare": ("qverify.onnx_model",),  # it is handed functions, never a model that runs
 }
+SPEAK_TO_BOARDS = ("cli", "session", "sides")
 HOMES = {
     "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_elsewhere.py"),
     "click": ("cli/",),
@@ -47,6 +50,12 @@ HOMES = {
     "tabulate": ("renderers/",),
     "onnx": ("onnx_model/", "compiler/", "sides/reference.py"),
     "xxhash": ("tensors/digest.py",),
+    "zstandard": ("capture/parts.py",),
+    "lz4": ("protocol/messages.py",),
+    "google_crc32c": ("model_bin/container.py", "protocol/frames.py"),
+    "threadpoolctl": ("arithmetic/workers.py",),
+    "paramiko": ("links/ssh.py", "links/ssh_authentication.py", "links/ssh_config.py", "qverify_agents/host_keys.py"),
+    "serial": ("links/serial_line.py",),
 }
 
 
@@ -64,14 +73,36 @@ def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(package + ".")
 
 
+def modules() -> list[tuple[str, list[str]]]:
+    return [(".".join(p.relative_to(ROOT).with_suffix("").parts[1:]), imports(p)) for p in SOURCES]
+
+
 def test_arrows():
     broken = []
-    for path in SOURCES:
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts[1:])
+    for module, names in modules():
         for package, banned in NEVER.items():
             if inside(module, package):
-                broken += [f"{module} imports {n}" for n in imports(path) for b in banned if inside(n, b)]
+                broken += [f"{module} imports {n}" for n in names for b in banned if inside(n, b)]
     assert len(SOURCES) > 80 and broken == []
+
+
+def test_floors():
+    """Every room of qverify stands on a floor, and imports from lower ones only."""
+    floor_of = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    broken = []
+    for module, names in modules():
+        package, room = module.split(".")[:2]
+        if package != "qverify" or room in NO_ROOM:
+            continue
+        assert room in floor_of, f"{module}: no floor of FLOORS holds it"
+        for name in names:
+            other = name.split(".")[1] if inside(name, "qverify") and "." in name else room
+            allowed = (
+                other == room or floor_of.get(other, -1) < floor_of[room] or inside(name, SIDEWAYS.get(module, "-"))
+            )
+            if not allowed or (inside(name, "qverify_agents") and room not in SPEAK_TO_BOARDS):
+                broken.append(f"{module} imports {name}")
+    assert broken == []
 
 
 def test_one_library_one_home():

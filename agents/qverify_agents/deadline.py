@@ -20,6 +20,10 @@ class Deadline:
             raise LinkTimeout(f"{self._what}: no answer within {self._seconds:g} s; give --timeout to wait longer")
         return rest
 
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self._end
+
     def part(self, seconds: float) -> Deadline:
         """A deadline within this one."""
         return Deadline(min(seconds, self.left()), self._what)

@@ -12,7 +12,7 @@ LinkError            one line for the user; exit 3
 
 from __future__ import annotations
 
-from qverify_agents.printable import printable
+from qverify_agents.printable import one_line
 
 
 class LinkError(Exception):
@@ -21,7 +21,7 @@ class LinkError(Exception):
     exit_status = 3
 
     def __init__(self, text: str):
-        super().__init__(printable(text))
+        super().__init__(one_line(text))
 
 
 class BoardUnreachable(LinkError):

@@ -30,7 +30,8 @@ def arrays(seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 def ours() -> float:
     """Seconds for all metrics over all tensors, memory to memory."""
-    from qverify.compare.verdict import Options, judge_all
+    from qverify.compare.options import Options
+    from qverify.compare.verdict import judge_all
     from qverify.tensors.recording import Recording
     from qverify.tensors.spec import TensorSpec
 

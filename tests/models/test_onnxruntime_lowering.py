@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from qverify.compiler.compile import CompileOptions, compile_model
-from qverify.compiler.match import exposed
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.exposed import exposed
 from qverify.sides.simulator import Simulator
 
 from tests.conftest import need_models, real_models

@@ -6,14 +6,18 @@ import math
 import random
 import time
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from qverify.compare import decimals
+from qverify.compare.criteria import GATES
 from qverify.compare.metrics import Context, measures
 from qverify.compare.paired_values import PairedValues
+from qverify.report.document import plain
+from qverify.report.schema import METRICS
 from qverify.tensors.spec import TensorSpec
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "float64", "bool")
@@ -156,3 +160,12 @@ def test_a_signalling_nan_is_a_nan():
     b = np.array([0, 0x7F800001, 0], np.uint32).view(np.float32)
     values = PairedValues(a, b, TensorSpec("t", "float32", (3,)), TensorSpec("t", "float32", (3,)))
     assert len(list(values.blocks())) == 1 and values.one_sided == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_the_schema_and_the_gates_know_every_metric(dtype):
+    found, _ = metrics(np.array([1, 2, 3], dtype), np.array([1, 2, 4], dtype), scale=(0.5,) if dtype == "int8" else ())
+    assert sorted(found) == sorted(METRICS)
+    assert {gate.metric for gate in GATES if gate.sign} <= set(found)
+    for name, value in found.items():
+        jsonschema.validate(plain(value), METRICS[name])

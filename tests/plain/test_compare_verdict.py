@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import jsonschema
 import numpy as np
 import pytest
+from qverify.cli.main import main
 from qverify.compare.blame import alone
-from qverify.compare.verdict import Options, combine, judge_all
+from qverify.compare.criteria import GATES, MOST_DIGITS
+from qverify.compare.options import Options
+from qverify.compare.verdict import combine, judge_all
 from qverify.errors import QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -234,14 +238,35 @@ def test_inf_of_other_sign_and_nan_elsewhere_fail():
 
 
 def test_decimals_are_the_gate_of_other_pairs():
-    a, b = side("reference", y=[1.0]), side("board", y=[1.0004])
+    a, b = side("reference", y=[1.0, 1.0]), side("board", y=[1.0004, 1.0])
     assert two(a, b).verdict == "FAILED"
     assert two(a, b, Options(digits=3, given=True)).verdict == "PASSED"
     assert two(a, b, Options(digits=3, rule="exact", given=True)).verdict == "FAILED"
     assert two(a, b, Options(digits=3, given=True, atol=1e-6)).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True, min_cosine=2.0)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3, given=True, min_cosine=1.0)).verdict == "FAILED"
     assert two(a, b, Options(digits=3, given=True, max_rmse=1e-6)).verdict == "FAILED"
     assert two(a, b, Options(digits=3, given=True, min_sqnr_db=500)).verdict == "FAILED"
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.option)
+def test_a_gate_has_the_same_bounds_wherever_it_comes_from(gate, capsys):
+    """Options are also read out of captures."""
+    limits = [math.nan, math.inf, -math.inf]
+    limits += [gate.lowest - 1e-9] if gate.lowest is not None else []
+    limits += [gate.highest + 1e-9] if gate.highest is not None else []
+    for limit in limits:
+        with pytest.raises(UsageError, match=f"gate {gate.metric}: got .*, wanted {gate.wanted}"):
+            Options(**{gate.option: limit})
+        assert main(["compare", "a", "b", gate.flag, str(limit)]) == 2
+        assert f"Invalid value for '{gate.flag}'" in capsys.readouterr().err
+    assert Options(**{gate.option: 0.5}).gates == {gate.metric: 0.5}
+
+
+def test_as_many_decimals_on_the_command_line_as_anywhere(capsys):
+    assert Options(digits=MOST_DIGITS).digits == 17
+    with pytest.raises(UsageError, match="wanted 0 to 17"):
+        Options(digits=MOST_DIGITS + 1)
+    assert main(["compare", "a", "b", "-c", "18"]) == 2 and "0<=x<=17" in capsys.readouterr().err
 
 
 def test_digits_beyond_a_sides_precision_are_not_judged():

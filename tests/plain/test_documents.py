@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from qverify import profiles
+from qverify import __version__, profiles
 from qverify.cli.commands.compare import EPILOG
 from qverify.cli.main import COMMANDS
 from qverify.model_bin.graph import ROUNDINGS
@@ -71,3 +71,15 @@ def test_files_named_in_documents_exist(path: Path) -> None:
     """Paths in backticks that start with a folder of the project."""
     for name in re.findall(r"`((?:verifier|agents|board_runtime|tests|scripts)/[\w./-]*)`", path.read_text()):
         assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern"),
+    [
+        ("pyproject.toml", r'^version = "(.+)"$'),
+        ("board_runtime/src/main.c", r'"qvrt ([0-9.]+)"'),
+        ("board_runtime/src/agent/serve.c", r'\\"version\\": \\"([0-9.]+)\\"'),
+    ],
+)
+def test_one_version(file: str, pattern: str) -> None:
+    assert re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE) == [__version__]

@@ -114,6 +114,23 @@ def board():
         machine.stop(made)
 
 
+def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_wait():
+    built = image("arm64")
+    machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
+    snapshot = max(built.folder.glob("snapshot-*.qcow2"), key=lambda path: path.stat().st_mtime_ns)
+    kept = snapshot.read_bytes()
+    with pytest.raises(BoardUnreachable, match="did not boot in time"):
+        machine.start(built, Deadline(0.1), ends_with_us=True)
+    assert snapshot.read_bytes() == kept
+    snapshot.write_bytes(kept[:4096])
+    booted = machine.start(built, Deadline(120), ends_with_us=True)
+    machine.stop(booted)
+    assert not booted.warm and snapshot.stat().st_size > 4096
+    restored = machine.start(built, Deadline(120), ends_with_us=True)
+    machine.stop(restored)
+    assert restored.warm
+
+
 def test_a_full_and_a_noexec_folder_are_said(board):
     with shell_of("qemu:arm64", 30) as (run_there, _):
         run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")

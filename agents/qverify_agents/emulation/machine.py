@@ -23,7 +23,9 @@ from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
 
 _OURS: dict[int, subprocess.Popen[bytes]] = {}  # started by this process, to be waited for
-BOOT_S, MEMORY_MB, READY = 120.0, 256, b"QVBOARD-READY"
+BOOT_S = 120.0
+RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged
+MEMORY_MB, READY = 256, b"QVBOARD-READY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +63,74 @@ def running(architecture: str) -> Running | None:
 
 
 def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> Running:
-    """ends_with_us: the machine dies with this process, however that ends. BoardUnreachable with qemu's own words."""
+    """ends_with_us: the machine dies with this process, however that ends. cold: booted though there is a snapshot.
+    BoardUnreachable with qemu's own words."""
     program = image.kind.machine[0]
     if shutil.which(program) is None or shutil.which("qemu-img") is None:
         raise BoardUnreachable(
             f"no {program} on this machine; apt-get install --no-install-recommends {image.kind.apt} qemu-utils"
         )
+    snapshot = _snapshot(image)
+    if snapshot.is_file() and not cold:
+        try:
+            return _started(image, deadline, ends_with_us, snapshot, warm=True)
+        except BoardUnreachable:
+            if deadline.over:  # the caller would not wait: nothing is known against the snapshot
+                raise
+            snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
+    return _started(image, deadline, ends_with_us, snapshot, warm=False)
+
+
+def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> Running:
+    """warm: out of the snapshot; otherwise booted, and the snapshot is made. BoardUnreachable where it does not answer."""
     begun = time.monotonic()
     folder = cache_folder() / "run" / f"{image.architecture}-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir(parents=True, mode=0o700)
-    port, snapshot = _free_port(), _snapshot(image)
-    warm = snapshot.is_file() and not cold
-    process = None
+    port, process = _free_port(), None
     try:
         _disk(folder / "vm.qcow2", snapshot if warm else None)
         command = [*_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
-        with open(folder / "qemu.log", "wb") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent if ends_with_us else None,
-            )
-        limit = deadline.part(BOOT_S)
-        if not warm:
-            _wait_for_boot(process, folder, limit)
-        _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
-        with Monitor(folder / "qmp.sock", limit) as monitor:
-            if not warm:
-                monitor.line("savevm ready")
-                _keep(folder / "vm.qcow2", snapshot)
-            console = monitor.pty("con")
-        _OURS[process.pid] = process
-        return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
+        process = _launched(command, folder, ends_with_us)
+        console = _answering(process, folder, port, deadline.part(RESTORE_S if warm else BOOT_S), snapshot, warm)
     except BaseException as error:
         if process is not None:
             _kill(process.pid)
             process.wait(5)
         said = _said(folder / "qemu.log")
         shutil.rmtree(folder, ignore_errors=True)
-        if warm and isinstance(error, LinkTimeout | BoardUnreachable):
-            snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
-            return start(image, deadline, ends_with_us, cold=True)
         if isinstance(error, LinkTimeout):
             raise BoardUnreachable(
                 f"qemu:{image.architecture} did not boot in time{': ' + said if said else ''}"
             ) from error
         raise
+    _OURS[process.pid] = process
+    return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
+
+
+def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subprocess.Popen[bytes]:
+    with open(folder / "qemu.log", "wb") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if ends_with_us else None,
+        )
+
+
+def _answering(
+    process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path, warm: bool
+) -> str:
+    """Waits until it takes ssh; of one that was booted, keeps the snapshot. Its console, a pty."""
+    if not warm:
+        _wait_for_boot(process, folder, limit)
+    _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
+    with Monitor(folder / "qmp.sock", limit) as monitor:
+        if not warm:
+            monitor.line("savevm ready")
+            _keep(folder / "vm.qcow2", snapshot)
+        return monitor.pty("con")
 
 
 def keep(machine: Running) -> None:

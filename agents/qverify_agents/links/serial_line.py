@@ -129,6 +129,3 @@ class DirectLink(ConsoleLink):
 
     def close(self) -> None:
         self._line.close()
-
-
-__all__ = ["ConsoleLink", "Link", "open_direct", "open_shell"]

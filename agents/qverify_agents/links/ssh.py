@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
-import os
 import socket
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,6 +15,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
+from qverify_agents.links.ssh_authentication import authenticate
 from qverify_agents.links.ssh_config import Resolved, resolve
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
@@ -60,7 +58,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     try:
         transport = _negotiate(sock, keys, deadline)
-        _authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
+        authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except (paramiko.SSHException, OSError, EOFError) as error:
         _shut(sock)
         raise BoardUnreachable(_refused(target, error, getattr(sock, "ended", ""))) from error
@@ -179,92 +177,6 @@ def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
     except BaseException:
         transport.close()
         raise
-
-
-def _authenticate(transport: Any, settings: Resolved, address: Address, deadline: Deadline) -> None:
-    """none, agent keys, identity files, password; raises BoardUnreachable that says what was tried."""
-    import paramiko
-
-    user, tried = settings.user, []
-    try:
-        transport.auth_none(user)
-        return
-    except paramiko.BadAuthenticationType as error:
-        allowed = list(error.allowed_types)
-    except paramiko.AuthenticationException:
-        allowed = ["publickey", "password"]
-    if "publickey" in allowed:
-        for name, key in _keys(settings, address):
-            tried.append(name)
-            deadline.left()
-            with contextlib.suppress(paramiko.AuthenticationException):
-                if not transport.auth_publickey(user, key):
-                    return
-    if "password" in allowed or "keyboard-interactive" in allowed:
-        password = _secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
-        if password is not None:
-            tried.append("password")
-            with contextlib.suppress(paramiko.AuthenticationException):
-                if not transport.auth_password(user, password):
-                    return
-    transport.close()
-    hop = "hop" in address.options
-    step = (
-        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)" if hop else "QVERIFY_SSH_PASSWORD, or --user"
-    )
-    raise BoardUnreachable(
-        f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
-        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {step}"
-    )
-
-
-def _keys(settings: Resolved, address: Address) -> Any:
-    """(name, key): of the ssh-agent, then of the identity files."""
-    import paramiko
-
-    if not settings.identities_only:
-        with contextlib.suppress(paramiko.SSHException, OSError):
-            for key in paramiko.Agent().get_keys():
-                yield "ssh-agent", key
-    for path in settings.identities:
-        try:
-            yield os.path.basename(path), _load(path, None)
-        except paramiko.PasswordRequiredException:
-            secret = _secret("QVERIFY_SSH_PASSPHRASE", f"passphrase of {path}: ", address)
-            if secret is not None:
-                try:
-                    yield os.path.basename(path), _load(path, secret)
-                except paramiko.SSHException:
-                    raise BoardUnreachable(f"{path}: wrong passphrase") from None
-        except (paramiko.SSHException, ValueError, OSError):
-            continue  # a kind paramiko cannot read; the openssh backend can
-
-
-def _load(path: str, password: str | None) -> Any:
-    """PasswordRequiredException for an encrypted key without a password; SSHException where no kind reads it."""
-    import paramiko
-
-    problem: Exception = paramiko.SSHException(f"{path}: no kind of private key")
-    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
-        try:
-            return kind.from_private_key_file(path, password=password)
-        except paramiko.PasswordRequiredException:
-            raise
-        except (paramiko.SSHException, ValueError) as error:
-            problem = error
-    raise problem
-
-
-def _secret(variable: str, prompt: str, address: Address) -> str | None:
-    """From the environment, or asked at a terminal; never from a command line or a file."""
-    if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
-        return os.environ[variable]
-    if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):
-        return None
-    try:
-        return getpass.getpass(prompt)
-    except EOFError:
-        return None
 
 
 class SshShell:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qverify_agents.errors import AgentError, ProtocolError
-from qverify_agents.printable import printable
+from qverify_agents.printable import one_line
 
 DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11
@@ -63,7 +63,7 @@ def read_hello(payload: bytes) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    return printable(text[:500])
+    return one_line(text[:500])
 
 
 def busy(hello: Mapping[str, Any]) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 from qverify.capture.parts import Part, PartReader
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.regular import read_regular
+from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec

@@ -17,7 +17,7 @@ import numpy as np
 from qverify import __version__
 from qverify.capture.parts import PartWriter
 from qverify.errors import UsageError
-from qverify.renderers.json_file import write_bytes, write_text
+from qverify.files import write_bytes, write_text
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording

@@ -39,8 +39,8 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
 
 
 def _lines(frames: list[Frame]) -> list[str]:
+    from qverify.printable import printable
     from qverify.renderers.inputs_difference import details, verdict
-    from qverify.renderers.json_file import printable
 
     if len(frames) == 1:
         (only,) = frames
@@ -86,8 +86,8 @@ def _write(a: str, b: str, frames: list[Frame], path: str) -> None:
     import sys
 
     from qverify import __version__
+    from qverify.files import write_text
     from qverify.renderers.inputs_difference import SCHEMA, to_json
-    from qverify.renderers.json_file import write_text
     from qverify.session.inputs_diff import common
 
     equal = all(f.difference.equal for f in frames)

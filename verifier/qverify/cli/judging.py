@@ -9,27 +9,23 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from qverify.cli.numbers import Finite
+from qverify.cli.numbers import AnyFinite, Finite
+from qverify.compare.criteria import GATES, MOST_DIGITS, RULES, ExtraGate
 
-RULES = ("half", "round", "truncate", "numpy", "exact")
-NAMES = (
-    "digits",
-    "dump_all",
-    "rule",
-    "atol",
-    "rtol",
-    "min_cosine",
-    "min_sqnr_db",
-    "max_rmse",
-    "max_lsb",
-    "nan_equal",
-)
+EXTRA = tuple(gate.option for gate in GATES)
+NAMES = ("digits", "dump_all", "rule", *EXTRA, "nan_equal")
+
+
+def _number(gate: ExtraGate) -> AnyFinite:
+    return AnyFinite() if gate.lowest is None else Finite(gate.lowest, gate.highest)
+
+
 OPTIONS = (
     click.option(
         "-c",
         "--compare-digits",
         "digits",
-        type=click.IntRange(0, 15),
+        type=click.IntRange(0, MOST_DIGITS),
         help="decimal places that must match  [default: 5]",
     ),
     click.option(
@@ -48,12 +44,7 @@ OPTIONS = (
         show_default=True,
         help="what matching to N decimals means",
     ),
-    click.option("--atol", type=Finite(0)),
-    click.option("--rtol", type=Finite(0)),
-    click.option("--min-cosine", type=Finite(-1, 1)),
-    click.option("--min-sqnr", "min_sqnr_db", type=float, help="dB"),
-    click.option("--max-rmse", type=Finite(0)),
-    click.option("--max-lsb", type=Finite(0)),
+    *(click.option(g.flag, g.option, type=_number(g), help=g.unit) for g in GATES),
     click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal"),
 )
 
@@ -69,7 +60,7 @@ def judging(command: Callable[..., int]) -> Callable[..., int]:
         source = click.get_current_context().get_parameter_source
         named = frozenset(name for name in NAMES if source(name) is ParameterSource.COMMANDLINE)
         held["digits"] = 5 if held["digits"] is None else held["digits"]
-        decimals, gates = bool(named & {"digits", "rule"}), any(held[n] is not None for n in NAMES[3:9])
+        decimals, gates = bool(named & {"digits", "rule"}), any(held[n] is not None for n in EXTRA)
         return command(options=Options(given=decimals or gates, digits_given=decimals, named=named, **held), **given)
 
     for option in reversed(OPTIONS):

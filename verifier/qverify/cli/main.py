@@ -85,7 +85,7 @@ def _internal(error: Exception) -> int:
 def _run(name: str, words: list[str]) -> int:
     import click
     from qverify_agents.errors import LinkError
-    from qverify_agents.printable import printable
+    from qverify_agents.printable import one_line
 
     from qverify.errors import QVerifyError
 
@@ -100,7 +100,7 @@ def _run(name: str, words: list[str]) -> int:
         print(f"qverify: {error.format_message()}", file=sys.stderr)
         return 2
     except (QVerifyError, LinkError) as error:
-        print(f"qverify: {printable(str(error))}", file=sys.stderr)
+        print(f"qverify: {one_line(str(error))}", file=sys.stderr)
         return error.exit_status
     except click.Abort:
         raise KeyboardInterrupt from None

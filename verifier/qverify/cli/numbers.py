@@ -6,13 +6,18 @@ import math
 from typing import Any
 
 import click
+from click.types import FloatParamType
 
 
-class Finite(click.FloatRange):
-    """A FloatRange that NaN does not slip through."""
+class AnyFinite(FloatParamType):
+    """Any number; NaN and infinity are none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return found
+
+
+class Finite(AnyFinite, click.FloatRange):
+    """A FloatRange that NaN does not slip through."""

@@ -14,9 +14,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-RULES = ("half", "round", "truncate", "numpy", "exact")
+from qverify.compare.criteria import MOST_DIGITS, RULES
+
 LOWEST, HIGHEST = -400, 323  # LOWEST: matches at no N (a value is not finite)
-_SEARCHED = range(17, -40, -1)  # what round and truncate try: beyond 17 decimals float64 has none left
+_SEARCHED = range(MOST_DIGITS, -40, -1)  # what round and truncate try
 Reals = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 

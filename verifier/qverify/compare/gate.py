@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.compare import decimals
+from qverify.compare.criteria import GATES
 from qverify.compare.options import Options
 from qverify.compare.paired_values import Block
 from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
-_AT_LEAST = ("cosine", "sqnr_db")
-_SIGN = {"cosine": ">=", "sqnr_db": ">=", "rmse": "<=", "max_lsb": "<="}
+_SIGN = {gate.metric: gate.sign for gate in GATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class GateCount:
             if name in ("atol", "rtol") or not isinstance(value, (int, float)):
                 continue
             applied += 1
-            if not (value >= limit if name in _AT_LEAST else value <= limit) or math.isnan(value):
+            if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
                 found.append(f"{name} {value:g}, wanted {_SIGN[name]} {limit:g}")
         if (gate.bits or not applied) and not bit_equal:
             found.append("the bytes differ")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
+from typing import TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
 from qverify.compare.forced import Forcing, Located, RunUnit
@@ -18,9 +19,9 @@ from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, wors
 from qverify.report.spread import together
 from qverify.tensors.recording import Array, Recording
 
-__all__ = ["Options", "combine", "judge_all"]
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps held against one another
 Progress = Callable[[int, int], None]
+Number = TypeVar("Number", int, float)
 
 
 def judge_all(
@@ -162,13 +163,14 @@ def _show(judged: Judged, options: Options) -> None:
 
 def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
     report = Report(
-        worst([p.verdict for p in pairs]),
-        blamed[0] if blamed else None,
-        {"digits": options.digits, "rule": options.rule},
-        pairs,
-        blamed,
+        verdict=worst([p.verdict for p in pairs]),
+        blame=blamed[0] if blamed else None,
+        decimals={"digits": options.digits, "rule": options.rule},
+        pairs=pairs,
+        blamed=blamed,
+        link=_summed(r.link for r in recordings.values()),
+        dump_all=options.dump_all,
     )
-    report.dump_all = options.dump_all
     for label, r in recordings.items():
         report.sides.append(
             {
@@ -182,8 +184,6 @@ def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Record
                 "why": r.why,
             }
         )
-        for name, count in r.link.items():
-            report.link[name] = report.link.get(name, 0) + count
     if not blamed and any(p.cause == "unlocated" for p in pairs) and (lonely := _alone_by_outputs(pairs)):
         report.notes.append(lonely)
     return report
@@ -205,33 +205,34 @@ def combine(reports: list[Report]) -> Report:
     if not reports:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
-    verdict = worst([r.verdict for r in reports])
     blamed = [b for r in reports for b in r.blamed]
-    link: dict[str, int] = {}
-    timings: dict[str, float] = {}
-    for report in reports:
-        for name, count in report.link.items():
-            link[name] = link.get(name, 0) + count
-        for name, seconds in report.timings.items():
-            timings[name] = timings.get(name, 0.0) + seconds
     return Report(
-        verdict,
-        blamed[0] if blamed else None,
-        first.decimals,
-        [p for r in reports for p in r.pairs],
-        blamed,
-        first.inputs,
-        first.models,
-        [s for r in reports for s in r.sides],
-        first.plain_onnxruntime,
-        first.no_integer_reference,
-        first.canary,
-        link,
-        timings,
-        [n for r in reports for n in r.notes],
-        first.dump_all,
-        first.caveats,
-        next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
-        [f for r in reports for f in r.frames],
-        together(s for r in reports for s in r.reference_spread),
+        verdict=worst([r.verdict for r in reports]),
+        blame=blamed[0] if blamed else None,
+        decimals=first.decimals,
+        pairs=[p for r in reports for p in r.pairs],
+        blamed=blamed,
+        inputs=first.inputs,
+        models=first.models,
+        sides=[s for r in reports for s in r.sides],
+        plain_onnxruntime=first.plain_onnxruntime,
+        no_integer_reference=first.no_integer_reference,
+        canary=first.canary,
+        link=_summed(r.link for r in reports),
+        timings=_summed(r.timings for r in reports),
+        notes=[n for r in reports for n in r.notes],
+        dump_all=first.dump_all,
+        caveats=first.caveats,
+        repeat=next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
+        frames=[f for r in reports for f in r.frames],
+        reference_spread=together(s for r in reports for s in r.reference_spread),
     )
+
+
+def _summed(counts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """By name, over all."""
+    found: dict[str, Number] = {}
+    for held in counts:
+        for name, count in held.items():
+            found[name] = found[name] + count if name in found else count
+    return found

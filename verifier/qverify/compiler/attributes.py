@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.compiler.view import View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View, attributes
 
 ANY: frozenset[Any] | None = None  # every value is read
 

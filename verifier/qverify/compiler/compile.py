@@ -11,17 +11,18 @@ import numpy as np
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
-from qverify.compiler.match import Matched, exposed, match
+from qverify.compiler.match import Matched, match
 from qverify.compiler.preprocessing import preprocessed
 from qverify.compiler.separate import separated
 from qverify.compiler.strip import stripped
 from qverify.compiler.unit import Unit
-from qverify.compiler.view import View
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.exposed import exposed
 from qverify.onnx_model.load import is_quantized, load
+from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
 
 

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings import add, concat, conv, lookup, matmul, movement, pool, resize_linear, softmax, where
 from qverify.compiler.unit import Activation, Unit, quantized_limits, standard
-from qverify.compiler.view import ELEMENT, Quantized, View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
 
 Matcher = Callable[[View, Any, Quantized, Activation], Unit | None]
 MATCHERS: dict[str, Matcher] = {}
@@ -188,15 +188,3 @@ def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
     )
     model.ir_version = view.model.ir_version
     return model
-
-
-def exposed(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
-    """The model with more tensors as outputs."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    there = {o.name for o in copy.graph.output}
-    copy.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in there)
-    return copy
-
-
-__all__ = ["ELEMENT", "Matched", "UnsupportedError", "exposed", "match"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.compiler.view import Quantized, View
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View
 
 
 def _parameters(view: View, node: Any, scale_at: int) -> tuple[Any, Any]:

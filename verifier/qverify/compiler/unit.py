@@ -13,7 +13,7 @@ from onnx import helper
 
 from qverify.arithmetic import float32
 from qverify.compiler.builder import Builder
-from qverify.compiler.view import Quantized
+from qverify.onnx_model.view import Quantized
 
 Array = npt.NDArray[Any]
 

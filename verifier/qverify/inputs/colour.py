@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.colour import converted
 from qverify.errors import UsageError
-from qverify.ops.yuv_to_rgb import converted
 
 Array = npt.NDArray[Any]
 Planes = tuple[Array, Array, Array]

@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
+from qverify.files import read_regular
 from qverify.inputs.colour import PRESETS, Colour
 from qverify.inputs.description import Description
-from qverify.inputs.regular import read_regular
 
 MOST_TEXT = 1 << 20  # bytes of a description file
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import BadFileError, UsageError
+from qverify.files import read_regular
 from qverify.inputs import buffers, picture, sound
 from qverify.inputs.description import FORMATS, REAL, Description
-from qverify.inputs.regular import read_regular
 
 Array = npt.NDArray[Any]
 RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))

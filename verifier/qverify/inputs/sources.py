@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
+from qverify.files import read_regular
 from qverify.inputs import buffers, picture, reading
 from qverify.inputs.description import YUV420, Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
 from qverify.inputs.fed import Fed, fed_inputs, for_tensor
 from qverify.inputs.prepare import random_inputs
-from qverify.inputs.regular import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec

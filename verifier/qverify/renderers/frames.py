@@ -7,9 +7,9 @@ from typing import Any
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.verdict_lines import NAMES
 from qverify.report.document import Report, worst
+from qverify.report.frames import rank
 
 SHOWN = 10
-ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "NOT RUN": 2, "PASSED": 3}
 
 
 def line(row: dict[str, Any]) -> str:
@@ -45,8 +45,3 @@ def _over(a: str, b: str, pairs: list[Any], report: Report) -> str:
     missing = len(report.frames) - len({p.frame for p in pairs})
     facts += [f"{missing} frames could not be prepared"] if missing else []
     return f"{NAMES.get(a, a)} and {NAMES.get(b, b)} result Strict check {verdict} ({'; '.join([*facts, *report.caveats])})"
-
-
-def rank(row: dict[str, Any]) -> tuple[float, ...]:
-    """The worst frame sorts first."""
-    return ORDER.get(row["verdict"], 1), -(row["failing"] or 0), -(row["max_abs"] or 0.0), row["frame"]

@@ -129,7 +129,7 @@ class Pair:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Report:
     verdict: Verdict
     blame: Blame | None

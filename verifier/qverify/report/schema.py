@@ -13,7 +13,7 @@ from qverify.report.triage import Triage
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
 _REAL = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan", None]}]}
-METRICS: dict[str, Any] = {
+METRICS: dict[str, Any] = {  # what the pages of compare/metrics/ give; a test holds the two together
     "max_abs": _REAL,
     "max_lsb": _COUNT,
     "mismatched": _COUNT,

@@ -10,8 +10,8 @@ from typing import Any
 
 from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.regular import read_regular
-from qverify.renderers.json_file import printable, write_text
+from qverify.files import read_regular, write_text
+from qverify.printable import printable
 
 SCHEMA = "qverify.baseline/1"
 MOST_TEXT = 1 << 28

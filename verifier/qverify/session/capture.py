@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from qverify.capture.writer import CaptureWriter
+from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_file
 from qverify.session.models import Models
 
@@ -28,7 +29,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
 
 def _command(request: Request) -> dict[str, Any]:
     options = request.options
-    gates = {k: getattr(options, k) for k in ("atol", "rtol", "min_cosine", "min_sqnr_db", "max_rmse", "max_lsb")}
+    gates = {gate.option: getattr(options, gate.option) for gate in GATES}
     return {
         "digits": options.digits,
         "rule": options.rule,

@@ -13,7 +13,7 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.session.captured import unproven
 from qverify.session.models import Models, open_models

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from qverify.compiler.view import View
 from qverify.onnx_model.load import load
 from qverify.onnx_model.switched import Switched
+from qverify.onnx_model.view import View
 from qverify.report.triage import Rung, TensorLoss, WhatIf
 from qverify.session.models import Models
 from qverify.sides.float_file import FloatFile

@@ -12,9 +12,9 @@ from qverify_agents.errors import LinkError
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import Stated
-from qverify.renderers.frames import rank
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report
+from qverify.report.frames import rank
 from qverify.session.host import Watch
 from qverify.session.inputs import manifest
 from qverify.session.lists import is_list, lines

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qverify.errors import UsageError
+from qverify.files import write_text
 from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.renderers.json_file import write_text
 from qverify.session.models import open_models
 from qverify.tensors.recording import Recording
 

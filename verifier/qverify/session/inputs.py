@@ -16,13 +16,13 @@ import numpy as np
 from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.files import read_regular, write_bytes, write_text
 from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, fitting_key, unverified, values_key
 from qverify.inputs.description_tables import described
-from qverify.inputs.regular import read_regular
-from qverify.renderers.json_file import printable, write_bytes, write_text
+from qverify.printable import printable
 from qverify.session.lists import is_list, lines
 
 SCHEMA = "qverify.inputs/1"

@@ -11,7 +11,7 @@ from qverify.compare.verdict import judge_all
 from qverify.inputs.description_keys import unverified
 from qverify.inputs.fed import fed_inputs
 from qverify.model_bin.units import units
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.session.host import Ran
 from qverify.session.models import Models

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -12,7 +12,7 @@ from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage import Rung, Stage, Triage
 from qverify.session.application import input_rung, output_rung
@@ -44,6 +44,7 @@ class TriageRequest:
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
+    _: KW_ONLY
     stages: list[str] = field(default_factory=list)
     board: str | None = None
     run_sim: bool = True
@@ -100,9 +101,16 @@ class Ladder:
             return CapturedJob(asked.capture, models, self.files.run_sim)
         alone = bool(self.files.originals or self.files.dumps or asked.app_output)
         wanted = Request(
-            self.files.models, asked.board, self.files.run_sim, asked.inputs, Options(), asked.deadline_s, asked.shapes
+            self.files.models,
+            asked.board,
+            self.files.run_sim,
+            inputs=asked.inputs,
+            deadline_s=asked.deadline_s,
+            shapes=asked.shapes,
+            allow_other_model=asked.allow_other_model,
+            reach=asked.reach,
         )
-        return Job(replace(wanted, allow_other_model=asked.allow_other_model, reach=asked.reach), 1 if alone else 2)
+        return Job(wanted, 1 if alone else 2)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the network's inputs, for float files whose own are dynamic."""

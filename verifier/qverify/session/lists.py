@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.regular import read_regular
+from qverify.files import read_regular
 
 MOST_TEXT = 1 << 26
 

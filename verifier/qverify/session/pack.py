@@ -20,9 +20,9 @@ from qverify_agents.binaries import MACHINES, runtime_path
 
 from qverify import __version__
 from qverify.errors import UsageError
+from qverify.files import write_bytes
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.graph import Graph
-from qverify.renderers.json_file import write_bytes
 from qverify.session.models import open_models
 from qverify.tensors.prepared import PreparedInputs
 

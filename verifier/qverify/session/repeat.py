@@ -10,7 +10,7 @@ import numpy as np
 from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.seen import board_value
 from qverify.tensors.digest import tensor_digest

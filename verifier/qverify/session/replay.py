@@ -10,9 +10,9 @@ from typing import Any
 
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.regular import read_regular
+from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.session.host import Host, Watch
 from qverify.session.judging import judged
 from qverify.session.models import open_models

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.renderers.json_file import printable
+from qverify.printable import printable
 from qverify.report.triage import Triage
 from qverify.session.frames import Frame, sources
 from qverify.session.host import Watch

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from qverify_agents.errors import LinkError
@@ -35,6 +35,7 @@ class Request:
     models: list[str]
     board: str | None = None
     run_sim: bool = True
+    _: KW_ONLY
     inputs: Asked = field(default_factory=Asked)
     options: Options = field(default_factory=Options)
     deadline_s: float = 120.0

@@ -11,10 +11,10 @@ import zlib
 from contextlib import closing
 from typing import IO, Protocol
 
-from qverify_agents.printable import printable
+from qverify_agents.printable import one_line
 
 from qverify.errors import BadFileError
-from qverify.inputs.regular import read_regular
+from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -182,7 +182,7 @@ def _about(
     lines = files.read("about.txt", 1 << 16).decode(errors="replace").splitlines()
     if lines[:1] != [DUMP]:
         return f"about.txt is not of a {DUMP}"
-    said = dict(printable(line).partition("=")[::2] for line in lines[1:])
+    said = dict(one_line(line).partition("=")[::2] for line in lines[1:])
     recording.version = said.get("runtime", "").removeprefix("qvrt ")[:40]
     recording.settings |= {k: said[k][:120] for k in ("machine", "kernel", "digests_only") if k in said}
     if said.get("model") != model_sha256:

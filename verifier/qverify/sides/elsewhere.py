@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qverify_agents.printable import last_line, printable
+from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import UsageError
 from qverify.onnx_model import engine
@@ -57,7 +57,7 @@ class Elsewhere:
         return row
 
     def _error(self, why: str) -> UsageError:
-        self._failed = f"--reference-python '{printable(self.command)[:200]}': {printable(why)}"
+        self._failed = f"--reference-python '{one_line(self.command)[:200]}': {one_line(why)}"
         return UsageError(self._failed)
 
     def _ran(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qverify_agents.printable import printable
+from qverify_agents.printable import one_line
 
 from qverify.errors import QVerifyError
+from qverify.files import read_regular
 from qverify.inputs.reading import npy_array
-from qverify.inputs.regular import read_regular
 from qverify.report.spread import SpreadRun
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
@@ -100,5 +100,5 @@ def who(folder: Path, command: str) -> SpreadRun:
         words = []
     if not words or not all(isinstance(w, str) and 0 < len(w) <= 80 for w in words):
         raise Refused("ran.json does not tell its versions and its machine")
-    version, python, machine = (printable(w) for w in words)
-    return SpreadRun(printable(command), version, python, machine)
+    version, python, machine = (one_line(w) for w in words)
+    return SpreadRun(one_line(command), version, python, machine)

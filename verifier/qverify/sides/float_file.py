@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from qverify.compiler.match import exposed
-from qverify.compiler.view import View
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.exposed import exposed
 from qverify.onnx_model.load import load, parse
 from qverify.onnx_model.piece import piece
+from qverify.onnx_model.view import View
 from qverify.tensors.recording import Array
 
 MOST_EXPOSED = 1 << 27  # bytes of tensors one run gives; more are taken in further runs

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 
 from qverify.arithmetic import float32
-from qverify.compiler.match import exposed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut import cut
 from qverify.onnx_model.engine import LEVELS, Engine, version
+from qverify.onnx_model.exposed import exposed
 from qverify.ops.quantize import parameters
 from qverify.sides.elsewhere_files import Variant
 from qverify.sides.front import front, made

@@ -60,64 +60,43 @@ class Simulator:
     ) -> Recording:
         """keep: names whose values the Recording holds (default all observable). Digests cover every observable tensor.
         peer: a side that ran before; what has its digest is held once, as its array."""
-        with one_blas_thread():
-            return self._run(prepared, keep, digests, progress, peer)
-
-    def _run(
-        self,
-        prepared: PreparedInputs,
-        keep: set[str] | None,
-        digests: bool,
-        progress: Callable[[int, int], None] | None,
-        peer: Recording | None,
-    ) -> Recording:
         start, graph = time.perf_counter(), self.graph
-        values = dict(prepared.arrays())
-        wanted = set(graph.observable()) if keep is None else keep | set(graph.outputs)
-        last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
-        held: dict[str, Array] = {}
-        marks: dict[str, Future[str]] = {}
-        known = dict(peer.tensors) if peer is not None and isinstance(peer.tensors, dict) else {}  # not looked at yet
-
-        def share(wait: bool) -> None:
-            """Gives up our copy of what the peer holds too; the digests come from other threads."""
-            for name in [n for n in held if n in known and n in marks and (wait or marks[n].done())]:
-                if peer is not None and peer.digests.get(name) == marks[name].result():
-                    held[name] = known[name]
-                del known[name]
-
-        for i, node in enumerate(graph.nodes):
-            for name, value in self._node(node, values).items():
-                values[name] = value
-                if not graph.tensors[name].interior:
-                    if digests:
-                        marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
-                    if name in wanted:
-                        held[name] = value
-            for source in node.inputs:
-                if source is not None and last_use.get(source) == i:
-                    values.pop(source, None)
-            share(wait=False)
-            if progress is not None:
-                progress(i + 1, len(graph.nodes))
-        share(wait=True)
+        seen = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
+        with one_blas_thread():
+            self._compute(dict(prepared.arrays()), seen, progress)
         for name in graph.outputs:
             if name in graph.inputs:
-                held[name] = prepared.arrays()[name]
-        specs = {n: graph.spec(n) for n in graph.observable()}
+                seen.held[name] = prepared.arrays()[name]
         return Recording(
             "simulator",
             "qverify simulator",
             np.__version__,
             {"rounding": graph.rounding},
             duration_s=time.perf_counter() - start,
-            specs=specs,
+            specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,
-            tensors=held,
-            digests={name: mark.result() for name, mark in marks.items()},
+            tensors=seen.held,
+            digests=seen.digests(),
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
+
+    def _compute(self, values: dict[str, Array], seen: _Seen, progress: Callable[[int, int], None] | None) -> None:
+        """Every node in order. values: the inputs at first; a tensor leaves once nothing more reads it."""
+        graph = self.graph
+        last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
+        for i, node in enumerate(graph.nodes):
+            for name, value in self._node(node, values).items():
+                values[name] = value
+                if not graph.tensors[name].interior:
+                    seen.add(name, value)
+            for source in node.inputs:
+                if source is not None and last_use.get(source) == i:
+                    values.pop(source, None)
+            seen.share(wait=False)
+            if progress is not None:
+                progress(i + 1, len(graph.nodes))
+        seen.share(wait=True)
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit alone on the given inputs (valid elements by tensor name)."""
@@ -126,3 +105,34 @@ class Simulator:
             for node in unit.nodes:
                 values |= self._node(node, values)
         return {name: values[name] for name in unit.outputs}
+
+
+class _Seen:
+    """What is kept of a run: the values of `wanted`, and all digests, which come from other threads. What the peer holds
+    too is held once, as its array."""
+
+    def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
+        self.held: dict[str, Array] = {}
+        self._wanted, self._digests = wanted, digests
+        self._marks: dict[str, Future[str]] = {}
+        self._theirs = peer.digests if peer is not None else {}
+        self._known = (
+            dict(peer.tensors) if peer is not None and isinstance(peer.tensors, dict) else {}
+        )  # not looked at yet
+
+    def add(self, name: str, value: Array) -> None:
+        if self._digests:
+            self._marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
+        if name in self._wanted:
+            self.held[name] = value
+
+    def share(self, wait: bool) -> None:
+        """Gives up our copy of what the peer holds too, where its digest is there; wait: for every digest."""
+        marks, known = self._marks, self._known
+        for name in [n for n in self.held if n in known and n in marks and (wait or marks[n].done())]:
+            if self._theirs.get(name) == marks[name].result():
+                self.held[name] = known[name]
+            del known[name]
+
+    def digests(self) -> dict[str, str]:
+        return {name: mark.result() for name, mark in self._marks.items()}

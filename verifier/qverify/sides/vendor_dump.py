@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from qverify_agents.printable import printable
+from qverify_agents.printable import one_line
 
 from qverify.sides.vendor_layout import Unsettled
 from qverify.sides.vendor_names import Named, Paired, both, by_index, paired
@@ -33,8 +33,8 @@ class Against:
 def recorded(dump: VendorDump, path: str, side: str, against: Against, dtypes: Mapping[str, str]) -> Recording:
     """Specs of what could be settled; every other tensor, and every name in doubt, is missing with its reason. dtypes: of
     --dtype. notes: what was done to the values."""
-    dump.tensors = [replace(t, name=printable(t.name), others=tuple(map(printable, t.others))) for t in dump.tensors]
-    dump.missing = {printable(name): why for name, why in dump.missing.items()}
+    dump.tensors = [replace(t, name=one_line(t.name), others=tuple(map(one_line, t.others))) for t in dump.tensors]
+    dump.missing = {one_line(name): why for name, why in dump.missing.items()}
     twice = Counter((t.name, t.form) for t in dump.tensors)
     dump.missing |= {name: "the dump holds it twice" for (name, _), count in twice.items() if count > 1}
     dump.tensors = [t for t in dump.tensors if t.name not in dump.missing]
@@ -94,8 +94,8 @@ class _Reading:
         if known:
             made.settings["precision"] = min(known)
         told = [f"{self.dump.profile}: {t}: {len(n)}: {_some(n)}" for t, n in self.said.items()]
-        made.notes = [printable(note) for note in (*self.dump.notes, *told)]
-        made.missing = {name: printable(why) for name, why in self.missing.items()}
+        made.notes = [one_line(note) for note in (*self.dump.notes, *told)]
+        made.missing = {name: one_line(why) for name, why in self.missing.items()}
         return made
 
 

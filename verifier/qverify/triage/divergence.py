@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.view import View
 from qverify.model_bin.units import Unit
+from qverify.onnx_model.view import View
 from qverify.report.document import FirstDivergence, Forced
 from qverify.triage.loss import nearest, sqnr_db
 

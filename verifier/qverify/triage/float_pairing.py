@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.view import View, attributes
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.view import View, attributes
 
 Array = npt.NDArray[Any]
 SUFFIXES = ("_QuantizeLinear_Input", "_quantized", "_QuantizeLinear_Output")  # of onnxruntime's quantizer

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.compare.criteria import MOST_DIGITS
 from qverify.compare.metrics import Context, Measure, measures
 from qverify.compare.paired_values import PairedValues
 from qverify.errors import UsageError
@@ -73,10 +74,14 @@ def parse_gate(text: str) -> tuple[str, Gate]:
         number = float(limit) if limit else 0.0
     except ValueError:
         number = math.nan
-    wanted = {"exact": not limit, "decimals": number in range(18) and bool(limit), "cosine": -1 <= number <= 1}
+    wanted = {
+        "exact": not limit,
+        "decimals": number in range(MOST_DIGITS + 1) and bool(limit),
+        "cosine": -1 <= number <= 1,
+    }
     if not equals or "~" not in rung or not wanted.get(kind) or (kind == "cosine" and not limit):
         raise UsageError(
-            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to 17) or A~B=cosine:X (-1 to 1), A and B neighbouring stages"
+            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MOST_DIGITS}) or A~B=cosine:X (-1 to 1), A and B neighbouring stages"
         )
     return "~".join(part.strip() for part in rung.split("~")), Gate(kind, number)
 

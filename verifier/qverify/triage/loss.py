@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.view import View, attributes
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.switched import Switch, Switched, Weights
+from qverify.onnx_model.view import View, attributes
 from qverify.report.triage import Single, TensorLoss
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.float_pairing import FloatPair, Paired

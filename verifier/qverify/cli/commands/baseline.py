@@ -47,7 +47,7 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     import json
     from dataclasses import asdict
 
-    from qverify.renderers.json_file import write_text
+    from qverify.files import write_text
     from qverify.session import baseline
 
     key, changes, compared = baseline.check(file, capture, firmware, toolchain)
@@ -66,7 +66,7 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
 
 
 def _said(key: dict[str, Any]) -> str:
-    from qverify.renderers.json_file import printable
+    from qverify.printable import printable
 
     more = "".join(f", {k} {printable(key[k])}" for k in ("firmware", "toolchain") if key[k])
     return f"model {key['model'][:12]} on {key['board'] or 'no board'}{more}"

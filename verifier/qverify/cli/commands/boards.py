@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from qverify_agents.printable import last_line, printable
+from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.numbers import Finite
 
@@ -174,7 +174,7 @@ def break_(name: str) -> int:
 
     with shell_of(name, 30.0) as (run, deployed):
         done = run(deployed.agent("lock break"))
-    click.echo(printable((done.out or done.err).decode(errors="replace")))
+    click.echo(one_line((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
 
@@ -196,7 +196,7 @@ def clean(name: str) -> int:
     if done.status != 0:
         why = last_line(done.err or done.out, f"status {done.status}")
         raise BoardUnreachable(f"{name}: {deployed.folder} could not be cleaned: {why}")
-    click.echo(f"removed agents and contents of {printable(deployed.folder)}")
+    click.echo(f"removed agents and contents of {one_line(deployed.folder)}")
     return 0
 
 

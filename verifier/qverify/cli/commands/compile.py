@@ -51,10 +51,10 @@ def command(
 
     from qverify.compiler.compile import CompileOptions, compile_model
     from qverify.errors import UsageError
+    from qverify.files import write_bytes
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
-    from qverify.renderers.json_file import write_bytes
     from qverify.session.models import parse_shapes
 
     for path in filter(None, (output, integer_onnx)):

@@ -11,7 +11,7 @@ def command() -> int:
     from qverify_agents.boards.qemu_user import emulator
     from qverify_agents.connect import connect
     from qverify_agents.errors import LinkError
-    from qverify_agents.printable import printable
+    from qverify_agents.printable import one_line
 
     from qverify.onnx_model.canary import canary
 
@@ -28,7 +28,7 @@ def command() -> int:
     try:
         agent = connect("local", 10)
         told = (agent.hello.get(name) for name in ("version", "arch", "system", "endian"))
-        click.echo(f"ok     local board: qvrt {', '.join(printable(str(fact)) for fact in told)} endian")
+        click.echo(f"ok     local board: qvrt {', '.join(one_line(str(fact)) for fact in told)} endian")
         agent.close()
     except LinkError as error:
         good = False

@@ -39,8 +39,8 @@ def command(
     import json
     from dataclasses import asdict
 
+    from qverify.files import write_text
     from qverify.renderers import plan_table
-    from qverify.renderers.json_file import write_text
     from qverify.session.plan import plan
 
     rows = plan([p for p in models.split(",") if p], list(boards), inputs, machine, bytes_per_s)

@@ -12,7 +12,9 @@ from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
+    from qverify.capture.reader import Capture
     from qverify.inputs.sources import Asked
+    from qverify.report.triage import Triage
     from qverify.session.verify import Request
 
 OF_A_RUN = {
@@ -113,51 +115,40 @@ def command(
     deadline_s: float,
     reach: dict[str, str],
 ) -> int:
-    from qverify.capture.reader import open_capture
     from qverify.cli.live_progress import bars
     from qverify.renderers import json_file
     from qverify.renderers import triage as text
     from qverify.session.ladder import TriageRequest
     from qverify.session.models import parse_shapes
-    from qverify.session.reduce import known_build, known_output
     from qverify.session.triage import climb
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]
     order = stages.split(",") if stages is not None else []
-    held = None if capture is None else open_capture(capture)
-    if held is not None and (board or order or inputs.files):
-        raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
-    source = click.get_current_context().get_parameter_source
-    if held is not None and (idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]):
-        raise click.UsageError(f"{capture} was run before; {idle[0]} is for a run of now")
+    held = None if capture is None else _held(capture, bool(board or order or inputs.files))
     if not all(paths) or not all(order) or not (paths or order or held):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
     request = TriageRequest(
         paths,
-        order,
-        board,
-        run_sim,
-        inputs,
-        dict(parse_gate(g) for g in gates),
-        app_input,
-        app_output,
-        loss,
-        deadline_s,
-        parse_shapes(shapes),
-        allow_other_model,
-        reach,
-        explain_s,
-        repeat,
-        held,
+        stages=order,
+        board=board,
+        run_sim=run_sim,
+        inputs=inputs,
+        gates=dict(parse_gate(g) for g in gates),
+        app_input=app_input,
+        app_output=app_output,
+        loss=loss,
+        deadline_s=deadline_s,
+        shapes=parse_shapes(shapes),
+        allow_other_model=allow_other_model,
+        reach=reach,
+        explain_s=explain_s,
+        repeat=repeat,
+        capture=held,
     )
-    known_build(build)
-    if reduce is not None:
-        if held is not None or board is None:
-            raise click.UsageError("--reduce needs the board itself: give -m and -b")
-        known_output(reduce)
+    _check_reducing(reduce, build, held is None and board is not None)
     with bars() as watch:
         found, failing = climb(request, watch)
     if json_path != "-":
@@ -165,18 +156,48 @@ def command(
     if reduce is not None:
         if json_path and json_path != "-":  # nothing is lost should the reduction be cut off
             json_file.write_document(found.to_json(), json_path)
-        board_rung = next((r for r in found.rungs if r.b == "board"), None)
-        unknown = board_rung.why if board_rung is not None and board_rung.verdict == "INCONCLUSIVE" else ""
-        found.reduced = _reduced(failing, unknown, reduce, build)
-        if json_path != "-":
-            click.echo(text.reduced(found.reduced))
+        _reduce(found, failing, reduce, build, quiet=json_path == "-")
     if json_path:
         json_file.write_document(found.to_json(), json_path)
     return found.exit_status
 
 
-def _reduced(failing: Request | None, unknown: str, folder: str, build: str | None) -> dict[str, Any]:
-    """unknown: why it is not known whether the board differs."""
+def _held(capture: str, asked: bool) -> Capture:
+    """asked: for a board, stages or inputs, too."""
+    from qverify.capture.reader import open_capture
+
+    held = open_capture(capture)
+    if asked:
+        raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
+    source = click.get_current_context().get_parameter_source
+    if idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]:
+        raise click.UsageError(f"{capture} was run before; {idle[0]} is for a run of now")
+    return held
+
+
+def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
+    """Before anything runs."""
+    from qverify.session.reduce import known_build, known_output
+
+    known_build(build)
+    if folder is None:
+        return
+    if not has_board:
+        raise click.UsageError("--reduce needs the board itself: give -m and -b")
+    known_output(folder)
+
+
+def _reduce(found: Triage, failing: Request | None, folder: str, build: str | None, quiet: bool) -> None:
+    """Into found.reduced; quiet: stdout is for the JSON alone."""
+    from qverify.renderers import triage as text
+
+    found.reduced = _reduced(found, failing, folder, build)
+    if not quiet:
+        click.echo(text.reduced(found.reduced))
+
+
+def _reduced(found: Triage, failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
+    """failing: the run whose board differs, where there is one."""
     from dataclasses import asdict
 
     from qverify_agents.errors import LinkError
@@ -184,9 +205,10 @@ def _reduced(failing: Request | None, unknown: str, folder: str, build: str | No
     from qverify.errors import QVerifyError
     from qverify.session.reduce import Reduced, reduce
 
-    if failing is None and unknown:
-        return asdict(Reduced("inconclusive", unknown))
     if failing is None:
+        board = next((r for r in found.rungs if r.b == "board"), None)
+        if board is not None and board.verdict == "INCONCLUSIVE" and board.why:
+            return asdict(Reduced("inconclusive", board.why))
         return asdict(Reduced("nothing", "nothing differs on the board"))
     try:
         return asdict(reduce(failing, folder, build, lambda line: click.echo(line, err=True)))

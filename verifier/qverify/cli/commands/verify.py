@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -15,6 +16,9 @@ from qverify.cli.numbers import Finite
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import Asked
+    from qverify.report.document import Report
+    from qverify.session.frames import Frame
+    from qverify.session.verify import Request
 
 
 @click.command(help=__doc__)
@@ -99,59 +103,73 @@ def command(
     reach: dict[str, str],
     options: Options,
 ) -> int:
-    from qverify.cli.live_progress import bars
     from qverify.compare.verdict import combine
-    from qverify.renderers import frames, json_file, terminal
-    from qverify.report.document import EXIT
-    from qverify.session.frames import sources, verify_frames
+    from qverify.renderers import json_file
+    from qverify.session.frames import sources
     from qverify.session.models import parse_shapes
-    from qverify.session.verify import Request, verify
+    from qverify.session.verify import Request
 
     if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (held,)
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
-    several, reports = sources(inputs.files if isinstance(inputs.files, str) else None), []
-
-    def tell(row: dict[str, Any]) -> None:
-        if json_path != "-":
-            click.echo(frames.line(row))
-
+    several = sources(inputs.files if isinstance(inputs.files, str) else None)
+    request = Request(
+        paths,
+        run_sim=run_sim,
+        inputs=inputs,
+        options=options,
+        deadline_s=deadline_s,
+        shapes=parse_shapes(shapes),
+        allow_other_model=allow_other_model,
+        pull=pull,
+        reach=reach,
+        repeat=repeat,
+        reference_spread=reference_spread,
+        reference_python=reference_python,
+        reference_timeout_s=reference_timeout_s,
+    )
+    reports = []
     for number, board in enumerate(boards or (None,)):
-        request = Request(
-            paths,
-            board,
-            run_sim,
-            inputs,
-            options,
-            deadline_s,
-            parse_shapes(shapes),
-            allow_other_model,
-            pull,
-            reach,
-            capture if len(boards) < 2 or not capture else f"{capture}-{number}",
-            repeat,
-            reference_spread,
-            reference_python,
-            reference_timeout_s,
-        )
-        with bars() as watch:
-            if several is None:
-                outcome = verify(request, watch)
-                text = terminal.render(outcome.report, outcome.finals, options.dump_all)
-            else:
-                outcome = verify_frames(request, several, tell, watch)
-                text = frames.render(outcome.report)
-        if json_path != "-":
-            click.echo(text)
-        if outcome.unreached:
-            click.echo(f"qverify: {outcome.unreached}", err=True)
-        reports.append(outcome.report)
-        if json_path and json_path != "-":
+        folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
+        reports.append(_of_one_board(replace(request, board=board, capture=folder), several, json_path == "-"))
+        if json_path and json_path != "-":  # nothing is lost should a later board be cut off
             json_file.write(combine(reports), json_path)
     whole = combine(reports)
     if json_path == "-":
         json_file.write(whole, json_path)
+    return _exit_status(whole)
+
+
+def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) -> Report:
+    """Verified and shown; quiet: stdout is for the JSON alone."""
+    from qverify.cli.live_progress import bars
+    from qverify.renderers import frames, terminal
+    from qverify.session.frames import verify_frames
+    from qverify.session.verify import verify
+
+    def tell(row: dict[str, Any]) -> None:
+        if not quiet:
+            click.echo(frames.line(row))
+
+    with bars() as watch:
+        if several is None:
+            outcome = verify(request, watch)
+            text = terminal.render(outcome.report, outcome.finals, request.options.dump_all)
+        else:
+            outcome = verify_frames(request, several, tell, watch)
+            text = frames.render(outcome.report)
+    if not quiet:
+        click.echo(text)
+    if outcome.unreached:
+        click.echo(f"qverify: {outcome.unreached}", err=True)
+    return outcome.report
+
+
+def _exit_status(whole: Report) -> int:
+    """2 where a frame could not be prepared, unless another FAILED."""
+    from qverify.report.document import EXIT
+
     unprepared = any(row["verdict"] == "NOT RUN" for row in whole.frames)
     return 2 if unprepared and whole.verdict != "FAILED" else EXIT[whole.verdict]

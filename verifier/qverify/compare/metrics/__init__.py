@@ -1,4 +1,4 @@
-"""A page a metric: NAME (key in a report's row), LABEL, UNIT, and Measure(context) with add(block) and result()."""
+"""A page a metric: NAME (key in a report's row) and Measure(context) with add(block) and result()."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _pages() -> tuple[tuple[str, type], ...]:
     found = []
     for page in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{page.name}")
-        for wanted in ("NAME", "LABEL", "UNIT", "Measure"):
+        for wanted in ("NAME", "Measure"):
             if not hasattr(module, wanted):
                 raise ImportError(f"compare/metrics/{page.name}.py: no {wanted}")
         found.append((module.NAME, module.Measure))

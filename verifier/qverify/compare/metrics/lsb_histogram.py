@@ -7,7 +7,7 @@ import numpy as np
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
-NAME, LABEL, UNIT = "lsb_histogram", "b-a in LSB", "elements"
+NAME = "lsb_histogram"
 REACH = 256
 
 

@@ -6,7 +6,7 @@ from qverify.compare import decimals
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
-NAME, LABEL, UNIT = "matching_digits", "digits", "decimals"
+NAME = "matching_digits"
 
 
 class Measure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
-NAME, LABEL, UNIT = "max_abs", "max |a-b|", ""
+NAME = "max_abs"
 
 
 class Measure:

@@ -7,7 +7,7 @@ import numpy as np
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
-NAME, LABEL, UNIT = "max_lsb", "max LSB", "LSB"
+NAME = "max_lsb"
 
 
 class Measure:

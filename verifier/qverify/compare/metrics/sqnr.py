@@ -9,7 +9,7 @@ import numpy as np
 from qverify.compare.metrics import Context
 from qverify.compare.paired_values import Block
 
-NAME, LABEL, UNIT = "sqnr_db", "SQNR", "dB"
+NAME = "sqnr_db"
 
 
 class Measure:

@@ -9,8 +9,8 @@ import numpy as np
 from qverify.arithmetic.float32 import fma32
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, with_activation
-from qverify.compiler.view import Quantized, View
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View
 
 ONNX_TYPES = ("Add", "Mul", "Sub")
 

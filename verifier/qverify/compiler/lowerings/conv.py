@@ -18,8 +18,8 @@ from qverify.compiler.unit import (
     weight_and_bias,
     with_activation,
 )
-from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = ("Conv", "ConvTranspose")
 

@@ -12,8 +12,8 @@ from qverify.compiler.lowerings import movement
 from qverify.compiler.lowerings.pool import reduced_axes
 from qverify.compiler.lowerings.resize import linear_tables
 from qverify.compiler.lowerings.softmax import softmax_rows
-from qverify.compiler.view import View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View, attributes
 from qverify.tensors.spec import TensorSpec
 
 TWO = {"Add": 0, "Sub": 1, "Mul": 2, "Div": 3, "Min": 4, "Max": 5}

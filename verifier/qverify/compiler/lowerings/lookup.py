@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.movement import SHAPE_ONLY
 from qverify.compiler.unit import Array, Unit, microsoft, operand, triple
-from qverify.compiler.view import ELEMENT, Quantized, View, attributes
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.view import ELEMENT, Quantized, View, attributes
 from qverify.tensors.spec import TensorSpec
 
 UNARY = {

@@ -9,8 +9,8 @@ import numpy as np
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.conv import flat, window_pads
 from qverify.compiler.lowerings.resize import nearest_index
-from qverify.compiler.view import View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View, attributes
 
 SHAPE_ONLY = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 ONNX_TYPES = (*SHAPE_ONLY, "Transpose", "Slice", "Split", "Gather", "Pad", "MaxPool", "Resize", "DepthToSpace")

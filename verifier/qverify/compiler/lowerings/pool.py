@@ -9,8 +9,8 @@ import numpy as np
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.conv import flat, window_pads
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, with_activation
-from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = ("GlobalAveragePool", "AveragePool", "ReduceMean")
 

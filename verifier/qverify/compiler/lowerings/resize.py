@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.view import View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View, attributes
 
 Array = npt.NDArray[Any]
 ONE = np.float32(1)

@@ -7,8 +7,8 @@ from typing import Any
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.resize import linear_tables
 from qverify.compiler.unit import Activation, Unit, operand
-from qverify.compiler.view import Quantized, View, attributes
 from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = ("Resize",)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.compiler.builder import Builder, float_word
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
-from qverify.compiler.view import Quantized, View, attributes
+from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = ("Softmax",)
 

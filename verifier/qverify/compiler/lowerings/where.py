@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
-from qverify.compiler.view import Quantized, View
+from qverify.onnx_model.view import Quantized, View
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = ("Where",)

@@ -1,4 +1,4 @@
-"""A typed view of an ONNX graph for the matcher: producers, consumers, constants, shapes, and quantized tensors."""
+"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, and quantized tensors."""
 
 from __future__ import annotations
 

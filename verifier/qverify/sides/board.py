@@ -50,7 +50,7 @@ class Board:
         pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
         """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs.
-        pull all: every tensor whole."""
+        pull all, or a board without digests: every tensor whole."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -104,7 +104,7 @@ class Board:
         def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
-            if event.tensor in self.graph.tensors:
+            if digests and event.tensor in self.graph.tensors:
                 self._digests[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
@@ -126,11 +126,13 @@ class Board:
         held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
         recording.tensors = held
         others = [n for n in observable if n not in finals] if per_node else []
-        if others and pull != "all":
+        spot = digests and pull != "all" and bool(others)
+        if spot:
             others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
-            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
         for name in [*finals, *others]:
             held |= self.pull([name])
+        if spot:
+            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """One more run on the same inputs: the digest of every tensor (made here of the values, where the board sends none),

@@ -11,6 +11,7 @@ import pytest
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.errors import ProtocolError
 from tiny_model import graph, model_bytes, prepared
 
 RELAY = """#!{python}
@@ -63,6 +64,26 @@ def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Relay:
         return Board("local", model_bytes(), graph(), 20)
 
     return made
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("NaN", "not JSON: the number NaN"),
+        ("-Infinity", "not JSON: the number -Infinity"),
+        ("1e999", "not JSON: the number 1e999"),
+        ("9" * 400, "not JSON: the number 9999"),
+        ("[" * 3000, "a text of 30.. bytes; wanted at most 1023"),
+        ("[" * 300 + "]" * 300, "more than 8 lists or objects in one another"),
+        ('"' + "x" * 1000 + '"', "a text of 10.. bytes; wanted at most 1023"),
+        ('"\0"', "none of them NUL"),
+    ],
+)
+def test_a_hello_that_no_report_could_hold(relayed: Relay, value: str, said: str) -> None:
+    text = b'{"protocol": 1, "temperature_c": ' + value.encode() + b"}"
+    with pytest.raises(ProtocolError, match=said) as caught:
+        relayed(f"if f.type == frames.HELLO: payload = {len(text).to_bytes(2, 'little') + text!r}").close()
+    assert caught.value.exit_status == 3
 
 
 def test_a_tensor_that_does_not_hold_its_digest_is_not_said_to_hold_it(relayed: Relay) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import Address
 from qverify_agents.boards import container
+from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.links.openssh import open_openssh
 
 SLOW, INTERRUPTED, REFUSED = "exec sleep 30", "kill -INT $PPID; exec sleep 30", "echo no such image >&2; exit 125"
 # at Ctrl-C subprocess.run kills what it started and waits no longer; the interpreter warns of it
@@ -45,3 +47,37 @@ def test_a_container_that_did_not_come_up_is_removed(
         container.up(Address(engine, "image"), Deadline(1.0))
     run, removed = said.read_text().splitlines()
     assert removed == f"{words} {run.split('--name ')[1].split()[0]}"
+
+
+@UNWAITED
+@pytest.mark.parametrize(
+    ("start", "end", "kind"),
+    [
+        (SLOW, "exit 0", BoardUnreachable),
+        (INTERRUPTED, "exit 0", KeyboardInterrupt),
+        (REFUSED, "exec sleep 30", BoardUnreachable),
+    ],
+)
+def test_an_ssh_that_did_not_connect_leaves_no_folder(
+    start: str, end: str, kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "ssh", start, end, monkeypatch)
+    with pytest.raises(kind):
+        open_openssh(Address("ssh", "somewhere"), Deadline(1.0))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bin", "said"]
+
+
+def test_a_deadline_that_has_passed_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "ssh", "exit 0", "exit 0", monkeypatch)
+    with pytest.raises(LinkTimeout):
+        open_openssh(Address("ssh", "somewhere"), Deadline(0.0))
+    assert [p.name for p in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_shell_ends_its_connection_once() -> None:
+    ended: list[int] = []
+    shell = CommandShell(["/bin/sh", "-c"], lambda: ended.append(1))
+    shell.start("exec cat", Deadline(5))
+    shell.close()
+    shell.close()
+    assert ended == [1]

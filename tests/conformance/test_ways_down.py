@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from qverify_agents.address import Address
-from qverify_agents.boards import container
+from qverify_agents.boards import container, local
+from qverify_agents.capabilities import ALL
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.links import exec_pipe
 from qverify_agents.links.openssh import open_openssh
+from qverify_agents.protocol.client import Agent
 
 SLOW, INTERRUPTED, REFUSED = "exec sleep 30", "kill -INT $PPID; exec sleep 30", "echo no such image >&2; exit 125"
 # at Ctrl-C subprocess.run kills what it started and waits no longer; the interpreter warns of it
@@ -72,6 +76,23 @@ def test_a_deadline_that_has_passed_leaves_no_folder(tmp_path: Path, monkeypatch
     with pytest.raises(LinkTimeout):
         open_openssh(Address("ssh", "somewhere"), Deadline(0.0))
     assert [p.name for p in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_way_down_that_fails_is_no_error_of_a_finished_run() -> None:
+    """And the ones after it are gone, too."""
+    gone = []
+
+    def fails() -> None:
+        gone.append("fails")
+        raise subprocess.TimeoutExpired("podman rm", 60)
+
+    link = exec_pipe.open_link(local.plainer(Address("local")), Deadline(10))
+    agent = Agent(link, ALL, 10, at_close=lambda: gone.append("first"))
+    agent.at_close(fails)
+    with agent:
+        agent.ping()
+    agent.close()
+    assert gone == ["fails", "first"]
 
 
 def test_a_shell_ends_its_connection_once() -> None:

@@ -52,7 +52,8 @@ class Agent:
         try:
             self.hello: dict[str, Any] = self._hello(wait_s)
         except BaseException:
-            self._link.close()  # perhaps not the one that was given
+            with contextlib.suppress(Exception):  # nor does it hide why
+                self._link.close()  # perhaps not the one that was given
             raise
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
@@ -374,11 +375,12 @@ class Agent:
             raise ProtocolError("PING came back changed")
 
     def close(self) -> None:
-        try:
-            self._link.close()
-        finally:
-            while self._ends:
-                self._ends.pop()()
+        """Every way down is gone to its end. What fails there changes nothing of what the board computed, and is not raised."""
+        ends, self._ends = [*self._ends, self._link.close], []
+        with contextlib.ExitStack() as stack:
+            for end in ends:
+                stack.enter_context(contextlib.suppress(Exception))
+                stack.callback(end)
 
     def at_close(self, action: Callable[[], None]) -> None:
         """Called once, after the link was closed; the last one first."""

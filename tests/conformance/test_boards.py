@@ -111,8 +111,9 @@ def test_repeat_cancel_and_inject() -> None:
         events = agent.run(model, inputs, repeat=50)
         assert [e.iteration for e in events] == [i for i in range(50) for _ in range(4)]
         assert len({(e.tensor, e.digest) for e in events}) == 4
-        with pytest.raises(AgentError):
+        with pytest.raises(AgentError, match="cancelled") as caught:
             agent.run(model, inputs, lambda event: event.iteration == 3, repeat=200_000)
+        assert caught.value.status == -7
         agent.ping()
         other = np.full(graph().spec("t").shape, 7, np.uint8)
         import hashlib

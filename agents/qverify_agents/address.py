@@ -39,3 +39,10 @@ def parse(uri: str) -> Address:
             f"-b {uri!r}: not a board; known kinds: {', '.join(BOARDS)}, ssh://HOST, serial://DEVICE, or a host's name"
         )
     return Address("ssh", head, options)
+
+
+def without(uri: str, option: str) -> str:
+    """The URI without one of its options."""
+    head, _, query = uri.partition("?")
+    kept = "&".join(part for part in query.split("&") if part.partition("=")[0] != option)
+    return f"{head}?{kept}" if kept else head

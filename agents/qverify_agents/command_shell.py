@@ -26,8 +26,10 @@ class CommandShell:
         return stream
 
     def close(self) -> None:
-        for stream in self._streams:
-            stream.close()
-        if self._at_close is not None:
-            self._at_close()
-            self._at_close = None
+        at_close, self._at_close = self._at_close, None
+        try:
+            for stream in self._streams:
+                stream.close()
+        finally:
+            if at_close is not None:
+                at_close()

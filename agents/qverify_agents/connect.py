@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from qverify_agents.address import Address, parse
+from qverify_agents.address import Address, parse, without
 from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import Deployed as OnBoard
@@ -32,22 +32,28 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
     """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
     options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
     that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
-    check(f"-b {uri}", options or {})
-    fitting, failed = resolve(uri), dict[str, LinkError]()
-    end = time.monotonic() + (float((options or {}).get("wait", "0")) if len(fitting) > 1 else 0.0)
+    options = options or {}
+    check(f"-b {uri}", options)
+    fitting = resolve(uri)
+    if len(fitting) > 1:
+        return _first(uri, fitting, deadline_s, options)
+    return _connected(fitting[0], deadline_s, options)
+
+
+def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str]) -> Agent:
+    """Of several boards: asked in rounds, each without waiting, for as long as the longest of them may be waited for."""
+    end = time.monotonic() + max(float({**options, **parse(one).options}.get("wait", "0")) for one in fitting)
+    failed = dict[str, LinkError]()
     while True:
-        for at, one in enumerate(fitting):
+        for one in fitting:
             try:
-                alone = {**(options or {}), **({"wait": "0"} if len(fitting) > 1 else {})}
-                return _connected(one, deadline_s, alone)
+                return _connected(without(one, "wait"), deadline_s, {**options, "wait": "0"})
             except BadAddress:
                 raise
             except LinkError as error:
-                if len(fitting) == 1:
-                    raise
                 failed[one] = error
-                if at == len(fitting) - 1 and (time.monotonic() >= end or not _any_busy(failed)):
-                    raise _none(uri, failed) from error
+        if time.monotonic() >= end or not _any_busy(failed):
+            raise _none(uri, failed) from failed[fitting[-1]]
         time.sleep(0.5)
 
 

@@ -16,7 +16,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 
 
 class ProcessStream:
-    """A Link (capabilities.py). BoardUnreachable when the program cannot be started."""
+    """A Link (capabilities.py). BoardUnreachable when the program cannot be started. LinkClosed after close."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
@@ -40,7 +40,8 @@ class ProcessStream:
             self._errors.close()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout, self._open = self._process.stdin.fileno(), self._process.stdout.fileno(), True
+        self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._open = self._takes = True
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
         atexit.register(self.close)
@@ -50,6 +51,7 @@ class ProcessStream:
         return self._process.pid
 
     def read(self, deadline: Deadline) -> bytes:
+        _check(self._open)
         if self._came:
             came, self._came = self._came, b""
             return came
@@ -61,6 +63,7 @@ class ProcessStream:
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Takes what comes meanwhile, so that two full pipes never wait for each other."""
+        _check(self._takes)
         view = memoryview(data)
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._stdin, selectors.EVENT_WRITE)
@@ -76,6 +79,7 @@ class ProcessStream:
 
     def end_of_input(self) -> None:
         """Nothing more will be written; the process sees the end of its stdin."""
+        self._takes = False
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -87,7 +91,9 @@ class ProcessStream:
         return status
 
     def errors(self) -> bytes:
-        """The first 2000 bytes of what it wrote to stderr."""
+        """The first 2000 bytes of what it wrote to stderr; none after close."""
+        if not self._open:
+            return b""
         self._errors.seek(0)
         return self._errors.read(2000)
 
@@ -113,7 +119,7 @@ class ProcessStream:
     def close(self) -> None:
         if not self._open:
             return
-        self._open = False
+        self._open = self._takes = False
         atexit.unregister(self.close)
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -123,6 +129,12 @@ class ProcessStream:
             if stream is not None:
                 stream.close()
         self._errors.close()
+
+
+def _check(still_open: bool) -> None:
+    """A closed descriptor's number may be another file's by now."""
+    if not still_open:
+        raise LinkClosed("the link to the agent is closed already, from this side")
 
 
 def _signal_name(number: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 from qverify.sides.board import Board
@@ -11,6 +14,8 @@ from qverify_agents.boards.qemu_user import emulator
 from qverify_agents.connect import connect
 from qverify_agents.errors import AgentError, BoardUnreachable
 from tiny_model import graph, model_bytes, prepared
+
+from tests.links.servers import SSHD, Server
 
 EMULATED = ["armv7", "riscv64", "s390x"]
 
@@ -57,6 +62,25 @@ def test_a_board_that_offers_finals_only() -> None:
         there.close()
 
 
+@pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
+@pytest.mark.parametrize("kind", ["", "finals:"])
+def test_a_value_lost_with_the_connection_is_made_again(kind: str, tmp_path: Path) -> None:
+    """By a second run; a board without digests announced none that it could differ from."""
+    server = Server("openssh", tmp_path)
+    server.trust()
+    there = board(f"{kind}{server.board}")
+    try:
+        first = there.run(prepared())
+        assert first.state == "complete"
+        server.drop_connections()
+        time.sleep(0.2)
+        assert np.array_equal(there.pull(["y"])["y"], first.tensors["y"])
+        assert there._agent.generation == 1
+    finally:
+        there.close()
+        server.close()
+
+
 @pytest.mark.parametrize(
     "kind,why", [("die", "was killed by SIGKILL"), ("hang", "no answer within"), ("garbage", "ended with status 0")]
 )
@@ -87,8 +111,9 @@ def test_repeat_cancel_and_inject() -> None:
         events = agent.run(model, inputs, repeat=50)
         assert [e.iteration for e in events] == [i for i in range(50) for _ in range(4)]
         assert len({(e.tensor, e.digest) for e in events}) == 4
-        with pytest.raises(AgentError):
+        with pytest.raises(AgentError, match="cancelled") as caught:
             agent.run(model, inputs, lambda event: event.iteration == 3, repeat=200_000)
+        assert caught.value.status == -7
         agent.ping()
         other = np.full(graph().spec("t").shape, 7, np.uint8)
         import hashlib

@@ -122,6 +122,44 @@ def test_a_dead_agent_is_said() -> None:
     agent.close()
 
 
+def test_a_board_that_is_gone_is_asked_for_once() -> None:
+    """And every further call says so at once; over ssh each would else take its deadline."""
+    asked = []
+
+    def nowhere() -> ProcessStream:
+        asked.append(1)
+        raise BoardUnreachable("no route to host")
+
+    link = opened(local.plainer(Address("local")))
+    with Agent(link, ALL, 10, reopen=nowhere) as agent:
+        os.killpg(link.process_id, 9)
+        for call in (agent.ping, agent.ping, lambda: agent.put(SHA, DATA), lambda: agent.run(SHA, [])):
+            with pytest.raises(LinkClosed, match=r"SIGKILL.*; connecting again failed: no route to host"):
+                call()
+    assert asked == [1]
+
+
+def test_a_closed_link_touches_no_file_of_others() -> None:
+    """The numbers of its descriptors are given away again."""
+    link = opened(Address("exec", argv=("/bin/sh", "-c", "exec cat")))
+    link.close()
+    others = [os.pipe() for _ in range(4)]
+    try:
+        for step in (lambda: link.read(Deadline(1)), lambda: link.write(b"x", Deadline(1))):
+            with pytest.raises(LinkClosed, match="closed already"):
+                step()
+        assert "SIGKILL" in link.why_closed()
+    finally:
+        for number in (n for pair in others for n in pair):
+            os.close(number)
+    half = opened(Address("exec", argv=("/bin/sh", "-c", "exec cat")))
+    half.end_of_input()
+    with pytest.raises(LinkClosed, match="closed already"):
+        half.write(b"x", Deadline(1))
+    assert half.read(Deadline(5)) == b""
+    half.close()
+
+
 def test_a_program_that_cannot_start_is_said(tmp_path: Path) -> None:
     with pytest.raises(BoardUnreachable, match="cannot start"):
         opened(Address("exec", argv=(str(tmp_path / "missing"),)))

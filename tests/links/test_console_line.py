@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import parse
 from qverify_agents.console.line import DAMAGED, ConsoleLine
+from qverify_agents.console.link import BACK, END, ConsoleLink
 from qverify_agents.console.shell import ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.links.serial_line import SerialPort
@@ -85,3 +86,37 @@ def test_a_console_leaves_another_ones_files_alone(tmp_path: Path) -> None:
         finally:
             for path in (ours, theirs, ended):
                 path.unlink(missing_ok=True)
+
+
+class Readings:
+    """A Port that has come to these readings and takes whatever is written."""
+
+    def __init__(self, *readings: bytes):
+        self.left = list(readings)
+
+    def read(self, seconds: float) -> bytes:
+        return self.left.pop(0) if self.left else b""
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        pass
+
+
+LAST = b"the agent's last frames"
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        (LAST + END + b"\n" + BACK + b"# ",),
+        (LAST + BACK,),  # a mark was damaged
+        (LAST, END + b"\n", BACK),
+        (LAST[:5], LAST[5:] + END[:3], END[3:] + b"\n# " + BACK),
+        (LAST + END[:1], END[1:], b"# ", BACK),
+    ],
+)
+def test_what_the_agent_said_last_is_read_and_nothing_of_the_shell(readings: tuple[bytes, ...]) -> None:
+    link, came = ConsoleLink(Readings(*readings), "here"), b""
+    while data := link.read(Deadline(2)):
+        came += data
+    assert came in (LAST, LAST + END[:3], LAST + END[:1])  # a mark that is not whole may be anything
+    assert link.read(Deadline(2)) == b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -90,6 +91,24 @@ def test_a_changed_host_key_always_stops(server, digits, tmp_path, capsys):
     assert "the inventory pins" in capsys.readouterr().err
     right = " ".join((server.folder / "host.pub").read_text().split()[:2])
     assert run(digits, f"{server.board}&host_key={right}") == 0
+
+
+@OPENSSH
+@pytest.mark.parametrize("backend", ["paramiko", "openssh"])
+def test_a_host_key_alias_is_known_as_the_real_ssh_knows_it(backend, openssh, digits):
+    """By its bare name: what either writes, the other finds."""
+    openssh.write_config("  HostKeyAlias the-board\n")
+    right, ssh = openssh.known.read_text().partition(" ")[2], ["ssh", "-F", str(openssh.config), "-o", "BatchMode=yes"]
+    openssh.known.unlink()
+    accept = [*ssh, "-o", "StrictHostKeyChecking=accept-new", "-o", "HashKnownHosts=no", "testboard", "true"]
+    subprocess.run(accept, check=True, capture_output=True, timeout=20)
+    assert f"the-board {right}" in openssh.known.read_text()
+    assert run(digits, f"{openssh.board}&backend={backend}") == 0
+    openssh.known.unlink()
+    assert run(digits, f"{openssh.board}&backend={backend}", "--accept-new-host-key") == 0
+    assert f"the-board {right}" in openssh.known.read_text()
+    strict = [*ssh, "-o", "StrictHostKeyChecking=yes", "testboard", "true"]
+    subprocess.run(strict, check=True, capture_output=True, timeout=20)
 
 
 @OPENSSH
@@ -333,7 +352,6 @@ board.run(prepared())
 def test_a_run_that_hangs_goes_with_its_host(server, signal_name):
     """The node never comes back; the agent must not keep the board for ever."""
     import signal
-    import subprocess
     import sys
 
     board = f"faulty:{server.board}&fault=hang@u"

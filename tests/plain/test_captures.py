@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 from qverify.capture.parts import PartReader, PartWriter
 from qverify.capture.reader import open_capture
+from qverify.capture.writer import CaptureWriter
 from qverify.cli.main import main
 from qverify.errors import BadFileError
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
 
 from tests.plain.captured_run import NODE, judged_again, report
 
@@ -63,6 +66,18 @@ def test_many_frames(digits, tmp_path, capsys):
     assert status == 0 and [f["verdict"] for f in held["frames"]] == ["PASSED"] * 3
     said = capsys.readouterr().out
     assert "frames: 3 of 3 ran, 3 PASSED" in said and said.count("Strict check PASSED (3 frames)") == 3
+
+
+def test_a_number_that_is_not_finite_stands_as_in_a_report(tmp_path):
+    """And the capture is whole: JSON has no such number."""
+    side = Recording("board", "qvrt", settings={"temperature_c": float("nan"), "frequency_mhz": 600.0})
+    writer = CaptureWriter(str(tmp_path / "cap"), {"board": "local"})
+    writer.frame(0, "random", PreparedInputs(()), {"board": side}, None)
+    writer.repeated({"runs": 2, "unstable": [{"max_abs": float("inf")}]})
+    assert writer.close() == ""
+    (frame,) = report(tmp_path / "cap" / "capture.json")["frames"]
+    assert frame["sides"][0]["settings"] == {"temperature_c": "nan", "frequency_mhz": 600.0}
+    assert frame["repeat"]["unstable"] == [{"max_abs": "inf"}]
 
 
 def test_bytes_are_stored_once_and_known_digests_are_not_pulled(captured, tmp_path):

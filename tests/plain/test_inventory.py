@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify_agents.errors import BadAddress
+from qverify_agents.address import Address
+from qverify_agents.connect import connect
+from qverify_agents.errors import BadAddress, BoardBusy
+from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import boards, resolve
 
 TEXT = """
@@ -130,6 +135,36 @@ def test_of_several_boards_the_first_that_can_be_had(inventory, digits, capsys):
     inventory.write_text(inventory.read_text().replace('"local"', '"ssh://127.0.0.1:2"'))
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"]) == 3
     assert "none of 2 boards" in capsys.readouterr().err
+
+
+TWO = '[boards.held]\nuri = "ssh://127.0.0.1:1"\ntags = {{ soc = "j5" }}\n[boards.other]\nuri = "{}"\ntags = {{ soc = "j5" }}\n'
+
+
+@pytest.mark.parametrize(("words", "options"), [("soc=j5?wait=60", {}), ("soc=j5", {"wait": "60"})])
+def test_a_busy_board_is_not_waited_for_while_another_is_free(inventory, words, options):
+    inventory.write_text(TWO.format("local"))
+    start = time.monotonic()
+    with (
+        contextlib.closing(HostLock(Address("ssh", "127.0.0.1:1"), "somebody", 0)),
+        connect(words, 20, options) as agent,
+    ):
+        agent.ping()
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("inside", ["soc=j5?wait=3", "soc=j5"])
+def test_several_busy_boards_are_waited_for_together(inside, inventory):
+    """Not one after the other; for as long as -b, or the inventory for one of them, says."""
+    inventory.write_text(TWO.format("ssh://127.0.0.1:2" + ("" if "?" in inside else "?wait=3")))
+    held = [HostLock(Address("ssh", f"127.0.0.1:{port}"), "somebody", 0) for port in (1, 2)]
+    start = time.monotonic()
+    try:
+        with pytest.raises(BoardBusy, match=r"none of 2 boards: .*in use by somebody"):
+            connect(inside, 20)
+    finally:
+        for lock in held:
+            lock.close()
+    assert 3 <= time.monotonic() - start < 5.5
 
 
 def test_reset_runs_the_command_and_looks_whether_it_helped(inventory, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -28,11 +29,17 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     words += ["--platform", address.options["platform"]] if "platform" in address.options else []
     words += ["--memory", address.options["memory_limit"]] if "memory_limit" in address.options else []
     words += ["--entrypoint", "/bin/sh", address.rest, "-c", HOLD]
-    _asked(words, deadline, f"{address.scheme}:{address.rest}")
 
     def down() -> None:
-        subprocess.run([engine, "rm", "-f", name], capture_output=True, timeout=60, check=False)
+        at_once = ["-t", "0"] if engine == "podman" else []  # docker does not wait, and knows no -t
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run([engine, "rm", "-f", *at_once, name], capture_output=True, timeout=60, check=False)
 
+    try:
+        _asked(words, deadline, f"{address.scheme}:{address.rest}")
+    except BaseException:  # it may be there all the same
+        down()
+        raise
     return Address("shell", name, argv=(engine, "exec", "-i", name, "/bin/sh", "-c")), down
 
 

@@ -29,21 +29,21 @@ class ConsoleLink:
         self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
 
     def _taken(self, seconds: float) -> bytes:
-        """What came; marks may be spread over readings."""
-        data = self._port.read(seconds)
+        """What came of the agent: nothing from the end mark on. Marks may be spread over readings."""
+        data, before, over = self._port.read(seconds), len(self._tail), self._over
         window = self._tail + data
         self._back = self._back or BACK in window
-        self._over = self._over or self._back or END in window
+        self._over = over or self._back or END in window
         self._tail = window[-len(BACK) :]
-        return data
+        marks = [at for at in (window.find(END), window.find(BACK)) if at >= 0]
+        return b"" if over else window[before : min(marks, default=len(window))]
 
     def read(self, deadline: Deadline) -> bytes:
-        while True:
+        while not self._over:
             data = self._taken(min(0.5, deadline.left()))
-            if self._over:
-                return b""
             if data:
                 return data
+        return b""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         if self._over:

@@ -94,8 +94,7 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         console = _answering(process, folder, port, deadline.part(RESTORE_S if warm else BOOT_S), snapshot, warm)
     except BaseException as error:
         if process is not None:
-            _kill(process.pid)
-            process.wait(5)
+            _end(process)
         said = _said(folder / "qemu.log")
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, LinkTimeout):
@@ -161,7 +160,7 @@ def _still_running(machine: Running) -> None:
 def stop(machine: Running) -> None:
     _kill(machine.pid)
     if (process := _OURS.pop(machine.pid, None)) is not None:
-        process.wait(5)
+        _end(process)
     end = time.monotonic() + 5
     while machine.alive and time.monotonic() < end:
         time.sleep(0.02)
@@ -297,6 +296,13 @@ def _said(log: Path) -> str:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """One that does not go (a disk that hangs) hides nothing of what the run found."""
+    _kill(process.pid)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
 
 
 def _die_with_parent() -> None:

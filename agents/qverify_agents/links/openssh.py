@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from qverify_agents.links.ssh_config import split
 from qverify_agents.option_values import is_on
 from qverify_agents.printable import last_line
 
+END_S = 5.0  # the master is asked over a socket of this host
+
 
 def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
     """Raises BoardUnreachable with ssh's own last line. A password cannot be given here: keys, certificates, an agent."""
@@ -23,6 +26,7 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
         raise BoardUnreachable("--ssh-backend openssh: no ssh program on this machine; install openssh-client")
     user, host, port = split(address.rest)
     user = user or address.options.get("user", "")
+    connect_s = max(1, int(min(15, deadline.left())))
     folder = tempfile.mkdtemp(prefix="qverify-ssh-")
     config = address.options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
     accept = is_on(address.options, "accept_new_host_key")
@@ -32,14 +36,28 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
         *(["-l", user] if user else []),
         *(["-o", "StrictHostKeyChecking=accept-new"] if accept else []),
         *("-o", "BatchMode=yes", "-o", f"ControlPath={folder}/master", "-o", "ServerAliveInterval=15"),
-        *("-o", f"ConnectTimeout={max(1, int(min(15, deadline.left())))}", "-T"),
+        *("-o", f"ConnectTimeout={connect_s}", "-T"),
     ]
     master = [program, *options, "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-f", "-N", "--", host]
 
     def end() -> None:
-        subprocess.run([program, *options, "-O", "exit", "--", host], capture_output=True, timeout=10, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    [program, *options, "-O", "exit", "--", host], capture_output=True, timeout=END_S, check=False
+                )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
+    try:
+        _connect(master, address.rest, deadline)
+    except BaseException:
+        end()
+        raise
+    return CommandShell([program, *options, "-o", "ControlMaster=no", "--", host], end)
+
+
+def _connect(master: list[str], where: str, deadline: Deadline) -> None:
     try:
         done = subprocess.run(
             master,
@@ -50,9 +68,6 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
             timeout=deadline.left(),
         )
     except subprocess.TimeoutExpired:
-        end()
-        raise BoardUnreachable(f"{address.rest}: ssh does not connect within its deadline") from None
+        raise BoardUnreachable(f"{where}: ssh does not connect within its deadline") from None
     if done.returncode:
-        end()
-        raise BoardUnreachable(f"{address.rest}: ssh says: {last_line(done.stderr, f'status {done.returncode}')}")
-    return CommandShell([program, *options, "-o", "ControlMaster=no", "--", host], end)
+        raise BoardUnreachable(f"{where}: ssh says: {last_line(done.stderr, f'status {done.returncode}')}")

@@ -15,8 +15,8 @@ from qverify_agents.this_user import user_name
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """alias: as typed. host, port, user: where to. identities, known_hosts: existing files. host_key_policy: strict,
-    accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
+    """alias: as typed. host, port, user: where to. identities, known_hosts: existing files. host_key_alias: HostKeyAlias, or "".
+    host_key_policy: strict, accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
 
     alias: str
     host: str
@@ -24,7 +24,7 @@ class Resolved:
     user: str
     identities: tuple[str, ...]
     known_hosts: tuple[str, ...]
-    host_key_name: str
+    host_key_alias: str
     host_key_policy: str
     proxy_jump: str
     proxy_command: str
@@ -33,8 +33,8 @@ class Resolved:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts."""
-        return self.host_key_name if self.port == 22 else f"[{self.host_key_name}]:{self.port}"
+        """The name in known_hosts; OpenSSH takes an alias bare, whatever the port."""
+        return self.host_key_alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
 
 
 def split(target: str) -> tuple[str, str, int | None]:
@@ -74,7 +74,7 @@ def resolve(target: str, config: str | None = None) -> Resolved:
         user or one.get("user") or user_name(),
         tuple(p for p in map(_path, found.get("identityfile", _default_identities())) if os.path.isfile(p)),
         tuple(map(_path, known or ["~/.ssh/known_hosts"])),
-        one.get("hostkeyalias", name),
+        one.get("hostkeyalias", ""),
         policy,
         "" if jump == "none" else jump,
         "" if command == "none" else command,

@@ -45,14 +45,15 @@ class Agent:
         self._ends: list[Callable[[], None]] = [at_close] if at_close is not None else []
         self._link, self._deadline_s, self.kept = link, deadline_s, True
         self._owner, self._reopen, self.generation = owner, reopen, 0
-        self._gone: LinkClosed | LinkTimeout | None = None
+        self._gone: BoardBusy | LinkClosed | LinkTimeout | None = None
         self.shared = reopen is not None  # others may reach the board, too
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "cached_bytes": 0, "frames_sent_again": 0, "requests": 0}
         try:
             self.hello: dict[str, Any] = self._hello(wait_s)
         except BaseException:
-            self._link.close()  # perhaps not the one that was given
+            with contextlib.suppress(Exception):  # nor does it hide why
+                self._link.close()  # perhaps not the one that was given
             raise
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
@@ -109,9 +110,7 @@ class Agent:
         try:
             return self._exchange(kind, payload, wanted, on_node)
         except LinkClosed as error:
-            if not self._again(error):
-                self._gone = error
-                raise
+            self._again(error)
         except LinkTimeout as error:
             self._gone = error
             raise
@@ -123,19 +122,22 @@ class Agent:
             payload = messages.unbatched(payload)
         return self._ask(kind, payload, wanted, on_node)
 
-    def _again(self, lost: LinkClosed) -> bool:
-        """A new link after the first was lost, at most RECONNECTS times; False where there is none to be had."""
+    def _again(self, lost: LinkClosed) -> None:
+        """A new link after the first was lost, at most RECONNECTS times. Where there is none to be had the error says why, to
+        this call and to every further one."""
+        self._gone = lost  # also for what comes after Ctrl-C
         if self._reopen is None or self.generation >= RECONNECTS:
-            return False
+            raise lost
         self.generation += 1
         self._link.close()
         try:
             self._link = self._reopen()
+            self._reader, self._gone = frames.FrameReader(), None
+            self._hello(10.0)
         except LinkError as error:
-            raise LinkClosed(f"{lost}; connecting again failed: {error}") from error
-        self._reader = frames.FrameReader()
-        self._hello(10.0)
-        return True
+            kind = BoardBusy if isinstance(error, BoardBusy) else LinkClosed
+            self._gone = kind(f"{lost}; connecting again failed: {error}")
+            raise self._gone from error
 
     def _ask_ahead(self, requests: Iterable[tuple[int, bytes]], wanted: int) -> Iterator[bytes]:
         """The answers in order, later requests sent before the earlier ones' answers came, as many as the link allows. Where
@@ -373,11 +375,12 @@ class Agent:
             raise ProtocolError("PING came back changed")
 
     def close(self) -> None:
-        try:
-            self._link.close()
-        finally:
-            while self._ends:
-                self._ends.pop()()
+        """Every way down is gone to its end. What fails there changes nothing of what the board computed, and is not raised."""
+        ends, self._ends = [*self._ends, self._link.close], []
+        with contextlib.ExitStack() as stack:
+            for end in ends:
+                stack.enter_context(contextlib.suppress(Exception))
+                stack.callback(end)
 
     def at_close(self, action: Callable[[], None]) -> None:
         """Called once, after the link was closed; the last one first."""

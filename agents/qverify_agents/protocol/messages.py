@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from qverify_agents.printable import one_line
 DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11
 LARGEST_PIECE = 1 << 20
+LONGEST_TEXT, DEEPEST, LARGEST_NUMBER = 1023, 8, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Done:
 
 def text(value: str) -> bytes:
     data = value.encode()
-    if len(data) > 1023 or b"\0" in data:
-        raise ProtocolError(f"{value[:60]}...: a name longer than 1023 bytes cannot be sent to a board")
+    if len(data) > LONGEST_TEXT or b"\0" in data:
+        raise ProtocolError(f"{value[:60]}...: a name longer than {LONGEST_TEXT} bytes cannot be sent to a board")
     return struct.pack("<H", len(data)) + data
 
 
@@ -47,19 +49,40 @@ def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
     end = at + 2 + struct.unpack_from("<H", payload, at)[0] if len(payload) >= at + 2 else -1
     if not 0 <= end <= len(payload):
         raise ProtocolError("a text is cut short")
-    return payload[at + 2 : end].decode(errors="replace"), end
+    data = payload[at + 2 : end]
+    if len(data) > LONGEST_TEXT or b"\0" in data:
+        raise ProtocolError(f"a text of {len(data)} bytes; wanted at most {LONGEST_TEXT}, none of them NUL")
+    return data.decode(errors="replace"), end
 
 
 def read_hello(payload: bytes) -> dict[str, Any]:
+    """ProtocolError for what Python takes for JSON and others do not, and for what no report could hold."""
     try:
-        hello = json.loads(read_text(payload)[0])
-    except ValueError as error:
-        raise ProtocolError("HELLO is not JSON") from error
+        hello = json.loads(read_text(payload)[0], parse_constant=_number, parse_float=_number, parse_int=_number)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"HELLO is not JSON: {error}") from error
+    if not _within(hello, DEEPEST):
+        raise ProtocolError(f"HELLO holds more than {DEEPEST} lists or objects in one another")
     if not isinstance(hello, dict) or hello.get("protocol") != 1:
         raise ProtocolError(
             f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
         )
     return {_line(k): _line(v) if isinstance(v, str) else v for k, v in hello.items()}
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if not math.isfinite(value) or abs(value) > LARGEST_NUMBER:
+        raise ValueError(f"the number {text[:40]}")
+    return value if set(text) & set(".eE") else int(text)
+
+
+def _within(value: object, levels: int) -> bool:
+    """Whether at most so many lists and objects lie in one another."""
+    if not isinstance(value, dict | list):
+        return True
+    held = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_within(v, levels - 1) for v in held)
 
 
 def _line(text: str) -> str:

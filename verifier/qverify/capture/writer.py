@@ -18,6 +18,7 @@ from qverify import __version__
 from qverify.capture.parts import PartWriter
 from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
+from qverify.report.document import plain
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -174,7 +175,7 @@ class CaptureWriter:
         """Writes capture.json; the bytes it lacks on a full disk, else 0."""
         parts = [[p.offset, p.stored, p.raw, p.digest] for p in self._parts.parts]
         held = {**self._held, "parts": parts, "state": "incomplete" if self.why else "complete", "why": self.why}
-        text = json.dumps(_written(held, len(parts)), allow_nan=False) + "\n"
+        text = json.dumps(plain(_written(held, len(parts))), allow_nan=False) + "\n"
         try:
             write_text(text, os.path.join(self.folder, "capture.json"))
         except UsageError as error:

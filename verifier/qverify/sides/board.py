@@ -51,7 +51,7 @@ class Board:
         pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
         """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs.
-        pull all: every tensor whole."""
+        pull all, or a board without digests: every tensor whole."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -105,7 +105,7 @@ class Board:
         def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
-            if event.tensor in self.graph.tensors:
+            if digests and event.tensor in self.graph.tensors:
                 self._digests[event.tensor] = self.came[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
@@ -127,11 +127,13 @@ class Board:
         held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
         recording.tensors = held
         others = [n for n in observable if n not in finals] if per_node else []
-        if others and pull != "all":
+        spot = digests and pull != "all" and bool(others)
+        if spot:
             others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
-            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
         for name in [*finals, *others]:
             held |= self.pull([name])
+        if spot:
+            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """One more run on the same inputs: the digest of every tensor (made here of the values, where the board sends none),
@@ -185,10 +187,13 @@ class Board:
         return self._got(names)
 
     def _run_again(self, names: list[str]) -> None:
-        events = self._agent.run(self._sha256, self._inputs, nodes=names)
+        """So that they can be got; each held to the digest of the first run, where the board announced one."""
+        told = "digests" in self.capabilities
+        events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told)
         self._values_are_of_the_run, self._generation = True, self._agent.generation
-        for event in events:
-            if event.tensor in names and event.digest != self._digests.get(event.tensor):
+        for event in events if told else []:
+            announced = self._digests.get(event.tensor, event.digest)
+            if event.tensor in names and event.digest != announced:
                 raise LinkError(
                     f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
                     "it is not deterministic"

@@ -1,0 +1,108 @@
+"""The real agent behind a relay that alters one thing of what it says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
+from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.errors import ProtocolError
+from tiny_model import graph, model_bytes, prepared
+
+RELAY = """#!{python}
+import os, subprocess, sys, threading
+sys.path[:0] = {path!r}
+from qverify_agents.protocol import frames, messages
+agent = subprocess.Popen([{real!r}, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+asked = dict()  # sequence number to the tensor a GET names
+
+def altered(f):
+    payload = bytearray(f.payload)
+    {alter}
+    return bytes(payload)
+
+def towards():
+    reader = frames.FrameReader()
+    while data := os.read(0, 65536):
+        reader.feed(data)
+        while (f := reader.next()) is not None:
+            if f.type == frames.GET:
+                asked[f.sequence] = messages.read_text(f.payload)[0]
+        agent.stdin.write(data)
+    agent.stdin.close()
+
+threading.Thread(target=towards, daemon=True).start()
+reader = frames.FrameReader()
+while data := os.read(agent.stdout.fileno(), 65536):
+    reader.feed(data)
+    while (f := reader.next()) is not None:
+        whole = frames.frame_bytes(f.type, f.sequence, altered(f))
+        while whole:
+            whole = whole[os.write(1, whole):]
+"""
+UNSTABLE = "if f.type == frames.DATA and asked[f.sequence] != 'y': payload[-1] ^= 1"
+NO_DIGESTS = """if f.type == frames.HELLO: payload = payload.replace(b'"inject", "digests"', b'"inject"           ')"""
+Relay = Callable[[str], Board]
+
+
+@pytest.fixture
+def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Relay:
+    """A board of this machine whose agent's frames go through a line of Python."""
+
+    def made(alter: str) -> Board:
+        real = runtime_path(host_architecture())
+        fake = tmp_path / real.name
+        path = [p for p in sys.path if p]
+        fake.write_text(RELAY.format(python=sys.executable, path=path, real=str(real), alter=alter))
+        fake.chmod(0o755)
+        monkeypatch.setenv("QVERIFY_BIN_DIR", str(tmp_path))
+        return Board("local", model_bytes(), graph(), 20)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("NaN", "not JSON: the number NaN"),
+        ("-Infinity", "not JSON: the number -Infinity"),
+        ("1e999", "not JSON: the number 1e999"),
+        ("9" * 400, "not JSON: the number 9999"),
+        ("[" * 3000, "a text of 30.. bytes; wanted at most 1023"),
+        ("[" * 300 + "]" * 300, "more than 8 lists or objects in one another"),
+        ('"' + "x" * 1000 + '"', "a text of 10.. bytes; wanted at most 1023"),
+        ('"\0"', "none of them NUL"),
+    ],
+)
+def test_a_hello_that_no_report_could_hold(relayed: Relay, value: str, said: str) -> None:
+    text = b'{"protocol": 1, "temperature_c": ' + value.encode() + b"}"
+    with pytest.raises(ProtocolError, match=said) as caught:
+        relayed(f"if f.type == frames.HELLO: payload = {len(text).to_bytes(2, 'little') + text!r}").close()
+    assert caught.value.exit_status == 3
+
+
+def test_a_tensor_that_does_not_hold_its_digest_is_not_said_to_hold_it(relayed: Relay) -> None:
+    board = relayed(UNSTABLE)
+    try:
+        recording = board.run(prepared())
+    finally:
+        board.close()
+    assert recording.state == "partial" and "do not have the digest the board announced" in recording.why
+    assert not [note for note in recording.notes if "holds its digest" in note]
+
+
+def test_a_board_with_every_tensor_and_no_digests_gives_their_values(relayed: Relay) -> None:
+    board, expected = relayed(NO_DIGESTS), Simulator(graph()).run(prepared())
+    try:
+        recording = board.run(prepared())
+    finally:
+        board.close()
+    assert recording.capabilities == {"finals", "per_node", "inject"}
+    assert (recording.state, recording.missing, recording.digests, recording.notes) == ("complete", {}, {}, [])
+    assert set(recording.tensors) == {"q", "t", "u", "y"}
+    assert all(np.array_equal(recording.tensors[n], expected.tensors[n]) for n in recording.tensors)

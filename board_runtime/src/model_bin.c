@@ -188,12 +188,22 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   return QV_OK;
 }
 
+/* What GRPH lists is flagged and nothing else is: the arena keeps what is flagged. first_use serves as the mark until lifetimes are planned. */
+static qv_status check_flags(qv_model *m) {
+  for (int i = 0; i < m->n_inputs; i++) m->tensors[m->inputs[i]].first_use |= QV_INPUT;
+  for (int i = 0; i < m->n_outputs; i++) m->tensors[m->outputs[i]].first_use |= QV_OUTPUT;
+  for (int i = 0; i < m->n_tensors; i++)
+    if ((int32_t)(m->tensors[i].flags & (QV_INPUT | QV_OUTPUT)) != m->tensors[i].first_use)
+      return refuse(m, QV_E_FORMAT, "tensor %.100s: its input or output flag disagrees with GRPH", m->tensors[i].name);
+  return QV_OK;
+}
+
 /* Marks: each tensor is a constant, a graph input, or made by exactly one earlier node before it is read. */
 static qv_status check_order(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
   for (int i = 0; i < m->n_inputs; i++) {
     int at = m->inputs[i];
-    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0 || !(m->tensors[at].flags & QV_INPUT)) return refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
+    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0) return refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
     m->tensors[at].arena_offset = 0;
   }
   for (int k = 0; k < m->n_nodes; k++) {
@@ -211,7 +221,7 @@ static qv_status check_order(qv_model *m) {
     if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0) return refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
   for (int i = 0; i < m->n_tensors; i++)
     if (m->tensors[i].arena_offset != 0) return refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
-  return QV_OK;
+  return check_flags(m);
 }
 
 qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes) {

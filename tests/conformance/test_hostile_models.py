@@ -4,6 +4,7 @@ exit 2, and what both take they compute alike. The seed is printed by the test's
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,15 @@ import numpy as np
 import pytest
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
+from qverify.model_bin import container
 from qverify.model_bin.graph import ROUNDINGS, Graph
-from qverify.model_bin.records import decode, encode
+from qverify.model_bin.records import INPUT, OUTPUT, TENSOR, decode, encode
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.spec import TensorSpec
+from qverify_agents.binaries import host_architecture, runtime_path
+from tiny_model import model_bytes
 
 CORPUS = sorted((Path(__file__).parents[2] / "board_runtime" / "fuzz" / "corpus_model_bin").iterdir())
 ROUNDS = int(os.environ.get("QVERIFY_MUTATIONS", "12"))
@@ -110,3 +114,21 @@ def test_mutated(source: Path) -> None:
         host, board = by_host(changed), by_board(changed, "local")
         if host is not None and board is not None:
             assert host == board
+
+
+@pytest.mark.parametrize(
+    ("tensor", "flag"), [("x", INPUT), ("q", INPUT), ("u", OUTPUT), ("y", OUTPUT), ("x", OUTPUT), ("y", INPUT)]
+)
+def test_a_flag_that_disagrees_with_the_graph_is_refused_on_both_sides(tensor: str, flag: int, tmp_path: Path) -> None:
+    """Set where it was not, cleared where it was: the board keeps the values of what is flagged as an output."""
+    sections = {k: bytes(v) for k, v in container.unpack(model_bytes()).items()}
+    records, at = bytearray(sections[b"TNSR"]), "xqtuy".index(tensor) * TENSOR.size
+    records[at + 8] ^= flag
+    data = container.pack({**sections, b"TNSR": bytes(records)})
+    with pytest.raises(BadFileError, match=f"tensor {tensor}: its input or output flag disagrees with GRPH"):
+        decode(data)
+    path = tmp_path / "m.bin"
+    path.write_bytes(data)
+    words = [str(runtime_path(host_architecture())), "model_info", f"--model_file={path}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2 and f"tensor {tensor}: its input or output flag disagrees with GRPH" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -39,6 +40,14 @@ def parse(uri: str) -> Address:
             f"-b {uri!r}: not a board; known kinds: {', '.join(BOARDS)}, ssh://HOST, serial://DEVICE, or a host's name"
         )
     return Address("ssh", head, options)
+
+
+def merged(uri: str, options: Mapping[str, str]) -> str:
+    """The URI with these options, in the place of its own of their names."""
+    for name in options:
+        uri = without(uri, name)
+    more = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in options.items())
+    return uri + (("&" if "?" in uri else "?") + more if more else "")
 
 
 def without(uri: str, option: str) -> str:

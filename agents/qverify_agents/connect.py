@@ -30,8 +30,8 @@ ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock"})  # what depl
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
     """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
-    options: as ?key=value in the URI (store, memory, link_fault ...); the URI's own win, and those of a kind of board
-    that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    options: as ?key=value in the URI (store, memory, link_fault ...); they win over the URI's, and those of a kind of
+    board that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
     options = options or {}
     check(f"-b {uri}", options)
     fitting = resolve(uri)
@@ -125,7 +125,9 @@ def plainest(
     down: Callable[[], None] = _nothing
     address, offers, known = parse(uri), ALL, set(NOISE)
     asked = set(address.options)
-    address = replace(address, options={**options, **address.options})
+    address = replace(address, options={**address.options, **options})
+    if address.scheme == "ssh" and "user" in options:
+        address = replace(address, rest=f"{options['user']}@{address.rest.rpartition('@')[2]}")
     for _ in range(5):
         if "offers" in address.options:
             offers = frozenset(address.options["offers"].split("+"))

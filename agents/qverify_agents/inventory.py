@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qverify_agents.address import parse
+from qverify_agents.address import merged, parse
 from qverify_agents.errors import BadAddress
+from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
 
 KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache", "arch"}
 OURS = "qvrt"
+PROJECT = Path("boards.toml")  # of the folder one happens to be in: a clone of somebody's repository, perhaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def files() -> list[Path]:
             raise BadAddress(f"QVERIFY_BOARDS={given}: no such file")
         return [Path(given)]
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config")
-    return [Path("boards.toml"), config / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
+    return [PROJECT, config / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
 
 
 def boards() -> dict[str, Board]:
@@ -57,6 +60,11 @@ def boards() -> dict[str, Board]:
     return found
 
 
+def named(text: str) -> str:
+    """The address a wrapped board stands for: `desk` of `finals:desk`; the first where tags fit several."""
+    return resolve(text)[0] if text else "local"
+
+
 def _read(path: Path) -> dict[str, Board]:
     try:
         held = tomllib.loads(path.read_text())
@@ -65,6 +73,9 @@ def _read(path: Path) -> dict[str, Board]:
     tables = held.get("boards", {})
     if not isinstance(tables, dict) or held.keys() - {"boards"}:
         raise BadAddress(f"{path}: wanted tables [boards.NAME] and nothing else")
+    for name in tables:
+        if name in BOARDS or name in LINKS or not re.fullmatch(r"[\w.-]+", name):
+            raise BadAddress(f"{path}: [boards.{name}]: a name is letters, digits, . _ and -, and no kind of board")
     return {name: _board(path, name, table) for name, table in tables.items()}
 
 
@@ -85,9 +96,15 @@ def _board(path: Path, name: str, table: object) -> Board:
     foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) != OURS), "")
     board = Board(name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign)
     try:
-        parse(board.address)
+        address = parse(board.address)
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
+    trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
+    if not trusted and (address.scheme == "exec" or "ssh_config" in address.options):
+        raise BadAddress(
+            f"{where}: {'exec:' if address.scheme == 'exec' else 'ssh_config'} runs commands of this folder's choice. "
+            f"Next: into ~/.config/qverify/boards.toml with it, or name this file by QVERIFY_BOARDS={path}"
+        )
     return board
 
 
@@ -135,6 +152,6 @@ def _driven(fitting: list[Board], text: str) -> list[str]:
 
 
 def _with(address: str, text: str) -> str:
-    """The address and the options -b gave behind the name; the later of two wins."""
+    """The address and the options -b gave behind the name, which win."""
     query = text.partition("?")[2]
-    return address if not query else f"{address}{'&' if '?' in address else '?'}{query}"
+    return merged(address, parse(f"local?{query}").options) if query else address

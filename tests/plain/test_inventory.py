@@ -111,7 +111,7 @@ def test_the_nearer_file_wins(tmp_path, monkeypatch):
 
 def test_options_behind_a_name_are_the_boards(inventory, digits, capsys):
     assert resolve("one?memory=1") == ["local?memory=1"]
-    assert resolve("two?user=you")[0].endswith("&user=me&user=you")  # the later wins
+    assert resolve("two?user=you")[0].endswith("&user=you") and "user=me" not in resolve("two?user=you")[0]
     assert resolve("firmware=1.2?memory=1") == ["local?memory=1"]
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "one?nosuch=1"]) == 2
     assert "unknown option 'nosuch'" in capsys.readouterr().err
@@ -188,3 +188,37 @@ def test_several_boards_make_one_report_also_where_one_is_not_there(digits, tmp_
     held = json.loads(report.read_text())
     assert held["verdict"] == "INCONCLUSIVE" and len(held["pairs"]) == 6
     assert "Connection refused" in capsys.readouterr().err
+
+
+def test_a_wrapped_board_may_be_one_of_the_inventory(inventory, digits, capsys):
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "finals:one"]) == 0
+    node = "relu2_QuantizeLinear_Output"
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:one?fault=plus_one@{node}"]) == 1
+    assert f"blame: board at {node}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["local", "ssh", "qemu", "a:b", "10.0.0.5/24"])
+def test_a_name_cannot_stand_for_a_kind_of_board(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
+    (tmp_path / "b.toml").write_text(f'[boards."{name}"]\nuri = "ssh://x"\n')
+    with pytest.raises(BadAddress, match="no kind of board"):
+        resolve("one")
+
+
+def test_a_folders_own_inventory_runs_no_commands(tmp_path, monkeypatch):
+    """A ProxyCommand of a cloned repository, say."""
+    monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "ssh://x?ssh_config=cfg"\n')
+    with pytest.raises(BadAddress, match="QVERIFY_BOARDS=boards.toml"):
+        resolve("desk")
+    monkeypatch.setenv("QVERIFY_BOARDS", "boards.toml")
+    assert resolve("desk") == ["ssh://x?ssh_config=cfg"]
+
+
+def test_the_command_line_wins_over_the_inventory(inventory):
+    from qverify_agents.connect import plainest
+    from qverify_agents.deadline import Deadline
+
+    address, _, _ = plainest(resolve("two?cache=/mine")[0], {"user": "you", "wait": "3"}, Deadline(5))
+    assert (address.rest, address.options["cache"], address.options["user"]) == ("you@10.0.0.5", "/mine", "you")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from qverify_agents.address import Address, parse
 from qverify_agents.errors import BadAddress
+from qverify_agents.inventory import named
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
 
@@ -38,7 +39,7 @@ def plainer(address: Address) -> Address:
     asked = address.options.get("fault", "")
     if not all(_valid(one) for one in asked.split("|")):
         raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
-    inner = parse(address.rest or "local")
+    inner = parse(named(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
 
 

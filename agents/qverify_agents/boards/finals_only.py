@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from qverify_agents.address import Address, parse
+from qverify_agents.inventory import named
 
 OPTIONS: frozenset[str] = frozenset({"offers"})
 
 
 def plainer(address: Address) -> Address:
-    inner = parse(address.rest or "local")
+    inner = parse(named(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options, "offers": "finals"})

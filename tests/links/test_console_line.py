@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from qverify_agents.address import parse
+from qverify_agents.connect import connect
 from qverify_agents.console.line import DAMAGED, ConsoleLine
 from qverify_agents.console.link import BACK, END, ConsoleLink
 from qverify_agents.console.shell import ConsoleShell
 from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardBusy, LinkError
 from qverify_agents.links.serial_line import SerialPort
 
 from tests.links.pty_board import PtyBoard
@@ -120,3 +123,31 @@ def test_what_the_agent_said_last_is_read_and_nothing_of_the_shell(readings: tup
         came += data
     assert came in (LAST, LAST + END[:3], LAST + END[:1])  # a mark that is not whole may be anything
     assert link.read(Deadline(2)) == b""
+
+
+def test_a_push_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
+    with PtyBoard(home=tmp_path, baud=115200) as board:
+        with pytest.raises(LinkError):
+            connect(f"{board.address}&cache={tmp_path}/c", 5.0)
+        assert not list(Path("/tmp").glob(f".qv-{board.process.pid}.*"))
+        assert not list((tmp_path / "c" / "bin").iterdir())
+
+
+def test_an_echoed_password_is_in_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QVERIFY_SERIAL_PASSWORD", "s3cret")
+    login = "trap '' INT; printf 'login: '; read u; printf 'Password: '; read p; echo got $p; trap - INT; exec sh -i"
+    with PtyBoard(shell=("/bin/sh", "-c", login), home=tmp_path) as board:
+        port = SerialPort(parse(board.address))
+        shell = ConsoleShell(port, "here")
+        shell.log_in(Deadline(20))
+        assert "got ***" in shell._log and "s3cret" not in shell._log + shell._shown
+        port.close()
+
+
+def test_a_port_that_is_open_elsewhere_is_busy_and_may_be_waited_for(tmp_path: Path) -> None:
+    with PtyBoard(home=tmp_path) as board:
+        first = SerialPort(parse(board.address))
+        with pytest.raises(BoardBusy, match="another program"):
+            SerialPort(parse(board.address))
+        threading.Timer(0.5, first.close).start()
+        SerialPort(parse(f"{board.address}&wait=10")).close()

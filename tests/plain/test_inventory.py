@@ -210,7 +210,7 @@ def test_a_folders_own_inventory_runs_no_commands(tmp_path, monkeypatch):
     monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "ssh://x?ssh_config=cfg"\n')
-    with pytest.raises(BadAddress, match="QVERIFY_BOARDS=boards.toml"):
+    with pytest.raises(BadAddress, match=r"QVERIFY_BOARDS=boards\.toml"):
         resolve("desk")
     monkeypatch.setenv("QVERIFY_BOARDS", "boards.toml")
     assert resolve("desk") == ["ssh://x?ssh_config=cfg"]

@@ -64,10 +64,10 @@ class ConsoleShell:
         )
 
     def _to_a_prompt(self, deadline: Deadline) -> bool:
-        asked_password, wakes = False, 0
+        asked_password, wakes, secret = False, 0, os.environ.get("QVERIFY_SERIAL_PASSWORD", "")
         self._port.write(b"\x03\r", deadline)
         while wakes < MOST_WAKES:
-            heard = self._line.heard(DRY)
+            heard = self._line.heard(DRY).replace(secret, "***") if secret else self._line.heard(DRY)
             self._log = (self._log + heard)[-MOST_LOG:]
             self._shown = (self._shown + heard)[-4000:]
             tail = self._shown[-200:]
@@ -82,7 +82,7 @@ class ConsoleShell:
                         f"{self._where}: the console refuses user {self._user}; set QVERIFY_SERIAL_PASSWORD, or ?user="
                     )
                 asked_password, self._shown, self._logged_in = word, "", True
-                answer = os.environ.get("QVERIFY_SERIAL_PASSWORD", "") if word else self._user
+                answer = secret if word else self._user
                 self._port.write(answer.encode() + b"\r", deadline)
             elif (self._prompt.search(tail) or wakes in BLIND) and self._answers(deadline):
                 return True
@@ -110,6 +110,7 @@ class ConsoleShell:
         status, out = self._line.typed(f"{{ {command}; }} 2>&1", deadline, 8.0)
         if files:
             self._line.typed(f"rm -f {' '.join(files)}", deadline)
+            self._upload.begun = False
         return Done(status, out, out if status else b"")
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
@@ -136,9 +137,12 @@ class ConsoleShell:
         return ConsoleLink(self._port, self._where, self._log)
 
     def close(self) -> None:
-        """The terminal as a person would want to find it."""
-        deadline = Deadline(3.0, self._where)
+        """The terminal as a person would want to find it, and no file of ours on the board."""
+        deadline = Deadline(6.0 if self._upload.begun else 3.0, self._where)
         try:
+            if self._upload.begun:  # a push was cut off; the shell may still be waiting for the rest
+                self._line.interrupt(deadline)
+                self._upload.clear(deadline)
             self._port.write(
                 b'set +o ignoreeof 2>/dev/null; stty "$qs" 2>/dev/null || stty sane; PS1=$qp1; PS2=$qp2; unset qp1 qp2 qs'
                 + (b"; exit" if self._logged_in else b"")

@@ -29,10 +29,12 @@ class Upload:
     def __init__(self, line: ConsoleLine):
         self._line = line
         self._base64: bool | None = None
+        self.begun = False  # a file of ours may be on the board
 
     def clear(self, deadline: Deadline) -> None:
         """What sessions left that were cut off: of this shell, and of shells that have ended."""
         self._line.typed(LEFT, deadline)
+        self.begun = False
 
     def sent(self, data: bytes, ending: str, deadline: Deadline) -> str:
         """The name of a file on the board with these bytes."""
@@ -43,7 +45,7 @@ class Upload:
             )
         if self._base64 is None:
             self._base64 = b"qvb64ok" in line.typed("printf cXZiNjRvaw== | base64 -d", deadline)[1]
-        name = f"{self._stem(deadline)}.{ending}"
+        name, self.begun = f"{self._stem(deadline)}.{ending}", True
         self._pieces_sent(data, name, deadline)
         whole, six = CHECKERS[line.checker](data).encode(), "[0-9]" * 6
         for _ in range(TRIES):

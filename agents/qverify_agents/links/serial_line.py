@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any
 
 from qverify_agents.address import Address
@@ -11,7 +12,7 @@ from qverify_agents.capabilities import Link, Shell
 from qverify_agents.console.link import ConsoleLink, agent_there
 from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardUnreachable, LinkClosed
+from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed
 
 OPTIONS = frozenset({"baud", "mode", "user", "prompt", "login_prompt", "password_prompt"})
 
@@ -55,12 +56,23 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console/line.py) over pyserial, locked against other programs of this host."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host; `wait` of the address: for one
+    that has it open. BoardBusy where it still has, BoardUnreachable."""
 
     def __init__(self, address: Address):
+        self._where = address.rest
+        end = time.monotonic() + float(address.options.get("wait", "0"))
+        while True:
+            try:
+                return self._open(address)
+            except BoardBusy:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(0.2)
+
+    def _open(self, address: Address) -> None:
         import serial
 
-        self._where = address.rest
         try:
             self._serial: Any = serial.serial_for_url(address.rest, do_not_open=True)
             self._serial.baudrate = int(address.options.get("baud", "115200"))
@@ -69,6 +81,8 @@ class SerialPort:
                 self._serial.exclusive = True
             self._serial.open()
         except (serial.SerialException, OSError, ValueError) as error:
+            if "lock" in str(error).lower() or "busy" in str(error).lower():
+                raise BoardBusy(f"{address.rest}: another program of this host has it open; --wait waits") from error
             raise BoardUnreachable(f"{address.rest}: {_why(address.rest, error)}") from error
 
     def read(self, seconds: float) -> bytes:
@@ -103,8 +117,6 @@ class SerialPort:
 def _why(path: str, error: Exception) -> str:
     if path.startswith("/") and not os.path.exists(path):
         return "no such device; is the adapter plugged in?"
-    if "lock" in str(error).lower() or "busy" in str(error).lower():
-        return "another program of this host has it open"
     if isinstance(error, PermissionError) or "Permission" in str(error):
         return "permission denied; is this user in the group dialout?"
     return str(error)

@@ -135,7 +135,8 @@ def test_a_push_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
 
 def test_an_echoed_password_is_in_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QVERIFY_SERIAL_PASSWORD", "s3cret")
-    login = "trap '' INT; printf 'login: '; read u; printf 'Password: '; read p; echo got $p; trap - INT; exec sh -i"
+    ask = "printf 'login: '; read u; printf 'Password: '; read p; echo got $p"
+    login = f"trap '' INT; while [ \"$p\" != s3cret ]; do {ask}; done; trap - INT; exec sh -i"
     with PtyBoard(shell=("/bin/sh", "-c", login), home=tmp_path) as board:
         port = SerialPort(parse(board.address))
         shell = ConsoleShell(port, "here")

@@ -15,7 +15,7 @@ from qverify_agents.address import Address, parse, without
 from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import Deployed as OnBoard
-from qverify_agents.deploy import deploy, start
+from qverify_agents.deploy import deploy, present, start
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
@@ -209,17 +209,25 @@ class Deployed:
 
 
 @contextlib.contextmanager
-def shell_of(uri: str, deadline_s: float) -> Iterator[tuple[Callable[..., Done], OnBoard]]:
-    """A board's shell and the agent deployed there, for commands that are not runs. BadAddress for boards without a shell."""
+def shell_of(
+    uri: str, deadline_s: float, options: Mapping[str, str] | None = None
+) -> Iterator[tuple[Callable[..., Done], OnBoard]]:
+    """A board's shell and the agent that is there already, if any, for commands that are not runs. An agent that a killed
+    host left on a console is ended. BadAddress for boards without a shell."""
     deadline = Deadline(deadline_s, uri)
-    address, _, down = plainest(resolve(uri)[0], {}, deadline)
+    check(f"-b {uri}", options or {})
+    address, _, down = plainest(resolve(uri)[0], options or {}, deadline)
     try:
         page = import_module(LINKS[address.scheme])
         if not hasattr(page, "open_shell"):
             raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
+        owned: Link | None = page.open_direct(address, deadline) if hasattr(page, "open_direct") else None
+        if owned is not None:
+            owned.close()
+            raise BadAddress(f"{uri}: an agent of its own owns the line, there is no shell behind it")
         shell: Shell = page.open_shell(address, deadline)
         try:
-            deployed = deploy(shell, uri, deadline, address)
+            deployed = present(shell, uri, deadline, address)
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
 
             def run(command: str, stdin: bytes = b"") -> Done:

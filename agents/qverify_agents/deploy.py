@@ -34,6 +34,7 @@ for dir in @CACHE@ "${XDG_CACHE_HOME:+$XDG_CACHE_HOME/qverify}" "${HOME:+$HOME/.
     [ -x "$dir/bin/$file" ] || continue
     case $("$dir/bin/$file" sha256 "$dir/bin/$file" 2>/dev/null) in ${file##*-}*) say dir "$dir"; say agent "$file"; exit 0 ;; esac
   done
+  for other in "$dir"/bin/qvrt-*; do [ ! -x "$other" ] || say other "${other##*/}"; done
   probe="$dir/bin/.probe.$$"
   { printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 700 "$probe"; } 2>/dev/null || { rm -f "$probe"; why="$why $dir (cannot be written);"; continue; }
   "$probe" 2>/dev/null || { rm -f "$probe"; why="$why $dir (mounted noexec);"; continue; }
@@ -67,10 +68,29 @@ class Deployed:
 def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
     """Options of the address: cache; arch, for a board whose uname -m misleads; fault. Raises BoardUnreachable that says
     what of the board stands in the way."""
-    cache, faulty = address.options.get("cache", ""), "fault" in address.options
-    told = MACHINES.get(address.options.get("arch", ""), "")
+    faulty, told = "fault" in address.options, MACHINES.get(address.options.get("arch", ""), "")
     names = {a: _name(a, faulty) for a in ([told] if told else ARCHITECTURES)}
-    look = LOOK.replace("@CACHE@", shlex.quote(cache) if cache else '""').replace("@NAMES@", " ".join(names.values()))
+    said = _looked(shell, where, deadline, address.options.get("cache", ""), list(names.values()))
+    if "agent" in said and said["agent"] in names.values():
+        return Deployed(said["dir"], said["agent"], 0)
+    architecture = told or MACHINES.get(said["machine"].lower(), "")
+    if architecture not in names:
+        raise BoardUnreachable(
+            f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"
+        )
+    return _push(shell, where, deadline, said["dir"], architecture, faulty)
+
+
+def present(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
+    """The agent that is there, of whatever version; its name is empty where none is. Nothing is pushed."""
+    said = _looked(shell, where, deadline, address.options.get("cache", ""), [_name(a, False) for a in ARCHITECTURES])
+    return Deployed(said["dir"], said.get("agent", said.get("other", "")), 0)
+
+
+def _looked(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
+    """What LOOK says: machine, dir, and perhaps agent (of names) or other. BoardUnreachable where there is no dir."""
+    asked = '"$HOME"' + shlex.quote(cache[1:]) if cache.startswith("~/") else shlex.quote(cache)
+    look = LOOK.replace("@CACHE@", asked).replace("@NAMES@", " ".join(names))
     for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
         done = shell.run("sh -s", deadline, look.encode())  # not as a word: csh takes no line ends between quotes
         said = _said(done.out)
@@ -83,14 +103,7 @@ def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> De
         raise BoardUnreachable(
             f"{where}: no folder for the agent:{said.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"
         )
-    if "agent" in said and said["agent"] in names.values():
-        return Deployed(said["dir"], said["agent"], 0)
-    architecture = told or MACHINES.get(said["machine"].lower(), "")
-    if architecture not in names:
-        raise BoardUnreachable(
-            f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"
-        )
-    return _push(shell, where, deadline, said["dir"], architecture, faulty)
+    return said
 
 
 def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architecture: str, faulty: bool) -> Deployed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Mapping
 
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
@@ -16,11 +17,11 @@ from qverify_agents.protocol.client import Agent
 ASK_S = 10.0  # an attempt to reach it
 
 
-def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
+def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapping[str, str] | None = None) -> float:
     """Seconds until its agent answered again. BadAddress where nothing says how to reset it, BoardUnreachable where the
     command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
-    before = _uptime(name, deadline, force)
+    before = _uptime(name, deadline, force, options)
     if name.startswith("qemu:"):
         found = machine.running(name.removeprefix("qemu:"))
         if found is None:
@@ -28,14 +29,14 @@ def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
         machine.reset(found, deadline)
     else:
         _commanded(name, deadline)
-    _wait_until_it_is_another(name, deadline, before, start)
+    _wait_until_it_is_another(name, deadline, before, start, options)
     return time.monotonic() - start
 
 
-def _uptime(name: str, deadline: Deadline, force: bool) -> float | None:
+def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, str] | None) -> float | None:
     """Seconds; None of a board that does not answer, which a reset is for. BoardBusy where somebody uses it."""
     try:
-        with connect(name, min(ASK_S, deadline.left())) as agent:
+        with connect(name, min(ASK_S, deadline.left()), options) as agent:
             return _said(agent)
     except BadAddress:
         raise
@@ -74,7 +75,9 @@ def _commanded(name: str, deadline: Deadline) -> None:
         raise BoardUnreachable(f"{name}: {command!r} ended with status {done.returncode}: {said}")
 
 
-def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | None, start: float) -> None:
+def _wait_until_it_is_another(
+    name: str, deadline: Deadline, before: float | None, start: float, options: Mapping[str, str] | None
+) -> None:
     """Until it answers and has not been up for longer than since the reset."""
     why = "it did not answer"
     while True:
@@ -83,7 +86,7 @@ def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | Non
         except LinkError:
             raise BoardUnreachable(f"{name} does not come back: {why}") from None
         try:
-            with connect(name, patience_s) as agent:
+            with connect(name, patience_s, options) as agent:
                 up = _said(agent)
             if before is None or up is None or up <= time.monotonic() - start + 1:
                 return

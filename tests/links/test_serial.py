@@ -100,6 +100,34 @@ def test_a_node_that_never_ends_gives_the_console_back(ends, digits, tmp_path):
         assert run(digits, board) == 0
 
 
+def test_what_is_no_run_pushes_nothing(digits, tmp_path, capsys):
+    with PtyBoard(home=tmp_path, baud=115200) as board:
+        assert main(["boards", "break", board.address]) == 0
+        assert "nobody holds it" in capsys.readouterr().out
+        assert main(["boards", "clean", board.address]) == 0
+        assert not list(tmp_path.rglob("qvrt*"))
+
+
+def test_a_board_is_cleaned_though_a_killed_host_left_its_agent_there(digits, tmp_path, capsys):
+    with PtyBoard(home=tmp_path) as board:
+        words = [sys.executable, "-c", HOLDS, board.address]
+        with subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE) as host:
+            assert host.stdout is not None and host.stdout.readline() == b"up\n"
+            host.kill()
+        assert agents_of(tmp_path)
+        assert main(["boards", "clean", board.address]) == 0, capsys.readouterr().err
+        assert not list(tmp_path.rglob("qvrt*"))
+
+
+HOLDS = """
+import sys, time
+from qverify_agents.connect import connect
+agent = connect(sys.argv[1], 60)
+print("up", flush=True)
+time.sleep(100)
+"""
+
+
 def wait_for(happened, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not happened() and time.monotonic() < end:

@@ -11,14 +11,6 @@ import click
 from qverify.cli.numbers import Finite
 
 OPTIONS = (
-    click.option(
-        "--timeout",
-        "deadline_s",
-        type=Finite(0.1, 1e6),
-        default=120.0,
-        show_default=True,
-        help="seconds for each answer of the board",
-    ),
     click.option("--user", help="ssh: who to log in as"),
     click.option("--ssh-config", metavar="FILE", help="ssh: instead of ~/.ssh/config (or QVERIFY_SSH_CONFIG)"),
     click.option(
@@ -45,22 +37,33 @@ def _one(context: click.Context, parameter: click.Parameter, given: tuple[str, .
     return given[0] if given else None
 
 
-def reaching(command: Callable[..., int]) -> Callable[..., int]:
+def reaching(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets `deadline_s`, and the others as one `reach`: options of the board's address."""
+    timeout = click.option(
+        "--timeout",
+        "deadline_s",
+        type=Finite(0.1, 1e6),
+        default=timeout_s,
+        show_default=True,
+        help="seconds for each answer of the board",
+    )
 
-    @wraps(command)
-    def gathered(
-        user: str | None,
-        ssh_config: str | None,
-        ssh_backend: str | None,
-        accept_new_host_key: bool,
-        wait: float | None,
-        **given: Any,
-    ) -> int:
-        asked = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
-        asked["accept_new_host_key"] = "1" if accept_new_host_key else None
-        return command(reach={k: str(v) for k, v in asked.items() if v is not None}, **given)
+    def added(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def gathered(
+            user: str | None,
+            ssh_config: str | None,
+            ssh_backend: str | None,
+            accept_new_host_key: bool,
+            wait: float | None,
+            **given: Any,
+        ) -> int:
+            asked = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
+            asked["accept_new_host_key"] = "1" if accept_new_host_key else None
+            return command(reach={k: str(v) for k, v in asked.items() if v is not None}, **given)
 
-    for option in reversed(OPTIONS):
-        gathered = option(gathered)
-    return gathered
+        for option in reversed((timeout, *OPTIONS)):
+            gathered = option(gathered)
+        return gathered
+
+    return added

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from qverify_agents.printable import last_line, one_line
 
-from qverify.cli.numbers import Finite
+from qverify.cli.board_options import reaching
 
 HEX = "[0-9a-f]" * 16
 CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
@@ -43,8 +43,8 @@ def list() -> int:
 
 @command.command(help="reach each board, and say what it is or why not")
 @click.argument("names", nargs=-1)
-@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=30.0, show_default=True)
-def check(names: tuple[str, ...], deadline_s: float) -> int:
+@reaching(30.0)
+def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import boards
 
@@ -53,7 +53,7 @@ def check(names: tuple[str, ...], deadline_s: float) -> int:
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            click.echo(f"ok      {name}: {_said(_hello(name, deadline_s))}")
+            click.echo(f"ok      {name}: {_said(_hello(name, deadline_s, reach))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             click.echo(f"FAILED  {name}: {error}")
@@ -62,11 +62,11 @@ def check(names: tuple[str, ...], deadline_s: float) -> int:
 
 @command.command(help="what a board says of itself, as JSON")
 @click.argument("name")
-@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=30.0, show_default=True)
-def info(name: str, deadline_s: float) -> int:
+@reaching(30.0)
+def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     import json
 
-    click.echo(json.dumps(_hello(name, deadline_s), indent=1))
+    click.echo(json.dumps(_hello(name, deadline_s, reach), indent=1))
     return 0
 
 
@@ -110,12 +110,12 @@ def down(name: str) -> int:
     help="reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; waits until it answers"
 )
 @click.argument("name")
-@click.option("--timeout", "deadline_s", type=Finite(0.1, 1e6), default=180.0, show_default=True)
 @click.option("--force", is_flag=True, help="though somebody uses it")
-def reset(name: str, deadline_s: float, force: bool) -> int:
+@reaching(180.0)
+def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.power import reset_board
 
-    click.echo(f"{name} is back after {reset_board(name, deadline_s, force):.1f} s")
+    click.echo(f"{name} is back after {reset_board(name, deadline_s, force, reach):.1f} s")
     return 0
 
 
@@ -169,10 +169,14 @@ def console(name: str) -> int:
 
 @command.command("break", help="take a board from a holder nobody has spoken to for a minute; never from one that runs")
 @click.argument("name")
-def break_(name: str) -> int:
+@reaching(30.0)
+def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.connect import shell_of
 
-    with shell_of(name, 30.0) as (run, deployed):
+    with shell_of(name, deadline_s, reach) as (run, deployed):
+        if not deployed.name:
+            click.echo(f"no agent is on {name}, so nobody holds it")
+            return 0
         done = run(deployed.agent("lock break"))
     click.echo(one_line((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
@@ -180,16 +184,17 @@ def break_(name: str) -> int:
 
 @command.command(help="remove everything qverify keeps on a board: agents and contents")
 @click.argument("name")
-def clean(name: str) -> int:
+@reaching(30.0)
+def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     """Refused while somebody uses the board."""
     import shlex
 
     from qverify_agents.connect import shell_of
     from qverify_agents.errors import BoardBusy, BoardUnreachable
 
-    with shell_of(name, 30.0) as (run, deployed):
+    with shell_of(name, deadline_s, reach) as (run, deployed):
         folder = shlex.quote(deployed.folder)
-        said = run(deployed.agent("lock show")).out.decode(errors="replace").strip()
+        said = run(deployed.agent("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
         if '"state": "busy"' in said:
             raise BoardBusy(f"{name} is in use: {said[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
@@ -222,8 +227,8 @@ def _tags(tags: dict[str, str]) -> str:
     return " ".join(f"{k}={v}" for k, v in tags.items())
 
 
-def _hello(name: str, deadline_s: float) -> dict[str, Any]:
+def _hello(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     from qverify_agents.connect import connect
 
-    with connect(name, deadline_s) as agent:
+    with connect(name, deadline_s, reach) as agent:
         return agent.hello

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @taking_inputs
-@reaching
+@reaching()
 def command(
     model: str,
     side: str,

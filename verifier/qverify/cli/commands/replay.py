@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @one_board(help="of a capture: this board runs on its inputs, in the captured one's place")
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
-@reaching
+@reaching()
 @judging
 def command(
     folder: str,

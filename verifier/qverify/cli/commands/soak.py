@@ -36,7 +36,7 @@ def _not_waiting(path: str, flags: int) -> int:
 )
 @click.option("--log", "path", metavar="FILE", help="one JSON object a run, after one that says what ran; appended")
 @taking_inputs
-@reaching
+@reaching()
 def command(
     models: str,
     board: str,

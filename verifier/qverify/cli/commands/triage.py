@@ -92,7 +92,7 @@ OF_A_RUN = {
 )
 @click.option("--json", "json_path", metavar="FILE", help="write what was found as JSON (- for stdout)")
 @taking_inputs
-@reaching
+@reaching()
 def command(
     capture: str | None,
     models: tuple[str, ...],

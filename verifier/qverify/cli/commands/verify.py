@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @taking_inputs
-@reaching
+@reaching()
 @judging
 def command(
     models: tuple[str, ...],

@@ -12,7 +12,7 @@ from qverify_agents.console.line import DAMAGED, ConsoleLine
 from qverify_agents.console.link import BACK, END, ConsoleLink
 from qverify_agents.console.shell import ConsoleShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardBusy, LinkError
+from qverify_agents.errors import BadAddress, BoardBusy, LinkError
 from qverify_agents.links.serial_line import SerialPort
 
 from tests.links.pty_board import PtyBoard
@@ -152,3 +152,17 @@ def test_a_port_that_is_open_elsewhere_is_busy_and_may_be_waited_for(tmp_path: P
             SerialPort(parse(board.address))
         threading.Timer(0.5, first.close).start()
         SerialPort(parse(f"{board.address}&wait=10")).close()
+
+
+def test_the_lines_settings_are_the_ports(tmp_path: Path) -> None:
+    with PtyBoard(home=tmp_path) as board:
+        port = SerialPort(parse(f"{board.address}&parity=E&flow=rtscts&dtr=0&rts=1"))
+        assert (port._serial.parity, port._serial.rtscts, port._serial.dtr, port._serial.rts) == (
+            "E",
+            True,
+            False,
+            True,
+        )
+        port.close()
+        with pytest.raises(BadAddress, match="wanted one of none, rtscts"):
+            parse(f"{board.address}&flow=xon")

@@ -13,8 +13,11 @@ from qverify_agents.console.link import ConsoleLink, agent_there
 from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed
+from qverify_agents.option_values import is_on
 
-OPTIONS = frozenset({"baud", "mode", "user", "prompt", "login_prompt", "password_prompt"})
+OPTIONS = frozenset(
+    {"baud", "parity", "flow", "dtr", "rts", "mode", "user", "prompt", "login_prompt", "password_prompt"}
+)
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
@@ -76,6 +79,13 @@ class SerialPort:
         try:
             self._serial: Any = serial.serial_for_url(address.rest, do_not_open=True)
             self._serial.baudrate = int(address.options.get("baud", "115200"))
+            self._serial.parity = address.options.get("parity", "N")
+            self._serial.rtscts = address.options.get("flow", "none") == "rtscts"
+            for line in address.options.keys() & {
+                "dtr",
+                "rts",
+            }:  # as they are from the first moment: some boards reset by them
+                setattr(self._serial, line, is_on(address.options, line))
             self._serial.timeout, self._serial.write_timeout = 0.1, None
             if address.rest.startswith("/"):
                 self._serial.exclusive = True

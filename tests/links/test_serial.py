@@ -187,8 +187,9 @@ def test_a_board_without_base64(digits, tmp_path, monkeypatch):
 def test_an_agent_that_owns_the_line(digits, tmp_path):
     from qverify_agents.binaries import host_architecture, runtime_path
 
-    agent = (str(runtime_path(host_architecture())), "agent")
-    with PtyBoard(shell=agent, home=tmp_path) as board:
+    qvrt = runtime_path(host_architecture())
+    line = f'mkdir -p {tmp_path}/s && stty -F "$(tty)" 115200 && exec {qvrt} agent --store={tmp_path}/s <"$(tty)" >"$(tty)"'
+    with PtyBoard(shell=("/bin/sh", "-c", line), home=tmp_path) as board:
         assert run(digits, board, "mode=direct") == 0
         assert run(digits, board) == 0  # found there without being told
         assert board.process.poll() is None

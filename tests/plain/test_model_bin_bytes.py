@@ -75,3 +75,9 @@ def test_truncated(data, length, tmp_path):
         timeout=20,
     )
     assert done.returncode == 2 and "valid model.bin" in done.stderr
+
+
+def test_an_input_listed_twice_is_refused(data):
+    graph = decode(data)
+    with pytest.raises(BadFileError, match="an input is listed twice"):
+        decode(encode(replace(graph, inputs=(*graph.inputs, graph.inputs[0]))))

@@ -195,6 +195,8 @@ def decode(data: bytes) -> Graph:
     nodes = [_node(reader, NODE.unpack_from(raw_nodes, NODE.size * i), names, f"node {i}") for i in range(n_nodes)]
     inputs = _names(reader.word_run(at_in, n_in, "graph inputs"), names, "graph inputs")
     outputs = _names(reader.word_run(at_out, n_out, "graph outputs"), names, "graph outputs")
+    if len(set(inputs)) < len(inputs):
+        raise BadFileError("model.bin section GRPH: an input is listed twice")
     for spec, flag in zip(specs, flags, strict=True):
         if bool(flag & INPUT) != (spec.name in inputs) or bool(flag & OUTPUT) != (spec.name in outputs):
             raise BadFileError(f"tensor {spec.name}: its input or output flag disagrees with GRPH")

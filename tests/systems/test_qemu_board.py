@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
 from qverify_agents.connect import connect, shell_of
 from qverify_agents.deadline import Deadline
-from qverify_agents.emulation import machine
+from qverify_agents.emulation import machine, run_folders
 from qverify_agents.emulation.image import image
 from qverify_agents.errors import BoardUnreachable, LinkError
 
@@ -31,8 +32,9 @@ def run(digits: Path, *words: str) -> int:
 
 
 def processes() -> int:
-    done = subprocess.run(["pgrep", "-c", "qemu-system-aar"], capture_output=True, text=True, timeout=10, check=False)
-    return int(done.stdout.strip() or 0)
+    """Machines of this cache folder: others may run theirs beside us."""
+    numbers = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return sum(run_folders.runs_in(one, run_folders.root()) for one in numbers)
 
 
 @pytest.mark.parametrize("link", ["ssh", "serial"])
@@ -104,6 +106,49 @@ def test_up_used_and_down(digits, capsys):
     assert machine.running("arm64") is None and not machine.state_file("arm64").exists()
 
 
+def qverify(*words: str) -> subprocess.Popen[str]:
+    """A qverify of its own process, its two outputs together."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "qverify.cli.main", *words]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, env=environment
+    )
+
+
+def folders() -> list[str]:
+    return sorted(p.name for p in run_folders.root().glob("arm64-*"))
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_two_ups_at_once_make_one_board():
+    before = processes()
+    try:
+        both = [qverify("boards", "up", "qemu:arm64") for _ in range(2)]
+        said = [one.communicate(timeout=120)[0] for one in both]
+        assert processes() == before + 1
+        assert sum("is up after" in text for text in said) == sum("is up already" in text for text in said) == 1
+    finally:
+        assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert processes() == before and folders() == []
+
+
+def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
+    image("arm64")
+    before = processes()
+    with qverify("boards", "up", "qemu:arm64", "--cold") as host:
+        wait_until(lambda: processes() > before)
+        host.kill()
+    assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert "what a killed qverify had left of it is ended" in capsys.readouterr().out
+    assert processes() == before and folders() == []
+
+
 @pytest.fixture
 def board():
     made = machine.start(image("arm64"), Deadline(120), ends_with_us=True)
@@ -166,10 +211,10 @@ def test_a_killed_host_leaves_no_machine(digits):
         assert host.stdout is not None and host.stdout.readline() == b"up\n"
         assert processes() == before + 1
         host.kill()
-    end = time.monotonic() + 5
-    while processes() > before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert processes() == before
+    wait_until(lambda: processes() == before, 5)
+    (left,) = folders()
+    machine.stop(machine.start(image("arm64"), Deadline(60), ends_with_us=True))
+    assert folders() == [], left
 
 
 def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import click
@@ -80,14 +81,19 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.emulation.machine import keep, running, start
 
     kind = _emulated(name)
-    found = running(kind)
-    if found is None:
-        built = image(kind, mirror, lambda text: click.echo(text, err=True))
-        found = start(built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console)
-        keep(found)
-        click.echo(f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})")
-    else:
-        click.echo(f"{name} is up already")
+    with _alone(kind):
+        found = running(kind)
+        if found is None:
+            built = image(kind, mirror, lambda text: click.echo(text, err=True))
+            found = start(
+                built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console
+            )
+            keep(found)
+            click.echo(
+                f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})"
+            )
+        else:
+            click.echo(f"{name} is up already")
     click.echo(f"ssh: 127.0.0.1:{found.port} (qverify boards ssh {name}); console: {found.console}")
     return 0
 
@@ -95,14 +101,15 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
 @command.command(help="end an emulated board")
 @click.argument("name")
 def down(name: str) -> int:
-    from qverify_agents.emulation.machine import running, stop
+    from qverify_agents.emulation.machine import running, stop, sweep
 
-    found = running(_emulated(name))
-    if found is None:
-        click.echo(f"{name} is not up")
-        return 0
-    stop(found)
-    click.echo(f"{name} is down")
+    kind = _emulated(name)
+    with _alone(kind):
+        swept, found = sweep(kind), running(kind)
+        if found is not None:
+            stop(found)
+    left = "was not up; what a killed qverify had left of it is ended" if swept else "is not up"
+    click.echo(f"{name} {'is down' if found is not None else left}")
     return 0
 
 
@@ -209,6 +216,13 @@ def _emulated(name: str) -> str:
     kind = name.removeprefix("qemu:")
     kind_of(kind)
     return kind
+
+
+def _alone(kind: str) -> contextlib.AbstractContextManager[None]:
+    """Of all that bring this board up or down."""
+    from qverify_agents.emulation.run_folders import alone
+
+    return alone(kind, lambda: click.echo(f"qemu:{kind}: another qverify brings it up or down; waiting", err=True))
 
 
 def _said(hello: dict[str, Any]) -> str:

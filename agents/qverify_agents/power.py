@@ -32,6 +32,15 @@ def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
     return time.monotonic() - start
 
 
+def refuse_used(name: str) -> None:
+    """BoardBusy where somebody uses it; one that does not answer is used by nobody."""
+    try:
+        _uptime(name, Deadline(ASK_S, name), force=False)
+    except BoardBusy as error:
+        who = str(error).partition("; --wait")[0]
+        raise BoardBusy(f"{name}: {who}; --force ends it all the same") from error
+
+
 def _uptime(name: str, deadline: Deadline, force: bool) -> float | None:
     """Seconds; None of a board that does not answer, which a reset is for. BoardBusy where somebody uses it."""
     try:

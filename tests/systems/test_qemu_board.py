@@ -91,6 +91,18 @@ def test_reset_and_back(board):
     connect("qemu:arm64", 30).close()
 
 
+def test_down_leaves_a_board_to_whom_it_serves(board, capsys):
+    with connect("qemu:arm64", 30) as agent:
+        assert main(["boards", "down", "qemu:arm64"]) == 3
+        assert "is in use by" in capsys.readouterr().err
+        agent.ping()
+        assert main(["boards", "down", "qemu:arm64", "--force"]) == 0
+        with pytest.raises(LinkError):
+            agent.ping()
+            agent.ping()
+    assert machine.running("arm64") is None
+
+
 def test_up_used_and_down(digits, capsys):
     try:
         assert main(["boards", "up", "qemu:arm64"]) == 0

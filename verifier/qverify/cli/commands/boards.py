@@ -98,15 +98,19 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
     return 0
 
 
-@command.command(help="end an emulated board")
+@command.command(help="end an emulated board; refused while somebody uses it")
 @click.argument("name")
-def down(name: str) -> int:
+@click.option("--force", is_flag=True, help="though somebody uses it")
+def down(name: str, force: bool) -> int:
     from qverify_agents.emulation.machine import running, stop, sweep
+    from qverify_agents.power import refuse_used
 
     kind = _emulated(name)
     with _alone(kind):
         swept, found = sweep(kind), running(kind)
         if found is not None:
+            if not force:
+                refuse_used(name)
             stop(found)
     left = "was not up; what a killed qverify had left of it is ended" if swept else "is not up"
     click.echo(f"{name} {'is down' if found is not None else left}")

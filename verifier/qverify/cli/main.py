@@ -1,7 +1,8 @@
-"""Finds the command; errors to one line; exit status 0 1 2 3 130."""
+"""Finds the command; errors to one line; exit status 0 1 2 3, 128 and the signal that ended it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -70,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _interrupted(interrupts: Interrupts) -> int:
     interrupts.quiet()
-    print("qverify: interrupted", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print("qverify: interrupted", file=sys.stderr)
     return 128 + (interrupts.heard or 2)
 
 

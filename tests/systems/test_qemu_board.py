@@ -150,6 +150,22 @@ def test_two_ups_at_once_make_one_board():
     assert processes() == before and folders() == []
 
 
+def test_a_cache_folder_of_an_odd_and_long_name(digits, tmp_path, monkeypatch):
+    built = image("arm64").folder
+    odd = tmp_path / ("a, b=%d" + "x" * 70)
+    (odd / "qverify" / "boards").mkdir(parents=True)
+    shutil.copytree(built, odd / "qverify" / "boards" / built.name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(odd))
+    try:
+        assert main(["boards", "up", "qemu:arm64"]) == 0
+        with qverify("boards", "ssh", "qemu:arm64", "uname", "-m") as shell:
+            assert "aarch64" in shell.communicate(timeout=60)[0]
+        assert run(digits, "-b", "qemu:arm64", "-r") == 0
+    finally:
+        assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert processes() == 0 and folders() == []
+
+
 def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
     image("arm64")
     before = processes()

@@ -197,7 +197,7 @@ class Monitor:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(min(30.0, deadline.left()))
         try:
-            self._socket.connect(str(path))
+            _connect(self._socket, path)
         except OSError as error:
             self._socket.close()
             raise BoardUnreachable(f"qemu's monitor does not answer: {error.strerror}") from error
@@ -233,19 +233,29 @@ class Monitor:
         self._socket.close()
 
 
+def _connect(one: socket.socket, path: Path) -> None:
+    """However long the path: a socket's name has 108 bytes, and its folder's number has few."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        one.connect(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
 def _command(image: Image, folder: Path, port: int) -> list[str]:
+    """Started within the folder, and its files named without it: in most options a comma would end a name."""
     s390x = image.architecture == "s390x"
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
         *image.kind.machine,
         *("-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults", "-no-user-config"),
-        *("-kernel", str(image.folder / "vmlinuz"), "-initrd", str(image.folder / "initrd.gz")),
+        *("-kernel", str(image.folder.absolute() / "vmlinuz"), "-initrd", str(image.folder.absolute() / "initrd.gz")),
         *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on"),
         *("-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22", "-device", network),
-        *("-qmp", f"unix:{folder}/qmp.sock,server=on,wait=off"),
-        *("-chardev", f"pty,id=con,logfile={folder}/console.log"),
+        *("-qmp", "unix:qmp.sock,server=on,wait=off", "-pidfile", f"{folder}/qemu.pid"),  # by which it is known
+        *("-chardev", "pty,id=con,logfile=console.log"),
         *(("-device", "sclpconsole,chardev=con") if s390x else ("-serial", "chardev:con")),
-        *("-drive", f"if=none,format=qcow2,file={folder}/vm.qcow2,id=d0"),
+        *("-drive", "if=none,format=qcow2,file=vm.qcow2,id=d0"),
     ]
 
 

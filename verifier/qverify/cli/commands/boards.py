@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import click
@@ -151,11 +152,11 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     known.write_text(f"[127.0.0.1]:{found.port} {built.host_key}\n")
     options = (
         "-o",
-        f"UserKnownHostsFile={known}",
+        f"UserKnownHostsFile={_ssh_word(known)}",
         "-o",
         "IdentitiesOnly=yes",
-        "-i",
-        str(built.identity),
+        "-o",
+        f"IdentityFile={_ssh_word(built.identity)}",
         "-p",
         str(found.port),
     )
@@ -165,8 +166,6 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
 @command.command(help="what an emulated board's console has shown")
 @click.argument("name")
 def console(name: str) -> int:
-    from pathlib import Path
-
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
@@ -220,6 +219,11 @@ def _emulated(name: str) -> str:
     kind = name.removeprefix("qemu:")
     kind_of(kind)
     return kind
+
+
+def _ssh_word(path: Path) -> str:
+    """One word of an option of ssh, which takes it apart at spaces and reads its %."""
+    return '"' + str(path).replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _alone(kind: str) -> contextlib.AbstractContextManager[None]:

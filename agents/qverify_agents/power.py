@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
+import tempfile
 import time
 
 from qverify_agents.connect import connect
@@ -14,6 +18,8 @@ from qverify_agents.printable import last_line
 from qverify_agents.protocol.client import Agent
 
 ASK_S = 10.0  # an attempt to reach it
+MOST_SAID = 1 << 16
+MOST_S = 1 << 63  # of its uptime: a larger number says nothing
 
 
 def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
@@ -58,7 +64,7 @@ def _uptime(name: str, deadline: Deadline, force: bool) -> float | None:
 
 def _said(agent: Agent) -> float | None:
     up = agent.hello.get("uptime_s")
-    return float(up) if isinstance(up, int) else None
+    return float(up) if isinstance(up, int) and abs(up) < MOST_S else None
 
 
 def _commanded(name: str, deadline: Deadline) -> None:
@@ -67,20 +73,33 @@ def _commanded(name: str, deadline: Deadline) -> None:
     if not command:
         raise BadAddress(f"{name}: boards.toml has no reset or power command for it")
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=deadline.left(),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        status, said = _run(command, deadline.left())
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{name}: {command!r} does not end in time") from None
-    if done.returncode:
-        said = last_line(done.stderr or done.stdout, "it says nothing")
-        raise BoardUnreachable(f"{name}: {command!r} ended with status {done.returncode}: {said}")
+    if status:
+        raise BoardUnreachable(f"{name}: {command!r} ended with status {status}: {last_line(said, 'it says nothing')}")
+
+
+def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
+    """Status, and the end of what it wrote. TimeoutExpired; then, and when interrupted, nothing of it runs on. What one that
+    ended leaves running was meant so."""
+    with tempfile.TemporaryFile() as said:  # a pipe would be held open by what it leaves running
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        said.seek(max(0, said.seek(0, os.SEEK_END) - MOST_SAID))
+        return status, said.read()
 
 
 def _wait_until_it_is_another(name: str, deadline: Deadline, before: float | None, start: float) -> None:

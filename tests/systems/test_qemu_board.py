@@ -17,6 +17,7 @@ from qverify_agents.connect import connect, shell_of
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine, run_folders
 from qverify_agents.emulation.image import image
+from qverify_agents.emulation.packages import own_mirror
 from qverify_agents.errors import BoardUnreachable, LinkError
 
 MISSING = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), "")
@@ -262,3 +263,11 @@ def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):
     images._build(again, None)
     for name in ("vmlinuz", "initrd.gz", "packages.json"):
         assert (tmp_path / name).read_bytes() == (built.folder / name).read_bytes(), name
+
+
+def test_without_an_archive_the_message_says_how_each_command_takes_one(tmp_path, monkeypatch):
+    (tmp_path / "apt-get").write_text("#!/bin/sh\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board"):
+        own_mirror()

@@ -271,3 +271,15 @@ def test_without_an_archive_the_message_says_how_each_command_takes_one(tmp_path
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board"):
         own_mirror()
+
+
+def test_an_emulated_board_answers_to_its_name_of_the_inventory(board, tmp_path, monkeypatch, capsys):
+    (tmp_path / "boards.toml").write_text('[boards.bench]\nuri = "qemu:arm64"\n')
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
+    with qverify("boards", "ssh", "bench", "uname", "-m") as shell:
+        assert "aarch64" in shell.communicate(timeout=60)[0]
+    assert main(["boards", "console", "bench"]) == 0
+    assert board.console in capsys.readouterr().err
+    assert main(["boards", "up", "bench"]) == 0 and "bench is up already" in capsys.readouterr().out
+    assert main(["boards", "down", "bench"]) == 0
+    assert main(["boards", "console", "elsewhere"]) == 2 and "is no emulated board" in capsys.readouterr().err

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.numbers import Finite
+
+if TYPE_CHECKING:
+    from qverify_agents.address import Address
 
 HEX = "[0-9a-f]" * 16
 CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
@@ -132,35 +135,23 @@ def reset(name: str, deadline_s: float, force: bool) -> int:
 
 
 @command.command(
-    help="a shell on an emulated board, or one command there", context_settings={"ignore_unknown_options": True}
+    help="a shell on an emulated board that is up, or on one behind ssh, or one command there",
+    context_settings={"ignore_unknown_options": True},
 )
 @click.argument("name")
 @click.argument("words", nargs=-1)
 def ssh(name: str, words: tuple[str, ...]) -> int:
     import os
 
-    from qverify_agents.emulation.image import image
-    from qverify_agents.emulation.machine import running
-    from qverify_agents.errors import BoardUnreachable
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.ssh_words import ssh_words
 
-    kind = _emulated(name)
-    found = running(kind)
-    if found is None:
-        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
-    built = image(kind)
-    known = built.folder / "known_hosts"
-    known.write_text(f"[127.0.0.1]:{found.port} {built.host_key}\n")
-    options = (
-        "-o",
-        f"UserKnownHostsFile={_ssh_word(known)}",
-        "-o",
-        "IdentitiesOnly=yes",
-        "-o",
-        f"IdentityFile={_ssh_word(built.identity)}",
-        "-p",
-        str(found.port),
-    )
-    os.execvp("ssh", ["ssh", *options, "root@127.0.0.1", *words])
+    address = _address(name)
+    if address.scheme == "qemu":
+        address = _ssh_of(name, _emulated(name))
+    if address.scheme != "ssh":
+        raise BadAddress(f"{name}: {address.scheme}: boards take no ssh; this is for qemu: boards and those behind ssh")
+    os.execvp("ssh", [*ssh_words(address), *words])
 
 
 @command.command(help="what an emulated board's console has shown")
@@ -210,20 +201,42 @@ def clean(name: str) -> int:
     return 0
 
 
+def _address(name: str) -> Address:
+    """Of a name of boards.toml, of tags that fit one board, or of an address as -b takes it."""
+    from qverify_agents.address import parse
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.inventory import resolve
+
+    fitting = resolve(name)
+    if len(fitting) > 1:
+        raise BadAddress(f"{name}: fits {len(fitting)} boards; name one of `qverify boards list`")
+    return parse(fitting[0])
+
+
 def _emulated(name: str) -> str:
     from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
-    if not name.startswith("qemu:"):
-        raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
-    kind = name.removeprefix("qemu:")
-    kind_of(kind)
-    return kind
+    address = _address(name)
+    if address.scheme != "qemu":
+        raise BadAddress(
+            f"{name}: is no emulated board; wanted qemu:arm64 ..., or a name that boards.toml gives to one"
+        )
+    kind_of(address.rest)
+    return address.rest
 
 
-def _ssh_word(path: Path) -> str:
-    """One word of an option of ssh, which takes it apart at spaces and reads its %."""
-    return '"' + str(path).replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _ssh_of(name: str, kind: str) -> Address:
+    """Of the emulated board that is up."""
+    from qverify_agents.boards.qemu_system import ssh_address
+    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.machine import running
+    from qverify_agents.errors import BoardUnreachable
+
+    found = running(kind)
+    if found is None:
+        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
+    return ssh_address(image(kind), found)
 
 
 def _alone(kind: str) -> contextlib.AbstractContextManager[None]:

@@ -9,11 +9,12 @@ import subprocess
 import tempfile
 import time
 
+from qverify_agents.address import parse
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
-from qverify_agents.inventory import boards
+from qverify_agents.inventory import boards, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.protocol.client import Agent
 
@@ -27,8 +28,9 @@ def reset_board(name: str, deadline_s: float, force: bool = False) -> float:
     command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force)
-    if name.startswith("qemu:"):
-        found = machine.running(name.removeprefix("qemu:"))
+    address = parse(resolve(name)[0])
+    if address.scheme == "qemu":
+        found = machine.running(address.rest)
         if found is None:
             raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
         machine.reset(found, deadline)

@@ -281,5 +281,6 @@ def test_an_emulated_board_answers_to_its_name_of_the_inventory(board, tmp_path,
     assert main(["boards", "console", "bench"]) == 0
     assert board.console in capsys.readouterr().err
     assert main(["boards", "up", "bench"]) == 0 and "bench is up already" in capsys.readouterr().out
+    assert main(["boards", "reset", "bench"]) == 0
     assert main(["boards", "down", "bench"]) == 0
     assert main(["boards", "console", "elsewhere"]) == 2 and "is no emulated board" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def _wait(holder: ProcessStream, deadline: Deadline, who: str) -> None:
             came = holder.read(deadline)
             if not came:
                 status = holder.status(deadline)
-                raise BoardUnreachable(f"{who} says: {last_line(holder.errors(), f'status {status}')}")
+                raise BoardUnreachable(f"{who} says: {last_line(holder.errors(last=True), f'status {status}')}")
             said += came
     except LinkTimeout:
         raise BoardUnreachable(f"{who} does not start it within the deadline") from None

@@ -40,7 +40,7 @@ Commands:
 
 Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
 of boards.toml.   qverify verify --help shows every option of the main job.
-Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 130 interrupted."""
+Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 
 def main(argv: list[str] | None = None) -> int:

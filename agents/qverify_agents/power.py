@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 
+from qverify_agents.address import parse
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
-from qverify_agents.inventory import boards
+from qverify_agents.inventory import boards, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.protocol.client import Agent
 
 ASK_S = 10.0  # an attempt to reach it
+MOST_SAID = 1 << 16
+MOST_S = 1 << 63  # of its uptime: a larger number says nothing
 
 
 def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapping[str, str] | None = None) -> float:
@@ -22,8 +29,9 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
     command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force, options)
-    if name.startswith("qemu:"):
-        found = machine.running(name.removeprefix("qemu:"))
+    address = parse(resolve(name)[0])
+    if address.scheme == "qemu":
+        found = machine.running(address.rest)
         if found is None:
             raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
         machine.reset(found, deadline)
@@ -31,6 +39,15 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
         _commanded(name, deadline)
     _wait_until_it_is_another(name, deadline, before, start, options)
     return time.monotonic() - start
+
+
+def refuse_used(name: str) -> None:
+    """BoardBusy where somebody uses it; one that does not answer is used by nobody."""
+    try:
+        _uptime(name, Deadline(ASK_S, name), force=False, options=None)
+    except BoardBusy as error:
+        who = str(error).partition("; --wait")[0]
+        raise BoardBusy(f"{name}: {who}; --force ends it all the same") from error
 
 
 def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, str] | None) -> float | None:
@@ -50,7 +67,7 @@ def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, st
 
 def _said(agent: Agent) -> float | None:
     up = agent.hello.get("uptime_s")
-    return float(up) if isinstance(up, int) else None
+    return float(up) if isinstance(up, int) and abs(up) < MOST_S else None
 
 
 def _commanded(name: str, deadline: Deadline) -> None:
@@ -59,20 +76,33 @@ def _commanded(name: str, deadline: Deadline) -> None:
     if not command:
         raise BadAddress(f"{name}: boards.toml has no reset or power command for it")
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=deadline.left(),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        status, said = _run(command, deadline.left())
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{name}: {command!r} does not end in time") from None
-    if done.returncode:
-        said = last_line(done.stderr or done.stdout, "it says nothing")
-        raise BoardUnreachable(f"{name}: {command!r} ended with status {done.returncode}: {said}")
+    if status:
+        raise BoardUnreachable(f"{name}: {command!r} ended with status {status}: {last_line(said, 'it says nothing')}")
+
+
+def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
+    """Status, and the end of what it wrote. TimeoutExpired; then, and when interrupted, nothing of it runs on. What one that
+    ended leaves running was meant so."""
+    with tempfile.TemporaryFile() as said:  # a pipe would be held open by what it leaves running
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        said.seek(max(0, said.seek(0, os.SEEK_END) - MOST_SAID))
+        return status, said.read()
 
 
 def _wait_until_it_is_another(

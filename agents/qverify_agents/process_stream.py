@@ -90,11 +90,12 @@ class ProcessStream:
                 self._process.wait(min(0.2, deadline.left()))
         return status
 
-    def errors(self) -> bytes:
-        """The first 2000 bytes of what it wrote to stderr; none after close."""
+    def errors(self, last: bool = False) -> bytes:
+        """The first 2000 bytes of what it wrote to stderr, or the last; none after close."""
         if not self._open:
             return b""
-        self._errors.seek(0)
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 2000) if last else 0)
         return self._errors.read(2000)
 
     def _write_some(self, view: memoryview) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -37,10 +39,11 @@ def processes_of(mark: str) -> list[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_interrupted(name: str, moment: float, digits: Path, tmp_path: Path) -> None:
     mark = f"QVERIFY_TEST_MARK={tmp_path}"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "QVERIFY_TEST_MARK": str(tmp_path)}
     words = [w.format(onnx=digits / "digits_quant.onnx", out=tmp_path) for w in COMMANDS[name]]
     command = [sys.executable, "-m", "qverify.cli.main", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as job:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=marked(tmp_path)
+    ) as job:
         time.sleep(moment)
         job.send_signal(signal.SIGINT)
         try:
@@ -60,3 +63,48 @@ def test_interrupted(name: str, moment: float, digits: Path, tmp_path: Path) -> 
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or path.name in WHOLE or path.parent.name == "dump", path
         assert ".part" not in path.name, path
+
+
+def test_a_closed_terminal_ends_a_run_with_everything_of_it(digits: Path, tmp_path: Path) -> None:
+    master, terminal = os.openpty()
+    command = [sys.executable, "-m", "qverify.cli.main", *hanging(digits)]
+    with subprocess.Popen(
+        command,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=marked(tmp_path),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as job:
+        os.close(terminal)
+        wait_for_agent(tmp_path)
+        os.close(master)
+        assert job.wait(20) == 128 + signal.SIGHUP
+    assert not processes_of(f"QVERIFY_TEST_MARK={tmp_path}")
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(digits: Path, tmp_path: Path) -> None:
+    command = ["nohup", sys.executable, "-m", "qverify.cli.main", *hanging(digits)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=marked(tmp_path)) as job:
+        wait_for_agent(tmp_path)
+        job.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            job.wait(1.5)
+        job.terminate()
+        assert job.wait(20) == 128 + signal.SIGTERM
+
+
+def hanging(digits: Path) -> list[str]:
+    return ["-m", str(digits / "digits_quant.onnx"), "-b", "faulty:local?fault=hang@prob"]
+
+
+def marked(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "QVERIFY_TEST_MARK": str(folder)}
+
+
+def wait_for_agent(folder: Path) -> None:
+    end = time.monotonic() + 30
+    while not any("qvrt" in line for line in processes_of(f"QVERIFY_TEST_MARK={folder}")):
+        assert time.monotonic() < end
+        time.sleep(0.05)

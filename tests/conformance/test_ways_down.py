@@ -53,6 +53,14 @@ def test_a_container_that_did_not_come_up_is_removed(
     assert removed == f"{words} {run.split('--name ')[1].split()[0]}"
 
 
+def test_why_a_container_did_not_come_up_is_said_after_a_long_pull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "docker", f"seq 2000 >&2; {REFUSED}", "exit 0", monkeypatch)
+    with pytest.raises(BoardUnreachable, match=r"docker says: no such image$"):
+        container.up(Address("docker", "image"), Deadline(10.0))
+
+
 @UNWAITED
 @pytest.mark.parametrize(
     ("start", "end", "kind"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -380,3 +381,28 @@ def test_clean_removes_what_was_put_there_and_never_under_somebody(server, capsy
     mine.write_text("of somebody else")
     assert main(["boards", "clean", server.board]) == 0
     assert [p for p in server.cache.rglob("*") if p.is_file()] == [mine]
+
+
+@OPENSSH
+def test_boards_ssh_goes_the_way_of_a_run(openssh, tmp_path):
+    """By the name of the inventory, with its key and its pin; another pin is refused by ssh itself."""
+    key, other = (" ".join((tmp_path / f"{name}.pub").read_text().split()[:2]) for name in ("host", "client"))
+    openssh.known.write_text("")
+    uri = f"ssh://127.0.0.1:{openssh.port}?identity={openssh.key}"
+    text = "".join(f'[boards.{n}]\nuri = "{uri}"\nhost_key = "{k}"\n' for n, k in (("desk", key), ("odd", other)))
+    (tmp_path / "boards.toml").write_text(text + '[boards.line]\nuri = "serial:///dev/null"\n')
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "QVERIFY_BOARDS": str(tmp_path / "boards.toml"),
+    }
+
+    def there(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "qverify.cli.main", "boards", "ssh", name, "echo", "was", "there"]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=30, env=environment, stdin=subprocess.DEVNULL, check=False
+        )
+
+    assert there("desk").stdout == "was there\n"
+    assert there("odd").returncode == 255
+    assert there("line").returncode == 2 and "this is for qemu: boards and those behind ssh" in there("line").stderr

@@ -12,6 +12,7 @@ from qverify.cli.commands.compare import EPILOG
 from qverify.cli.main import COMMANDS
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.ops import elementwise_float
+from qverify_agents.option_values import VALUES
 from qverify_agents.schemes import BOARDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +84,8 @@ def test_files_named_in_documents_exist(path: Path) -> None:
 )
 def test_one_version(file: str, pattern: str) -> None:
     assert re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE) == [__version__]
+
+
+@pytest.mark.parametrize("option", VALUES)
+def test_every_option_of_an_address_is_explained(option: str) -> None:
+    assert re.search(rf"[`?]{option}=", (ROOT / "agents" / "README.md").read_text())

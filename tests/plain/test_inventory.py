@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from qverify.cli.main import main
+from qverify_agents import power
 from qverify_agents.address import Address
 from qverify_agents.connect import connect
 from qverify_agents.errors import BadAddress, BoardBusy
@@ -222,3 +227,39 @@ def test_the_command_line_wins_over_the_inventory(inventory):
 
     address, _, _ = plainest(resolve("two?cache=/mine")[0], {"user": "you", "wait": "3"}, Deadline(5))
     assert (address.rest, address.options["cache"], address.options["user"]) == ("you@10.0.0.5", "/mine", "you")
+
+
+@pytest.mark.parametrize("how", ["its time is over", "SIGTERM"])
+def test_a_reset_that_does_not_end_leaves_nothing_running(how, inventory, tmp_path):
+    inventory.write_text(
+        f'[boards.a]\nuri = "local"\nreset = "sleep 60 & echo $! >{tmp_path}/part; mv {tmp_path}/part {tmp_path}/pid; wait"\n'
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "qverify.cli.main",
+        "boards",
+        "reset",
+        "a",
+        "--timeout",
+        "2" if how != "SIGTERM" else "30",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as host:
+        end = time.monotonic() + 20
+        while not (tmp_path / "pid").exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        if how == "SIGTERM":
+            host.terminate()
+        errors = host.communicate(timeout=20)[1]
+        assert host.returncode == (143 if how == "SIGTERM" else 3), errors
+    started = Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline"
+    assert not started.exists() or not started.read_bytes()  # gone, or waited for by nobody yet
+
+
+def test_an_uptime_of_any_size_is_taken():
+    def said(uptime: object) -> float | None:
+        return power._said(SimpleNamespace(hello={"uptime_s": uptime}))
+
+    assert (said(7), said(10**400), said(-(10**400)), said("7")) == (7.0, None, None, None)

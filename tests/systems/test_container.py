@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", params=["container", "docker"])
-def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def image(request: pytest.FixtureRequest) -> Iterator[str]:
+    """In a folder of a short name: of a store that lies deeper podman removes no container by itself."""
     try:
-        with place(request.param, tmp_path_factory.mktemp("c")) as found:
+        with (
+            tempfile.TemporaryDirectory(prefix="qv", ignore_cleanup_errors=True) as work,
+            place(request.param, Path(work)) as found,
+        ):
             yield found.address
     except Unavailable as error:
         pytest.skip(str(error))
@@ -51,6 +57,22 @@ def test_what_cannot_be_started_is_one_line(image, digits, capsys, board, status
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", board.replace("ENGINE", engine)]) == status
     error = capsys.readouterr().err
     assert said.replace("ENGINE", engine) in error and len(error.strip().splitlines()) == 1
+
+
+HANGING = "import sys, time; from qverify_agents.connect import connect; a = connect(sys.argv[1]); print('up', flush=True); time.sleep(60)"
+
+
+def test_a_killed_host_leaves_no_container(image):
+    engine, environment = image.partition(":")[0], {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", HANGING, image]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"up\n"
+        assert len(containers(engine)) == 1
+        host.kill()
+    end = time.monotonic() + 10
+    while containers(engine):
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 FOREIGN = """

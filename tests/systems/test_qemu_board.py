@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
 from qverify_agents.connect import connect, shell_of
 from qverify_agents.deadline import Deadline
-from qverify_agents.emulation import machine
+from qverify_agents.emulation import machine, run_folders
 from qverify_agents.emulation.image import image
+from qverify_agents.emulation.packages import own_mirror
 from qverify_agents.errors import BoardUnreachable, LinkError
 
 MISSING = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), "")
@@ -31,8 +33,9 @@ def run(digits: Path, *words: str) -> int:
 
 
 def processes() -> int:
-    done = subprocess.run(["pgrep", "-c", "qemu-system-aar"], capture_output=True, text=True, timeout=10, check=False)
-    return int(done.stdout.strip() or 0)
+    """Machines of this cache folder: others may run theirs beside us."""
+    numbers = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return sum(run_folders.runs_in(one, run_folders.root()) for one in numbers)
 
 
 @pytest.mark.parametrize("link", ["ssh", "serial"])
@@ -89,6 +92,18 @@ def test_reset_and_back(board):
     connect("qemu:arm64", 30).close()
 
 
+def test_down_leaves_a_board_to_whom_it_serves(board, capsys):
+    with connect("qemu:arm64", 30) as agent:
+        assert main(["boards", "down", "qemu:arm64"]) == 3
+        assert "is in use by" in capsys.readouterr().err
+        agent.ping()
+        assert main(["boards", "down", "qemu:arm64", "--force"]) == 0
+        with pytest.raises(LinkError):
+            agent.ping()
+            agent.ping()
+    assert machine.running("arm64") is None
+
+
 def test_up_used_and_down(digits, capsys):
     try:
         assert main(["boards", "up", "qemu:arm64"]) == 0
@@ -102,6 +117,65 @@ def test_up_used_and_down(digits, capsys):
     finally:
         assert main(["boards", "down", "qemu:arm64"]) == 0
     assert machine.running("arm64") is None and not machine.state_file("arm64").exists()
+
+
+def qverify(*words: str) -> subprocess.Popen[str]:
+    """A qverify of its own process, its two outputs together."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "qverify.cli.main", *words]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, env=environment
+    )
+
+
+def folders() -> list[str]:
+    return sorted(p.name for p in run_folders.root().glob("arm64-*"))
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_two_ups_at_once_make_one_board():
+    before = processes()
+    try:
+        both = [qverify("boards", "up", "qemu:arm64") for _ in range(2)]
+        said = [one.communicate(timeout=120)[0] for one in both]
+        assert processes() == before + 1
+        assert sum("is up after" in text for text in said) == sum("is up already" in text for text in said) == 1
+    finally:
+        assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert processes() == before and folders() == []
+
+
+def test_a_cache_folder_of_an_odd_and_long_name(digits, tmp_path, monkeypatch):
+    built = image("arm64").folder
+    odd = tmp_path / ("a, b=%d" + "x" * 70)
+    (odd / "qverify" / "boards").mkdir(parents=True)
+    shutil.copytree(built, odd / "qverify" / "boards" / built.name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(odd))
+    try:
+        assert main(["boards", "up", "qemu:arm64"]) == 0
+        with qverify("boards", "ssh", "qemu:arm64", "uname", "-m") as shell:
+            assert "aarch64" in shell.communicate(timeout=60)[0]
+        assert run(digits, "-b", "qemu:arm64", "-r") == 0
+    finally:
+        assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert processes() == 0 and folders() == []
+
+
+def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
+    image("arm64")
+    before = processes()
+    with qverify("boards", "up", "qemu:arm64", "--cold") as host:
+        wait_until(lambda: processes() > before)
+        host.kill()
+    assert main(["boards", "down", "qemu:arm64"]) == 0
+    assert "what a killed qverify had left of it is ended" in capsys.readouterr().out
+    assert processes() == before and folders() == []
 
 
 @pytest.fixture
@@ -166,10 +240,10 @@ def test_a_killed_host_leaves_no_machine(digits):
         assert host.stdout is not None and host.stdout.readline() == b"up\n"
         assert processes() == before + 1
         host.kill()
-    end = time.monotonic() + 5
-    while processes() > before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert processes() == before
+    wait_until(lambda: processes() == before, 5)
+    (left,) = folders()
+    machine.stop(machine.start(image("arm64"), Deadline(60), ends_with_us=True))
+    assert folders() == [], left
 
 
 def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):
@@ -189,3 +263,24 @@ def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):
     images._build(again, None)
     for name in ("vmlinuz", "initrd.gz", "packages.json"):
         assert (tmp_path / name).read_bytes() == (built.folder / name).read_bytes(), name
+
+
+def test_without_an_archive_the_message_says_how_each_command_takes_one(tmp_path, monkeypatch):
+    (tmp_path / "apt-get").write_text("#!/bin/sh\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board"):
+        own_mirror()
+
+
+def test_an_emulated_board_answers_to_its_name_of_the_inventory(board, tmp_path, monkeypatch, capsys):
+    (tmp_path / "boards.toml").write_text('[boards.bench]\nuri = "qemu:arm64"\n')
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
+    with qverify("boards", "ssh", "bench", "uname", "-m") as shell:
+        assert "aarch64" in shell.communicate(timeout=60)[0]
+    assert main(["boards", "console", "bench"]) == 0
+    assert board.console in capsys.readouterr().err
+    assert main(["boards", "up", "bench"]) == 0 and "bench is up already" in capsys.readouterr().out
+    assert main(["boards", "reset", "bench"]) == 0
+    assert main(["boards", "down", "bench"]) == 0
+    assert main(["boards", "console", "elsewhere"]) == 2 and "is no emulated board" in capsys.readouterr().err

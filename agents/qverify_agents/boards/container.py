@@ -1,4 +1,4 @@
-"""docker:IMAGE, podman:IMAGE: a container as a board, its shell by `exec`; the container is made for the run and removed with it."""
+"""docker:IMAGE, podman:IMAGE: a container as a board, its shell by `exec`; made for the run, and removed however that ends."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
+from qverify_agents.process_stream import ProcessStream
 
 OPTIONS: frozenset[str] = frozenset({"engine", "platform", "memory_limit"})
 ENGINES = ("docker", "podman")
-HOLD = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"
+READY = b"qverify-container-up"
+HOLD = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"  # to the end of its stdin, which a killed qverify is, too
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
@@ -25,18 +27,25 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
         raise BadAddress(f"-b {address.scheme}:{address.rest}: wanted {address.scheme}:IMAGE")
     engine = _engine(address)
     name = f"qverify-{os.getpid()}-{os.urandom(4).hex()}"
-    words = [engine, "run", "-d", "--rm", "--network", "none", "--name", name]
+    words = [engine, "run", "-i", "--rm", "--network", "none", "--name", name]
     words += ["--platform", address.options["platform"]] if "platform" in address.options else []
     words += ["--memory", address.options["memory_limit"]] if "memory_limit" in address.options else []
     words += ["--entrypoint", "/bin/sh", address.rest, "-c", HOLD]
 
+    held = contextlib.ExitStack()
+
     def down() -> None:
         at_once = ["-t", "0"] if engine == "podman" else []  # docker does not wait, and knows no -t
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run([engine, "rm", "-f", *at_once, name], capture_output=True, timeout=60, check=False)
+        try:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run([engine, "rm", "-f", *at_once, name], capture_output=True, timeout=60, check=False)
+        finally:
+            held.close()
 
     try:
-        _asked(words, deadline, f"{address.scheme}:{address.rest}")
+        holder = ProcessStream(words)
+        held.callback(holder.close)
+        _wait(holder, deadline, f"{address.scheme}:{address.rest}: {engine}")
     except BaseException:  # it may be there all the same
         down()
         raise
@@ -52,12 +61,15 @@ def _engine(address: Address) -> str:
     return found
 
 
-def _asked(words: list[str], deadline: Deadline, where: str) -> None:
+def _wait(holder: ProcessStream, deadline: Deadline, who: str) -> None:
+    """Until the container runs."""
+    said = b""
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=deadline.left(), check=False, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired:
-        raise BoardUnreachable(f"{where}: {words[0]} does not start it within the deadline") from None
-    if done.returncode:
-        raise BoardUnreachable(f"{where}: {words[0]} says: {last_line(done.stderr, f'status {done.returncode}')}")
+        while READY not in said:
+            came = holder.read(deadline)
+            if not came:
+                status = holder.status(deadline)
+                raise BoardUnreachable(f"{who} says: {last_line(holder.errors(last=True), f'status {status}')}")
+            said += came
+    except LinkTimeout:
+        raise BoardUnreachable(f"{who} does not start it within the deadline") from None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
-from qverify_agents.emulation.image import image
-from qverify_agents.emulation.machine import running, start, stop
+from qverify_agents.emulation.image import Image, image
+from qverify_agents.emulation.machine import Running, running, start, stop
 from qverify_agents.errors import BadAddress
 
 OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
@@ -28,5 +28,9 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 
     if link == "serial":
         return Address("serial", machine.console), down
-    options = {"host_key": built.host_key, "identity": str(built.identity), "ask": "never"}
-    return Address("ssh", f"root@127.0.0.1:{machine.port}", options), down
+    return ssh_address(built, machine), down
+
+
+def ssh_address(built: Image, machine: Running) -> Address:
+    options = {"host_key": built.host_key, "identity": str(built.identity.absolute()), "ask": "never"}
+    return Address("ssh", f"root@127.0.0.1:{machine.port}", options)

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from qverify_agents.deadline import Deadline
-from qverify_agents.emulation.image import Image, cache_folder
+from qverify_agents.emulation import run_folders
+from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
 
-_OURS: dict[int, subprocess.Popen[bytes]] = {}  # started by this process, to be waited for
+_OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: to be waited for, and the hold on its folder
 BOOT_S = 120.0
 RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged
 MEMORY_MB, READY = 256, b"QVBOARD-READY"
@@ -42,15 +43,11 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        try:
-            words = Path(f"/proc/{self.pid}/cmdline").read_bytes()
-        except OSError:
-            return False
-        return self.folder.encode() in words
+        return run_folders.runs_in(self.pid, Path(self.folder))
 
 
 def state_file(architecture: str) -> Path:
-    return cache_folder() / "run" / f"{architecture}.json"
+    return run_folders.root() / f"{architecture}.json"
 
 
 def running(architecture: str) -> Running | None:
@@ -62,6 +59,15 @@ def running(architecture: str) -> Running | None:
     return found if found.alive else None
 
 
+def sweep(architecture: str) -> bool:
+    """Ends what killed processes have left; whether a machine, or what was to be one, of this architecture was among it."""
+
+    def kept(folder: Path) -> bool:
+        return any((one := running(kind)) is not None and Path(one.folder).name == folder.name for kind in KINDS)
+
+    return any(name.startswith(f"{architecture}-") for name in run_folders.sweep(kept))
+
+
 def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> Running:
     """ends_with_us: the machine dies with this process, however that ends. cold: booted though there is a snapshot.
     BoardUnreachable with qemu's own words."""
@@ -70,6 +76,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         raise BoardUnreachable(
             f"no {program} on this machine; apt-get install --no-install-recommends {image.kind.apt} qemu-utils"
         )
+    sweep(image.architecture)
     snapshot = _snapshot(image)
     if snapshot.is_file() and not cold:
         try:
@@ -84,8 +91,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
 def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> Running:
     """warm: out of the snapshot; otherwise booted, and the snapshot is made. BoardUnreachable where it does not answer."""
     begun = time.monotonic()
-    folder = cache_folder() / "run" / f"{image.architecture}-{os.getpid()}-{time.monotonic_ns()}"
-    folder.mkdir(parents=True, mode=0o700)
+    folder, owner = run_folders.make(image.architecture)
     port, process = _free_port(), None
     try:
         _disk(folder / "vm.qcow2", snapshot if warm else None)
@@ -97,12 +103,13 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
             _end(process)
         said = _said(folder / "qemu.log")
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(owner)
         if isinstance(error, LinkTimeout):
             raise BoardUnreachable(
                 f"qemu:{image.architecture} did not boot in time{': ' + said if said else ''}"
             ) from error
         raise
-    _OURS[process.pid] = process
+    _OURS[process.pid] = process, owner
     return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
 
 
@@ -113,6 +120,7 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd=folder,
             start_new_session=True,
             preexec_fn=_die_with_parent if ends_with_us else None,
         )
@@ -133,11 +141,20 @@ def _answering(
 
 
 def keep(machine: Running) -> None:
-    """Writes the state by which later commands find it."""
+    """Writes the state by which later commands find it: its folder is no longer this process' own."""
     path = state_file(machine.architecture)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
     part.replace(path)
+    if machine.pid in _OURS:
+        process, owner = _OURS[machine.pid]
+        _OURS[machine.pid] = process, -1
+        _let_go(owner)
+
+
+def _let_go(owner: int) -> None:
+    if owner >= 0:
+        os.close(owner)
 
 
 def reset(machine: Running, deadline: Deadline) -> None:
@@ -159,12 +176,14 @@ def _still_running(machine: Running) -> None:
 
 def stop(machine: Running) -> None:
     _kill(machine.pid)
-    if (process := _OURS.pop(machine.pid, None)) is not None:
+    process, owner = _OURS.pop(machine.pid, (None, -1))
+    if process is not None:
         _end(process)
     end = time.monotonic() + 5
     while machine.alive and time.monotonic() < end:
         time.sleep(0.02)
     shutil.rmtree(machine.folder, ignore_errors=True)
+    _let_go(owner)
     path = state_file(machine.architecture)
     with contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text()).get("pid") == machine.pid:
@@ -178,7 +197,7 @@ class Monitor:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(min(30.0, deadline.left()))
         try:
-            self._socket.connect(str(path))
+            _connect(self._socket, path)
         except OSError as error:
             self._socket.close()
             raise BoardUnreachable(f"qemu's monitor does not answer: {error.strerror}") from error
@@ -214,19 +233,29 @@ class Monitor:
         self._socket.close()
 
 
+def _connect(one: socket.socket, path: Path) -> None:
+    """However long the path: a socket's name has 108 bytes, and its folder's number has few."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        one.connect(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
 def _command(image: Image, folder: Path, port: int) -> list[str]:
+    """Started within the folder, and its files named without it: in most options a comma would end a name."""
     s390x = image.architecture == "s390x"
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
         *image.kind.machine,
         *("-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults", "-no-user-config"),
-        *("-kernel", str(image.folder / "vmlinuz"), "-initrd", str(image.folder / "initrd.gz")),
+        *("-kernel", str(image.folder.absolute() / "vmlinuz"), "-initrd", str(image.folder.absolute() / "initrd.gz")),
         *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on"),
         *("-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22", "-device", network),
-        *("-qmp", f"unix:{folder}/qmp.sock,server=on,wait=off"),
-        *("-chardev", f"pty,id=con,logfile={folder}/console.log"),
+        *("-qmp", "unix:qmp.sock,server=on,wait=off", "-pidfile", f"{folder}/qemu.pid"),  # by which it is known
+        *("-chardev", "pty,id=con,logfile=console.log"),
         *(("-device", "sclpconsole,chardev=con") if s390x else ("-serial", "chardev:con")),
-        *("-drive", f"if=none,format=qcow2,file={folder}/vm.qcow2,id=d0"),
+        *("-drive", "if=none,format=qcow2,file=vm.qcow2,id=d0"),
     ]
 
 

@@ -117,4 +117,7 @@ def own_mirror() -> str:
         words = line.split()
         if len(words) == 3 and words[2] == "main" and "-" not in words[1] and words[0].rstrip("/").endswith("/debian"):
             return words[0]
-    raise BoardUnreachable("no Debian archive in this machine's apt configuration; name one with --mirror")
+    raise BoardUnreachable(
+        "no Debian archive in this machine's apt configuration; name one: ?mirror=ARCHIVE in the board's address, or --mirror "
+        "of `boards up` and of scripts/build_board"
+    )

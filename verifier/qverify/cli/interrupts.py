@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, once heard, are not lost: a C extension that swallows KeyboardInterrupt while it is imported gets it again."""
+"""Ctrl-C, SIGTERM and SIGHUP, once heard, are not lost: a C extension that swallows KeyboardInterrupt while it is imported gets it again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 AGAIN_S = 1.0  # longer than our cleaning up takes, shorter than a person's patience
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal is closed
+ASKS = {signal.SIGINT, signal.SIGTERM, HANG_UP}
 
 
 class Interrupts:
@@ -19,12 +21,13 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGALRM", signal.SIGINT)):
-                self._before[number] = signal.signal(number, self._hear)
+            for number in ASKS | {getattr(signal, "SIGALRM", signal.SIGINT)}:
+                if number != HANG_UP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup we run on
+                    self._before[number] = signal.signal(number, self._hear)
         return self
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if not self.heard and number in (signal.SIGINT, signal.SIGTERM):
+        if not self.heard and number in ASKS:
             self.heard = number
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)

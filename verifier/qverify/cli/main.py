@@ -1,7 +1,8 @@
-"""Finds the command; errors to one line; exit status 0 1 2 3 130."""
+"""Finds the command; errors to one line; exit status 0 1 2 3, 128 and the signal that ended it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -39,7 +40,7 @@ Commands:
 
 Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
 of boards.toml.   qverify verify --help shows every option of the main job.
-Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 130 interrupted."""
+Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _interrupted(interrupts: Interrupts) -> int:
     interrupts.quiet()
-    print("qverify: interrupted", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print("qverify: interrupted", file=sys.stderr)
     return 128 + (interrupts.heard or 2)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import reaching
+
+if TYPE_CHECKING:
+    from qverify_agents.address import Address
 
 HEX = "[0-9a-f]" * 16
 CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
@@ -80,29 +85,39 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.emulation.machine import keep, running, start
 
     kind = _emulated(name)
-    found = running(kind)
-    if found is None:
-        built = image(kind, mirror, lambda text: click.echo(text, err=True))
-        found = start(built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console)
-        keep(found)
-        click.echo(f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})")
-    else:
-        click.echo(f"{name} is up already")
+    with _alone(kind):
+        found = running(kind)
+        if found is None:
+            built = image(kind, mirror, lambda text: click.echo(text, err=True))
+            found = start(
+                built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console
+            )
+            keep(found)
+            click.echo(
+                f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})"
+            )
+        else:
+            click.echo(f"{name} is up already")
     click.echo(f"ssh: 127.0.0.1:{found.port} (qverify boards ssh {name}); console: {found.console}")
     return 0
 
 
-@command.command(help="end an emulated board")
+@command.command(help="end an emulated board; refused while somebody uses it")
 @click.argument("name")
-def down(name: str) -> int:
-    from qverify_agents.emulation.machine import running, stop
+@click.option("--force", is_flag=True, help="though somebody uses it")
+def down(name: str, force: bool) -> int:
+    from qverify_agents.emulation.machine import running, stop, sweep
+    from qverify_agents.power import refuse_used
 
-    found = running(_emulated(name))
-    if found is None:
-        click.echo(f"{name} is not up")
-        return 0
-    stop(found)
-    click.echo(f"{name} is down")
+    kind = _emulated(name)
+    with _alone(kind):
+        swept, found = sweep(kind), running(kind)
+        if found is not None:
+            if not force:
+                refuse_used(name)
+            stop(found)
+    left = "was not up; what a killed qverify had left of it is ended" if swept else "is not up"
+    click.echo(f"{name} {'is down' if found is not None else left}")
     return 0
 
 
@@ -120,42 +135,28 @@ def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> i
 
 
 @command.command(
-    help="a shell on an emulated board, or one command there", context_settings={"ignore_unknown_options": True}
+    help="a shell on an emulated board that is up, or on one behind ssh, or one command there",
+    context_settings={"ignore_unknown_options": True},
 )
 @click.argument("name")
 @click.argument("words", nargs=-1)
 def ssh(name: str, words: tuple[str, ...]) -> int:
     import os
 
-    from qverify_agents.emulation.image import image
-    from qverify_agents.emulation.machine import running
-    from qverify_agents.errors import BoardUnreachable
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.ssh_words import ssh_words
 
-    kind = _emulated(name)
-    found = running(kind)
-    if found is None:
-        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
-    built = image(kind)
-    known = built.folder / "known_hosts"
-    known.write_text(f"[127.0.0.1]:{found.port} {built.host_key}\n")
-    options = (
-        "-o",
-        f"UserKnownHostsFile={known}",
-        "-o",
-        "IdentitiesOnly=yes",
-        "-i",
-        str(built.identity),
-        "-p",
-        str(found.port),
-    )
-    os.execvp("ssh", ["ssh", *options, "root@127.0.0.1", *words])
+    address = _address(name)
+    if address.scheme == "qemu":
+        address = _ssh_of(name, _emulated(name))
+    if address.scheme != "ssh":
+        raise BadAddress(f"{name}: {address.scheme}: boards take no ssh; this is for qemu: boards and those behind ssh")
+    os.execvp("ssh", [*ssh_words(address), *words])
 
 
 @command.command(help="what an emulated board's console has shown")
 @click.argument("name")
 def console(name: str) -> int:
-    from pathlib import Path
-
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
@@ -205,15 +206,49 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     return 0
 
 
+def _address(name: str) -> Address:
+    """Of a name of boards.toml, of tags that fit one board, or of an address as -b takes it."""
+    from qverify_agents.address import parse
+    from qverify_agents.errors import BadAddress
+    from qverify_agents.inventory import resolve
+
+    fitting = resolve(name)
+    if len(fitting) > 1:
+        raise BadAddress(f"{name}: fits {len(fitting)} boards; name one of `qverify boards list`")
+    return parse(fitting[0])
+
+
 def _emulated(name: str) -> str:
     from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
-    if not name.startswith("qemu:"):
-        raise BadAddress(f"{name}: only emulated boards (qemu:arm64 ...) can be brought up and down")
-    kind = name.removeprefix("qemu:")
-    kind_of(kind)
-    return kind
+    address = _address(name)
+    if address.scheme != "qemu":
+        raise BadAddress(
+            f"{name}: is no emulated board; wanted qemu:arm64 ..., or a name that boards.toml gives to one"
+        )
+    kind_of(address.rest)
+    return address.rest
+
+
+def _ssh_of(name: str, kind: str) -> Address:
+    """Of the emulated board that is up."""
+    from qverify_agents.boards.qemu_system import ssh_address
+    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.machine import running
+    from qverify_agents.errors import BoardUnreachable
+
+    found = running(kind)
+    if found is None:
+        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
+    return ssh_address(image(kind), found)
+
+
+def _alone(kind: str) -> contextlib.AbstractContextManager[None]:
+    """Of all that bring this board up or down."""
+    from qverify_agents.emulation.run_folders import alone
+
+    return alone(kind, lambda: click.echo(f"qemu:{kind}: another qverify brings it up or down; waiting", err=True))
 
 
 def _said(hello: dict[str, Any]) -> str:

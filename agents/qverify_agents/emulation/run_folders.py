@@ -1,0 +1,96 @@
+"""The folder of each running machine: it belongs to a living process or to a kept state; what belongs to nobody is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from qverify_agents.emulation.image import cache_folder
+
+OWNER = "owner"  # locked by the process that the folder belongs to; names its host
+END_S = 5.0
+
+
+def root() -> Path:
+    """Without links: qemu's command line names it."""
+    folder = cache_folder() / "run"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder.resolve()
+
+
+@contextlib.contextmanager
+def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Of all processes that name the same. waits: called where another is there first."""
+    with open(root() / f"{name}.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def make(architecture: str) -> tuple[Path, int]:
+    """A new folder, and the descriptor that says it is ours: closed, or this process ended, it is nobody's."""
+    with alone("folders"):
+        folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
+        folder.mkdir(mode=0o700)
+        owner = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(owner, socket.gethostname().encode())
+        fcntl.flock(owner, fcntl.LOCK_EX)
+    return folder, owner
+
+
+def sweep(kept: Callable[[Path], bool]) -> list[str]:
+    """Ends the machines and removes the folders that no process of this host owns and nobody keeps; the folders' names."""
+    swept = []
+    with alone("folders"):
+        for folder in root().iterdir():
+            if (
+                folder.is_dir() and _ownerless(folder) and not kept(folder)
+            ):  # in this order: who keeps it owned it before
+                _end(folder)
+                swept.append(folder.name)
+    return swept
+
+
+def runs_in(process_id: int, folder: Path) -> bool:
+    """Whether that process is the machine of this folder."""
+    try:
+        words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"qemu-system-" in words[0] and any(os.fsencode(f"{folder}/") in word for word in words)
+
+
+def _ownerless(folder: Path) -> bool:
+    """A folder of another host, with which this one shares its files, is not ours to judge."""
+    try:
+        owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:  # made before there were owners: the name holds the process
+        return not Path(f"/proc/{folder.name.split('-')[1]}").exists()
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.read(owner, 256) == socket.gethostname().encode()
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(owner)
+
+
+def _end(folder: Path) -> None:
+    machines = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and runs_in(int(p.name), folder)]
+    for process_id in machines:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process_id, signal.SIGKILL)
+    end = time.monotonic() + END_S
+    while any(runs_in(one, folder) for one in machines) and time.monotonic() < end:
+        time.sleep(0.02)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -11,10 +11,16 @@ import paramiko
 
 
 class Account(paramiko.ServerInterface):
-    """method: password or keyboard-interactive. offered: takes every word that is tried."""
+    """method: password or keyboard-interactive. offered: takes every word that is tried. freezes: at what the server stops
+    for good, login, exec or input."""
 
-    def __init__(self, method: str, word: str, offered: list[str]):
-        self._method, self._word, self._offered = method, word, offered
+    def __init__(self, method: str, word: str, offered: list[str], freezes: str, over: threading.Event):
+        self._method, self._word, self._offered, self._freezes, self._over = method, word, offered, freezes, over
+
+    def check_auth_none(self, username: str) -> int:
+        if self._freezes == "login":
+            self._over.wait()
+        return paramiko.AUTH_SUCCESSFUL if self._freezes else paramiko.AUTH_FAILED
 
     def get_allowed_auths(self, username: str) -> str:
         return self._method
@@ -36,6 +42,11 @@ class Account(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if self._freezes == "exec":
+            self._over.wait()
+        if self._freezes == "input":
+            channel.get_transport().packetizer.read_message = self._over.wait
+            return True
         threading.Thread(target=_run, args=(channel, command), daemon=True).start()
         return True
 
@@ -62,12 +73,13 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
 class PasswordServer:
     """port: on 127.0.0.1. known: its line of known_hosts. offered: the words tried on it."""
 
-    def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False):
+    def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False, freezes: str = ""):
         self._key = paramiko.RSAKey.generate(2048)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.known = f"[127.0.0.1]:{self.port} ssh-rsa {self._key.get_base64()}\n"
         self._method, self._word, self._sha1_only = method, word, sha1_only
+        self._freezes, self._over = freezes, threading.Event()
         self._transports: list[paramiko.Transport] = []
         self.offered: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
@@ -79,15 +91,18 @@ class PasswordServer:
             except OSError:
                 return
             off = {"keys": ["rsa-sha2-256", "rsa-sha2-512"]} if self._sha1_only else None
-            transport = paramiko.Transport(one, disabled_algorithms=off)
+            transport = paramiko.Transport(one, disabled_algorithms=off, default_window_size=1 << 30)
             transport.add_server_key(self._key)
             self._transports.append(transport)
             try:
-                transport.start_server(server=Account(self._method, self._word, self.offered))
+                transport.start_server(
+                    server=Account(self._method, self._word, self.offered, self._freezes, self._over)
+                )
             except (paramiko.SSHException, EOFError):
                 transport.close()
 
     def close(self) -> None:
         self._listener.close()
+        self._over.set()
         for transport in self._transports:
             transport.close()

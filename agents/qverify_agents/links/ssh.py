@@ -17,12 +17,14 @@ from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_authentication import authenticate
 from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.links.ssh_limits import cut, limited
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
+CLOSE_S = 5.0  # a good-bye waits for a server that takes nothing any more
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
@@ -195,16 +197,16 @@ class SshShell:
         import paramiko
 
         try:
-            channel = self._transport.open_session(timeout=deadline.left())
-            channel.settimeout(deadline.left())
-            channel.exec_command(command)
+            with limited(self._transport, deadline):
+                channel = self._transport.open_session(timeout=deadline.left())
+                channel.exec_command(command)
             return SshStream(channel, self._target)
         except (paramiko.SSHException, OSError, EOFError) as error:
             deadline.left()
             raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
 
     def close(self) -> None:
-        self._transport.close()
+        cut(self._transport)
         _shut(self._transport.sock)
 
 
@@ -232,14 +234,16 @@ class SshStream:
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         view = memoryview(data)
-        while view:
-            self._channel.settimeout(deadline.left())
-            try:
-                view = view[self._channel.send(view[:SLICE]) :]
-            except TimeoutError:
-                deadline.left()
-            except OSError as error:
-                raise LinkClosed(self.why_closed()) from error
+        with limited(self._channel.get_transport(), deadline):
+            while view:
+                self._channel.settimeout(deadline.left())
+                try:
+                    view = view[self._channel.send(view[:SLICE]) :]
+                except TimeoutError:
+                    deadline.left()
+                except (OSError, EOFError) as error:
+                    deadline.left()
+                    raise LinkClosed(self.why_closed()) from error
 
     def end_of_input(self) -> None:
         with contextlib.suppress(OSError, EOFError):
@@ -270,9 +274,10 @@ class SshStream:
 
     def close(self) -> None:
         """The agent sees the end of its input and ends by itself; what does not is cut off."""
-        self.end_of_input()
         transport = self._channel.get_transport()
-        if transport is not None and transport.is_active():
+        if not transport.is_active():
+            return
+        with limited(transport, Deadline(CLOSE_S)), contextlib.suppress(OSError, EOFError):
+            self.end_of_input()
             self._channel.status_event.wait(2.0)
-        with contextlib.suppress(OSError, EOFError):
             self._channel.close()

@@ -6,12 +6,15 @@ import contextlib
 import getpass
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.links.ssh_config import Resolved
+
+AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its own user does not
 
 
 def authenticate(transport: Any, settings: Resolved, address: Address, deadline: Deadline) -> None:
@@ -27,12 +30,13 @@ def authenticate(transport: Any, settings: Resolved, address: Address, deadline:
     except paramiko.AuthenticationException:
         allowed = ["publickey", "password"]
     if "publickey" in allowed:
-        for name, key in _keys(settings, address):
-            tried.append(name)
-            deadline.left()
-            with contextlib.suppress(paramiko.AuthenticationException):
-                if not transport.auth_publickey(user, key):
-                    return
+        with contextlib.closing(_keys(settings, address, deadline)) as keys:
+            for name, key in keys:
+                tried.append(name)
+                deadline.left()
+                with contextlib.suppress(paramiko.AuthenticationException):
+                    if not transport.auth_publickey(user, key):
+                        return
     if "password" in allowed or "keyboard-interactive" in allowed:
         password = _secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
         if password is not None:
@@ -51,13 +55,13 @@ def authenticate(transport: Any, settings: Resolved, address: Address, deadline:
     )
 
 
-def _keys(settings: Resolved, address: Address) -> Any:
+def _keys(settings: Resolved, address: Address, deadline: Deadline) -> Any:
     """(name, key): of the ssh-agent, then of the identity files."""
     import paramiko
 
     if not settings.identities_only:
-        with contextlib.suppress(paramiko.SSHException, OSError):
-            for key in paramiko.Agent().get_keys():
+        with _agent(deadline) as keys:
+            for key in keys:
                 yield "ssh-agent", key
     for path in settings.identities:
         try:
@@ -71,6 +75,35 @@ def _keys(settings: Resolved, address: Address) -> Any:
                     raise BoardUnreachable(f"{path}: wrong passphrase") from None
         except (paramiko.SSHException, ValueError, OSError):
             continue  # a kind paramiko cannot read; the openssh backend can
+
+
+@contextlib.contextmanager
+def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
+    """Its keys, which sign while the block lasts; none where no agent runs. Its socket has a limit, which paramiko gives it not."""
+    from paramiko import SSHException
+    from paramiko.agent import AgentSSH, get_agent_connection
+
+    try:
+        connection: Any = get_agent_connection()
+    except (SSHException, OSError):
+        connection = None
+    if connection is None:
+        yield ()
+        return
+    agent: Any = AgentSSH()
+    limit = min(AGENT_S, deadline.left())
+    with contextlib.closing(connection):
+        connection.settimeout(limit)
+        try:
+            agent._connect(connection)
+        except TimeoutError:
+            raise BoardUnreachable(
+                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit:.0f} s; start it anew, or unset SSH_AUTH_SOCK"
+            ) from None
+        except (SSHException, OSError):
+            pass  # it has no keys then
+        connection.settimeout(None)  # a key may wait for its owner to touch it; the login's own limit holds
+        yield agent.get_keys()
 
 
 def _load(path: str, password: str | None) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 from qverify_agents.errors import BoardUnreachable
 
+ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")}  # of a kind of key, where not its own name
+
 
 def fingerprint(key_blob: bytes) -> str:
     """As OpenSSH prints it."""
@@ -36,10 +38,12 @@ class HostKeys:
                 self._entries.append((path, entries))
 
     def known_types(self) -> list[str]:
-        """Key types to ask the host for first."""
+        """Algorithms to ask the host for first, so that it shows the key we know."""
         if self._pinned is not None:
-            return [self._pinned[0]]
-        return [t for _, entries in self._entries for t in (entries.lookup(self._known_as) or {})]
+            kinds = [self._pinned[0]]
+        else:
+            kinds = [t for _, entries in self._entries for t in (entries.lookup(self._known_as) or {})]
+        return [algorithm for kind in kinds for algorithm in ALGORITHMS.get(kind, (kind,))]
 
     def check(self, kind: str, blob: bytes) -> None:
         """Raises BoardUnreachable for a changed or an unknown key, with the next command."""

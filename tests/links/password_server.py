@@ -71,10 +71,10 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
 
 
 class PasswordServer:
-    """port: on 127.0.0.1. known: its line of known_hosts. offered: the words tried on it."""
+    """port: on 127.0.0.1. known: its line of known_hosts, by its RSA key; it has another one, as boards have. offered: the words tried on it."""
 
     def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False, freezes: str = ""):
-        self._key = paramiko.RSAKey.generate(2048)
+        self._key, self._other_key = paramiko.RSAKey.generate(2048), paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.known = f"[127.0.0.1]:{self.port} ssh-rsa {self._key.get_base64()}\n"
@@ -93,6 +93,8 @@ class PasswordServer:
             off = {"keys": ["rsa-sha2-256", "rsa-sha2-512"]} if self._sha1_only else None
             transport = paramiko.Transport(one, disabled_algorithms=off, default_window_size=1 << 30)
             transport.add_server_key(self._key)
+            if not self._sha1_only:
+                transport.add_server_key(self._other_key)
             self._transports.append(transport)
             try:
                 transport.start_server(

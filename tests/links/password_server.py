@@ -100,7 +100,7 @@ class PasswordServer:
                 transport.start_server(
                     server=Account(self._method, self._word, self.offered, self._freezes, self._over)
                 )
-            except (paramiko.SSHException, EOFError):
+            except (paramiko.SSHException, EOFError, OSError):
                 transport.close()
 
     def close(self) -> None:

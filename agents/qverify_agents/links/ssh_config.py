@@ -33,8 +33,9 @@ class Resolved:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts; OpenSSH takes an alias bare, whatever the port."""
-        return self.host_key_alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
+        """The name in known_hosts, in lower case; OpenSSH takes an alias bare, whatever the port."""
+        host = self.host.lower()
+        return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
 
 
 def split(target: str) -> tuple[str, str, int | None]:

@@ -23,7 +23,7 @@ class HostKeys:
 
     def __init__(self, target: str, known_as: str, files: tuple[str, ...], pinned: str, accept_new: bool):
         self._target, self._known_as, self._files, self._accept_new = target, known_as, files, accept_new
-        self._pinned = _pinned(pinned) if pinned else None
+        self._pinned = pinned_key(pinned) if pinned else None
         self._known = [] if pinned else [entry for path in files for entry in known(path, known_as)]
 
     def known_types(self) -> list[str]:
@@ -85,7 +85,8 @@ class HostKeys:
             raise BoardUnreachable(f"{path}: the new host key cannot be written: {error.strerror}") from error
 
 
-def _pinned(text: str) -> tuple[str, bytes]:
+def pinned_key(text: str) -> tuple[str, bytes]:
+    """Kind and blob of host_key."""
     kind, _, rest = text.strip().partition(" ")
     try:
         return kind, base64.b64decode(rest.split()[0], validate=True)

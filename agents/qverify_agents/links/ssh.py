@@ -16,7 +16,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_authentication import authenticate
-from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.links.ssh_config import Resolved, identity_file, resolve
 from qverify_agents.links.ssh_limits import cut, limited
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
@@ -44,7 +44,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
     settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
     if depth == 0 and "identity" in address.options:
-        settings = replace(settings, identities=(address.options["identity"],), identities_only=True)
+        settings = replace(settings, identities=(identity_file(address.options["identity"]),), identities_only=True)
     sock = (
         _through(over, settings, target, deadline) if over is not None else _socket(settings, address, deadline, depth)
     )

@@ -84,6 +84,14 @@ def resolve(target: str, config: str | None = None) -> Resolved:
     )
 
 
+def identity_file(text: str) -> str:
+    """The path that identity= of an address means: of a private key, or of the .pub of one that the ssh-agent holds."""
+    path = os.path.expanduser(text)
+    if not os.path.isfile(path):
+        raise BadAddress(f"identity={text}: no such file; wanted a private key, as ~/.ssh/id_ed25519")
+    return path
+
+
 def _path(text: str) -> str:
     return os.path.expanduser(text.strip('"').replace("%d", "~"))
 

@@ -55,6 +55,15 @@ def test_a_server_that_stops_answering_is_a_timeout(freezes):
         server.close()
 
 
+def test_a_board_that_freezes_in_the_login_is_a_timeout_and_no_refusal():
+    server = PasswordServer(freezes="login")
+    try:
+        (error,) = ends_within(10, lambda: open_shell(address(server), Deadline(2)))
+        assert isinstance(error, LinkTimeout) and "--timeout" in str(error)
+    finally:
+        server.close()
+
+
 def test_an_ssh_agent_that_never_answers_is_named(tmp_path: Path, monkeypatch):
     server = PasswordServer("publickey")
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))

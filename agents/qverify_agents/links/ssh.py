@@ -63,6 +63,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
         authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except (paramiko.SSHException, OSError, EOFError) as error:
         _shut(sock)
+        deadline.left()
         raise BoardUnreachable(_refused(target, error, getattr(sock, "ended", ""))) from error
     except BaseException:
         _shut(sock)
@@ -171,7 +172,7 @@ def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
         known = [t for t in keys.known_types() if t in options.key_types]
         if known:
             options.key_types = [*known, *(t for t in options.key_types if t not in known)]
-        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = min(60.0, deadline.left())
+        transport.banner_timeout = transport.handshake_timeout = min(60.0, deadline.left())
         transport.start_client(timeout=min(60.0, deadline.left()))
         shown = transport.get_remote_server_key()
         keys.check(shown.get_name(), shown.asbytes())

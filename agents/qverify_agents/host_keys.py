@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
@@ -19,10 +20,13 @@ def fingerprint(key_blob: bytes) -> str:
 
 class HostKeys:
     """known_as: the name in known_hosts. pinned: "ssh-ed25519 AAAA..." of the inventory, which decides alone: no file is read.
-    accept_new: an unknown host is written to the first file."""
+    accept_new: an unknown host is written to the first file. scan: the words by which ssh-keyscan reaches it, where it can."""
 
-    def __init__(self, target: str, known_as: str, files: tuple[str, ...], pinned: str, accept_new: bool):
+    def __init__(
+        self, target: str, known_as: str, files: tuple[str, ...], pinned: str, accept_new: bool, scan: str = ""
+    ):
         self._target, self._known_as, self._files, self._accept_new = target, known_as, files, accept_new
+        self._scan = scan
         self._pinned = pinned_key(pinned) if pinned else None
         self._known = [] if pinned else [entry for path in files for entry in known(path, known_as)]
 
@@ -52,10 +56,7 @@ class HostKeys:
                 "give --ssh-backend openssh"
             )
         if not self._accept_new:
-            raise BoardUnreachable(
-                f"{self._target}: host key {fingerprint(blob)} ({kind}) is unknown. If that is the board's, give "
-                f"--accept-new-host-key once (writes {self._files[0]}), or: ssh-keyscan the board and add the line yourself"
-            )
+            raise BoardUnreachable(self._unknown(kind, blob))
         self._learn(kind, blob)
 
     def _check_pinned(self, pinned: tuple[str, bytes], kind: str, blob: bytes) -> None:
@@ -66,11 +67,20 @@ class HostKeys:
                 "put its new key into host_key of boards.toml"
             )
 
+    def _unknown(self, kind: str, blob: bytes) -> str:
+        file = self._files[0]
+        short = kind.removeprefix("ssh-").partition("-")[0]
+        scan = f", or: ssh-keyscan -t {short} {self._scan} >> {shlex.quote(file)}" if self._scan else ""
+        return (
+            f"{self._target}: host key {fingerprint(blob)} ({kind}) is unknown. If that is the board's, give "
+            f"--accept-new-host-key once (writes {file}){scan}"
+        )
+
     def _changed(self, path: str, kind: str, before: bytes, shown: bytes) -> str:
         return (
             f"{self._target}: REMOTE HOST IDENTIFICATION HAS CHANGED. {path} knows {fingerprint(before)}, the host shows "
             f"{fingerprint(shown)} ({kind}). Somebody may stand in between, or the board was reflashed; if so: "
-            f"ssh-keygen -f {path} -R '{self._known_as}', then --accept-new-host-key"
+            f"ssh-keygen -f {shlex.quote(path)} -R {shlex.quote(self._known_as)}, then --accept-new-host-key"
         )
 
     def _learn(self, kind: str, blob: bytes) -> None:

@@ -120,3 +120,19 @@ def test_a_hashed_name_is_found(server, tmp_path):
 def test_the_case_of_a_host_says_nothing(tmp_path):
     (tmp_path / "config").write_text("Host board\n  HostName BOARD.Lab\n")
     assert resolve("Board.LAB:2222", str(tmp_path / "config")).known_as == "[board.lab]:2222"
+
+
+def test_an_unknown_key_comes_with_the_command_that_adds_it(server, tmp_path):
+    folder = tmp_path / "it's"
+    folder.mkdir()
+    (folder / "known").touch()
+    (folder / "config").write_text(
+        f'Host board\n  User me\n  UserKnownHostsFile "{folder}/known"\n  HostName 127.0.0.1\n'
+    )
+    board = parse(f"board:{server.port}?ssh_config={folder}/config")
+    with pytest.raises(BoardUnreachable, match="--accept-new-host-key once") as caught:
+        open_shell(board, Deadline(10))
+    command = str(caught.value).partition(", or: ")[2]
+    assert command.startswith(f"ssh-keyscan -t ecdsa -p {server.port} 127.0.0.1 >> ")
+    subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=30)
+    open_shell(board, Deadline(10)).close()

@@ -57,6 +57,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
         settings.known_hosts,
         address.options.get("host_key", "") if depth == 0 else "",
         accept or settings.host_key_policy == "accept-new",
+        settings.scan if over is None else "",
     )
     try:
         transport = _negotiate(sock, keys, deadline)

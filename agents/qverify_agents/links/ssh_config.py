@@ -42,6 +42,13 @@ class Resolved:
         host = self.host.lower()
         return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
 
+    @property
+    def scan(self) -> str:
+        """The words by which ssh-keyscan writes its key under that name; "" where it would not get there, or write another."""
+        if self.host_key_alias or self.proxy_jump or self.proxy_command:
+            return ""
+        return f"-p {self.port} {shlex.quote(self.host)}"
+
 
 def split(target: str) -> tuple[str, str, int | None]:
     """user, host, port of `user@host:port`, `[::1]:22`, `alias`; "" and None where not given."""

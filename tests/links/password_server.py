@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import threading
@@ -66,8 +67,9 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
     while data := process.stdout.read1(65536):
         channel.sendall(data)
     process.stdout.close()
-    channel.send_exit_status(process.wait())
-    channel.close()
+    with contextlib.suppress(EOFError, OSError):  # the client may be gone by now
+        channel.send_exit_status(process.wait())
+        channel.close()
 
 
 class PasswordServer:

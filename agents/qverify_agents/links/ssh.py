@@ -17,7 +17,7 @@ from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_authentication import authenticate
 from qverify_agents.links.ssh_config import Resolved, identity_file, resolve
-from qverify_agents.links.ssh_limits import cut, limited
+from qverify_agents.links.ssh_limits import Limits, cut
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
 
@@ -187,7 +187,7 @@ class SshShell:
     """A Shell over one transport. A command's exit status is read before the next channel opens: dropbear needs that."""
 
     def __init__(self, transport: Any, target: str):
-        self._transport, self._target = transport, target
+        self._transport, self._target, self._limits = transport, target, Limits(transport)
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
         return run_to_end(self._open(command, deadline), deadline, stdin)
@@ -199,10 +199,10 @@ class SshShell:
         import paramiko
 
         try:
-            with limited(self._transport, deadline):
+            with self._limits.within(deadline):
                 channel = self._transport.open_session(timeout=deadline.left())
                 channel.exec_command(command)
-            return SshStream(channel, self._target)
+            return SshStream(channel, self._target, self._limits)
         except (paramiko.SSHException, OSError, EOFError) as error:
             deadline.left()
             raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
@@ -220,23 +220,24 @@ class SshStream:
     packs = True
     ahead = 2
 
-    def __init__(self, channel: Any, target: str):
-        self._channel, self._target, self._errors = channel, target, bytearray()
+    def __init__(self, channel: Any, target: str, limits: Limits):
+        self._channel, self._target, self._limits, self._errors = channel, target, limits, bytearray()
 
     def _drain_errors(self) -> None:
         while self._channel.recv_stderr_ready() and len(self._errors) < 2000:
             self._errors += self._channel.recv_stderr(2000)
 
     def read(self, deadline: Deadline) -> bytes:
-        while True:
-            self._channel.settimeout(min(1.0, deadline.left()))
-            with contextlib.suppress(TimeoutError):
-                return bytes(self._channel.recv(1 << 20))
-            self._drain_errors()
+        with self._limits.within(deadline):  # it also sends: how much more may come
+            while True:
+                self._channel.settimeout(min(1.0, deadline.left()))
+                with contextlib.suppress(TimeoutError):
+                    return bytes(self._channel.recv(1 << 20))
+                self._drain_errors()
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         view = memoryview(data)
-        with limited(self._channel.get_transport(), deadline):
+        with self._limits.within(deadline):
             while view:
                 self._channel.settimeout(deadline.left())
                 try:
@@ -279,7 +280,7 @@ class SshStream:
         transport = self._channel.get_transport()
         if not transport.is_active():
             return
-        with limited(transport, Deadline(CLOSE_S)), contextlib.suppress(OSError, EOFError):
+        with self._limits.within(Deadline(CLOSE_S)), contextlib.suppress(OSError, EOFError):
             self.end_of_input()
             self._channel.status_event.wait(2.0)
             self._channel.close()

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from qverify_agents.deadline import Deadline
 
+STEP_S = 0.25
+GRACE_S = 1.0  # what keeps its deadline by itself leaves the connection whole
 
-@contextlib.contextmanager
-def limited(transport: Any, deadline: Deadline) -> Iterator[None]:
-    """The caller turns what then comes out of paramiko into a LinkTimeout by asking the deadline."""
-    timer = threading.Timer(deadline.left(), cut, (transport,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+
+class Limits:
+    """Of one connection, with one thread: a timer for each call would cost as much as the call."""
+
+    def __init__(self, transport: Any):
+        self._transport, self._end = transport, float("inf")
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @contextlib.contextmanager
+    def within(self, deadline: Deadline) -> Iterator[None]:
+        """The caller turns what then comes out of paramiko into a LinkTimeout by asking the deadline."""
+        self._end = time.monotonic() + deadline.left() + GRACE_S
+        try:
+            yield
+        finally:
+            self._end = float("inf")
+
+    def _watch(self) -> None:
+        while self._transport.is_active():
+            if time.monotonic() >= self._end:
+                cut(self._transport)
+            time.sleep(STEP_S)
 
 
 def cut(transport: Any) -> None:

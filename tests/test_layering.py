@@ -54,7 +54,7 @@ HOMES = {
     "lz4": ("protocol/messages.py",),
     "google_crc32c": ("model_bin/container.py", "protocol/frames.py"),
     "threadpoolctl": ("arithmetic/workers.py",),
-    "paramiko": ("links/ssh.py", "links/ssh_authentication.py", "links/ssh_config.py", "qverify_agents/host_keys.py"),
+    "paramiko": ("links/ssh.py", "links/ssh_authentication.py", "links/ssh_config.py"),
     "serial": ("links/serial_line.py",),
 }
 

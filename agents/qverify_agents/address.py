@@ -27,6 +27,11 @@ def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
     whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
     head, _, query = uri.partition("?")
+    if _holds_a_password(head):
+        raise BadAddress(
+            "-b: a password within a board's address would be printed and reported; wanted USER@HOST, and the password in "
+            "QVERIFY_SSH_PASSWORD or at the prompt"
+        )
     pairs = [part.partition("=")[::2] for part in query.split("&")] if query else []
     if twice := next((key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at])), None):
         raise BadAddress(f"-b {uri}: {twice} is given twice")
@@ -48,6 +53,14 @@ def merged(uri: str, options: Mapping[str, str]) -> str:
         uri = without(uri, name)
     more = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in options.items())
     return uri + (("&" if "?" in uri else "?") + more if more else "")
+
+
+def _holds_a_password(head: str) -> bool:
+    """Of an address of SSH: user:password@host. An image of a container may have : before @, too."""
+    target = re.sub(r"^(?:(?:faulty|finals):)*", "", head)
+    if target.partition(":")[0] in BOARDS or re.match(r"(?!ssh:)[a-z][a-z0-9-]*://", target):
+        return False
+    return ":" in target.removeprefix("ssh://").rpartition("@")[0]
 
 
 def without(uri: str, option: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import threading
@@ -11,10 +12,16 @@ import paramiko
 
 
 class Account(paramiko.ServerInterface):
-    """method: password or keyboard-interactive. offered: takes every word that is tried."""
+    """method: password or keyboard-interactive. offered: takes every word that is tried. freezes: at what the server stops
+    for good, login, exec or input."""
 
-    def __init__(self, method: str, word: str, offered: list[str]):
-        self._method, self._word, self._offered = method, word, offered
+    def __init__(self, method: str, word: str, offered: list[str], freezes: str, over: threading.Event):
+        self._method, self._word, self._offered, self._freezes, self._over = method, word, offered, freezes, over
+
+    def check_auth_none(self, username: str) -> int:
+        if self._freezes == "login":
+            self._over.wait()
+        return paramiko.AUTH_SUCCESSFUL if self._freezes else paramiko.AUTH_FAILED
 
     def get_allowed_auths(self, username: str) -> str:
         return self._method
@@ -36,6 +43,11 @@ class Account(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if self._freezes == "exec":
+            self._over.wait()
+        if self._freezes == "input":
+            channel.get_transport().packetizer.read_message = self._over.wait
+            return True
         threading.Thread(target=_run, args=(channel, command), daemon=True).start()
         return True
 
@@ -55,19 +67,21 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
     while data := process.stdout.read1(65536):
         channel.sendall(data)
     process.stdout.close()
-    channel.send_exit_status(process.wait())
-    channel.close()
+    with contextlib.suppress(EOFError, OSError):  # the client may be gone by now
+        channel.send_exit_status(process.wait())
+        channel.close()
 
 
 class PasswordServer:
-    """port: on 127.0.0.1. known: its line of known_hosts. offered: the words tried on it."""
+    """port: on 127.0.0.1. known: its line of known_hosts, by its RSA key; it has another one, as boards have. offered: the words tried on it."""
 
-    def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False):
-        self._key = paramiko.RSAKey.generate(2048)
+    def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False, freezes: str = ""):
+        self._key, self._other_key = paramiko.RSAKey.generate(2048), paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.known = f"[127.0.0.1]:{self.port} ssh-rsa {self._key.get_base64()}\n"
         self._method, self._word, self._sha1_only = method, word, sha1_only
+        self._freezes, self._over = freezes, threading.Event()
         self._transports: list[paramiko.Transport] = []
         self.offered: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
@@ -79,15 +93,20 @@ class PasswordServer:
             except OSError:
                 return
             off = {"keys": ["rsa-sha2-256", "rsa-sha2-512"]} if self._sha1_only else None
-            transport = paramiko.Transport(one, disabled_algorithms=off)
+            transport = paramiko.Transport(one, disabled_algorithms=off, default_window_size=1 << 30)
             transport.add_server_key(self._key)
+            if not self._sha1_only:
+                transport.add_server_key(self._other_key)
             self._transports.append(transport)
             try:
-                transport.start_server(server=Account(self._method, self._word, self.offered))
-            except (paramiko.SSHException, EOFError):
+                transport.start_server(
+                    server=Account(self._method, self._word, self.offered, self._freezes, self._over)
+                )
+            except (paramiko.SSHException, EOFError, OSError):
                 transport.close()
 
     def close(self) -> None:
         self._listener.close()
+        self._over.set()
         for transport in self._transports:
             transport.close()

@@ -51,6 +51,31 @@ def test_run_plan_and_boards_refuse_it_alike(board: str, digits: Path, capsys: p
         assert said.startswith(f"qverify: -b {board}: ") and "wanted" in said and said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "host", ["ssh://root:s3cret@h", "root:s3c@ret@h:22", "faulty:ssh://r:s3cret@h", "finals:r:s3cret@h"]
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(
+    host: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, report = str(digits / "digits_quant.onnx"), tmp_path / "report.json"
+    for words in (
+        ["-m", model, "-b", host, "--json", str(report)],
+        ["plan", "-m", model, "-b", host],
+        ["boards", "info", host],
+    ):
+        assert main(words) == 2
+        said = capsys.readouterr()
+        assert "QVERIFY_SSH_PASSWORD" in said.err and said.err.count("\n") == 1
+        assert "s3c" not in said.out + said.err + (report.read_text() if report.exists() else "")
+
+
+@pytest.mark.parametrize(
+    "board", ["podman:img:1@sha256:ab", "root@h:22", "ssh://[::1]:22", "serial://a:b@c", "u@[::1]"]
+)
+def test_a_colon_elsewhere_is_no_password(board: str) -> None:
+    parse(board)
+
+
 def test_options_given_beside_the_address_are_held_to_the_same() -> None:
     with pytest.raises(BadAddress, match="memory=lots: wanted a number of bytes"):
         connect("local", 5, {"memory": "lots"})

@@ -16,13 +16,15 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.proxy_command import ProxyCommand
 from qverify_agents.links.ssh_authentication import authenticate
-from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.links.ssh_config import Resolved, identity_file, resolve
+from qverify_agents.links.ssh_limits import Limits, cut
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
+CLOSE_S = 5.0  # a good-bye waits for a server that takes nothing any more
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
@@ -42,7 +44,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
     settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
     if depth == 0 and "identity" in address.options:
-        settings = replace(settings, identities=(address.options["identity"],), identities_only=True)
+        settings = replace(settings, identities=(identity_file(address.options["identity"]),), identities_only=True)
     sock = (
         _through(over, settings, target, deadline) if over is not None else _socket(settings, address, deadline, depth)
     )
@@ -55,12 +57,14 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
         settings.known_hosts,
         address.options.get("host_key", "") if depth == 0 else "",
         accept or settings.host_key_policy == "accept-new",
+        settings.scan if over is None else "",
     )
     try:
         transport = _negotiate(sock, keys, deadline)
         authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except (paramiko.SSHException, OSError, EOFError) as error:
         _shut(sock)
+        deadline.left()
         raise BoardUnreachable(_refused(target, error, getattr(sock, "ended", ""))) from error
     except BaseException:
         _shut(sock)
@@ -169,7 +173,7 @@ def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
         known = [t for t in keys.known_types() if t in options.key_types]
         if known:
             options.key_types = [*known, *(t for t in options.key_types if t not in known)]
-        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = min(60.0, deadline.left())
+        transport.banner_timeout = transport.handshake_timeout = min(60.0, deadline.left())
         transport.start_client(timeout=min(60.0, deadline.left()))
         shown = transport.get_remote_server_key()
         keys.check(shown.get_name(), shown.asbytes())
@@ -183,7 +187,7 @@ class SshShell:
     """A Shell over one transport. A command's exit status is read before the next channel opens: dropbear needs that."""
 
     def __init__(self, transport: Any, target: str):
-        self._transport, self._target = transport, target
+        self._transport, self._target, self._limits = transport, target, Limits(transport)
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
         return run_to_end(self._open(command, deadline), deadline, stdin)
@@ -195,16 +199,16 @@ class SshShell:
         import paramiko
 
         try:
-            channel = self._transport.open_session(timeout=deadline.left())
-            channel.settimeout(deadline.left())
-            channel.exec_command(command)
-            return SshStream(channel, self._target)
+            with self._limits.within(deadline):
+                channel = self._transport.open_session(timeout=deadline.left())
+                channel.exec_command(command)
+            return SshStream(channel, self._target, self._limits)
         except (paramiko.SSHException, OSError, EOFError) as error:
             deadline.left()
             raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
 
     def close(self) -> None:
-        self._transport.close()
+        cut(self._transport)
         _shut(self._transport.sock)
 
 
@@ -216,30 +220,33 @@ class SshStream:
     packs = True
     ahead = 2
 
-    def __init__(self, channel: Any, target: str):
-        self._channel, self._target, self._errors = channel, target, bytearray()
+    def __init__(self, channel: Any, target: str, limits: Limits):
+        self._channel, self._target, self._limits, self._errors = channel, target, limits, bytearray()
 
     def _drain_errors(self) -> None:
         while self._channel.recv_stderr_ready() and len(self._errors) < 2000:
             self._errors += self._channel.recv_stderr(2000)
 
     def read(self, deadline: Deadline) -> bytes:
-        while True:
-            self._channel.settimeout(min(1.0, deadline.left()))
-            with contextlib.suppress(TimeoutError):
-                return bytes(self._channel.recv(1 << 20))
-            self._drain_errors()
+        with self._limits.within(deadline):  # it also sends: how much more may come
+            while True:
+                self._channel.settimeout(min(1.0, deadline.left()))
+                with contextlib.suppress(TimeoutError):
+                    return bytes(self._channel.recv(1 << 20))
+                self._drain_errors()
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         view = memoryview(data)
-        while view:
-            self._channel.settimeout(deadline.left())
-            try:
-                view = view[self._channel.send(view[:SLICE]) :]
-            except TimeoutError:
-                deadline.left()
-            except OSError as error:
-                raise LinkClosed(self.why_closed()) from error
+        with self._limits.within(deadline):
+            while view:
+                self._channel.settimeout(deadline.left())
+                try:
+                    view = view[self._channel.send(view[:SLICE]) :]
+                except TimeoutError:
+                    deadline.left()
+                except (OSError, EOFError) as error:
+                    deadline.left()
+                    raise LinkClosed(self.why_closed()) from error
 
     def end_of_input(self) -> None:
         with contextlib.suppress(OSError, EOFError):
@@ -270,9 +277,10 @@ class SshStream:
 
     def close(self) -> None:
         """The agent sees the end of its input and ends by itself; what does not is cut off."""
-        self.end_of_input()
         transport = self._channel.get_transport()
-        if transport is not None and transport.is_active():
+        if not transport.is_active():
+            return
+        with self._limits.within(Deadline(CLOSE_S)), contextlib.suppress(OSError, EOFError):
+            self.end_of_input()
             self._channel.status_event.wait(2.0)
-        with contextlib.suppress(OSError, EOFError):
             self._channel.close()

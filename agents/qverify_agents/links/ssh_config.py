@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -12,10 +14,13 @@ from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.printable import last_line
 from qverify_agents.this_user import user_name
 
+ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a changed key stops us in any case
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """alias: as typed. host, port, user: where to. identities, known_hosts: existing files. host_key_alias: HostKeyAlias, or "".
+    """alias: as typed. host, port, user: where to. identities: files of which the key or its .pub
+    exists. known_hosts: files. host_key_alias: HostKeyAlias, or "".
     host_key_policy: strict, accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
 
     alias: str
@@ -33,8 +38,16 @@ class Resolved:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts; OpenSSH takes an alias bare, whatever the port."""
-        return self.host_key_alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
+        """The name in known_hosts, in lower case; OpenSSH takes an alias bare, whatever the port."""
+        host = self.host.lower()
+        return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
+
+    @property
+    def scan(self) -> str:
+        """The words by which ssh-keyscan writes its key under that name; "" where it would not get there, or write another."""
+        if self.host_key_alias or self.proxy_jump or self.proxy_command:
+            return ""
+        return f"-p {self.port} {shlex.quote(self.host)}"
 
 
 def split(target: str) -> tuple[str, str, int | None]:
@@ -61,19 +74,20 @@ def resolve(target: str, config: str | None = None) -> Resolved:
         raise BadAddress(f"--ssh-config {config}: no such file")
     found = _by_openssh(user, host, port, config) if shutil.which("ssh") else _by_paramiko(host, config)
     one = {k: v[0] for k, v in found.items()}
-    policy = {"accept-new": "accept-new", "no": "accept-new", "off": "accept-new"}.get(
-        one.get("stricthostkeychecking", ""), "strict"
-    )
+    policy = "accept-new" if one.get("stricthostkeychecking") in ACCEPTING else "strict"
     name = one.get("hostname", host)
-    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in found.get(k, []) for p in v.split()]
+    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in found.get(k, []) for p in _paths(v)]
     jump, command = one.get("proxyjump", ""), one.get("proxycommand", "")
+    port, user = port or int(one.get("port", 22)), user or one.get("user") or user_name()
+    tokens = {"%": "%", "d": os.path.expanduser("~"), "h": name, "n": host, "p": str(port), "r": user, "u": user_name()}
+    identities = [_path(p.strip('"'), tokens) for p in found.get("identityfile", _default_identities())]
     return Resolved(
         host,
         name,
-        port or int(one.get("port", 22)),
-        user or one.get("user") or user_name(),
-        tuple(p for p in map(_path, found.get("identityfile", _default_identities())) if os.path.isfile(p)),
-        tuple(map(_path, known or ["~/.ssh/known_hosts"])),
+        port,
+        user,
+        tuple(p for p in identities if os.path.isfile(p) or os.path.isfile(f"{p}.pub")),
+        tuple(map(os.path.expanduser, known or ["~/.ssh/known_hosts"])),
         one.get("hostkeyalias", ""),
         policy,
         "" if jump == "none" else jump,
@@ -83,8 +97,25 @@ def resolve(target: str, config: str | None = None) -> Resolved:
     )
 
 
-def _path(text: str) -> str:
-    return os.path.expanduser(text.strip('"').replace("%d", "~"))
+def identity_file(text: str) -> str:
+    """The path that identity= of an address means: of a private key, or of the .pub of one that the ssh-agent holds."""
+    path = os.path.expanduser(text)
+    if not os.path.isfile(path):
+        raise BadAddress(f"identity={text}: no such file; wanted a private key, as ~/.ssh/id_ed25519")
+    return path
+
+
+def _path(text: str, tokens: dict[str, str]) -> str:
+    """tokens: what % and a letter stand for; others stay as they are."""
+    expanded = re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
+    return os.path.expanduser(expanded)
+
+
+def _paths(value: str) -> list[str]:
+    """Of `ssh -G`, which drops the quotes: a word that begins no path goes on with the one before, after a space."""
+    if '"' in value:
+        return shlex.split(value)
+    return re.split(r" +(?=[/~]|none$)", value) if value else []
 
 
 def _default_identities() -> list[str]:

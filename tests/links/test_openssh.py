@@ -1,0 +1,129 @@
+"""The openssh backend: what the address says of keys holds there, too, and its master connection ends with us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from qverify_agents.address import parse
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.links.ssh import open_shell
+
+from tests.links.servers import SSHD, Server, keygen
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server("openssh", tmp_path)
+    made.trust()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files whose name leaves room for a socket."""
+    with tempfile.TemporaryDirectory(prefix="q", dir="/tmp") as name:
+        yield Path(name)
+
+
+def says(server: Server, options: str = "&backend=openssh") -> bytes:
+    shell = open_shell(parse(server.board + options), Deadline(20))
+    try:
+        return shell.run("echo hello", Deadline(10)).out
+    finally:
+        shell.close()
+
+
+def host_key(path: Path) -> str:
+    return " ".join(path.read_text().split()[:2])
+
+
+def test_a_pinned_host_key_decides_alone(server, tmp_path):
+    keygen(tmp_path / "other")
+    wrong, right = (f"&backend=openssh&host_key={host_key(tmp_path / name)}" for name in ("other.pub", "host.pub"))
+    for more in ("", "&accept_new_host_key=1"):
+        with pytest.raises(BoardUnreachable, match="ssh says"):
+            says(server, wrong + more)
+    server.known.write_text("")
+    assert says(server, right) == b"hello\n"
+    assert server.known.read_text() == ""
+
+
+@pytest.mark.parametrize("backend", ["paramiko", "openssh"])
+def test_the_identity_of_an_address_is_used(backend, server, tmp_path):
+    server.config.write_text(server.config.read_text().replace(str(server.key), "/nonexistent"))
+    folder = tmp_path / "100% mine"
+    folder.mkdir()
+    (folder / "key").write_bytes(server.key.read_bytes())
+    (folder / "key").chmod(0o600)
+    with pytest.raises(BoardUnreachable):
+        says(server, f"&backend={backend}")
+    assert says(server, f"&backend={backend}&identity={folder}/key".replace("%", "%25")) == b"hello\n"
+    with pytest.raises(BadAddress, match="identity=~/nope: no such file"):
+        says(server, f"&backend={backend}&identity=~/nope")
+
+
+OPENS = """
+import sys, time
+from qverify_agents.address import parse
+from qverify_agents.deadline import Deadline
+from qverify_agents.links.ssh import open_shell
+shell = open_shell(parse(sys.argv[1]), Deadline(20))
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def masters(folder: Path) -> list[str]:
+    """Command lines of living ssh processes whose socket lies in the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes().decode(errors="replace")
+            if f"{folder}/qverify-ssh-" in line:
+                found.append(line)
+    return found
+
+
+def test_a_killed_host_leaves_no_master_and_the_next_run_no_folder(server, temporary, monkeypatch):
+    folder = temporary
+    words = [sys.executable, "-c", OPENS, f"{server.board}&backend=openssh"]
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"up\n"
+        assert len(masters(folder)) == 1
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        (left,) = folder.iterdir()
+        os.utime(left, (1, 1))
+        assert says(server) == b"hello\n" and list(folder.iterdir()) == [left]  # in use
+        host.kill()
+    end = time.monotonic() + 10
+    while masters(folder) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert masters(folder) == []
+    os.utime(left, (1, 1))
+    assert says(server) == b"hello\n" and list(folder.iterdir()) == []
+    assert masters(folder) == []
+
+
+@pytest.mark.parametrize("name", ["with space", "100%h", 'a "quote"', "l" * 120])
+def test_any_folder_for_temporary_files_does(name, server, temporary, tmp_path, monkeypatch):
+    folder = temporary / name
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    pin = f"&backend=openssh&host_key={host_key(tmp_path / 'host.pub')}"
+    assert says(server) == b"hello\n" and says(server, pin) == b"hello\n"
+    assert list(folder.iterdir()) == []

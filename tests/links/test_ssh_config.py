@@ -1,0 +1,41 @@
+"""The SSH configuration means what it means to OpenSSH: names of files, policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qverify_agents.links.ssh_config import Resolved, resolve
+
+
+def resolved(folder: Path, text: str) -> Resolved:
+    (folder / "config").write_text(f"Host board\n  HostName board.lab\n  User me\n  Port 2222\n{text}")
+    return resolve("board", str(folder / "config"))
+
+
+@pytest.mark.parametrize(
+    ("value", "files"),
+    [
+        ('"/a b/kh"', ["/a b/kh"]),
+        ('"/a b/kh" /c ~root/d', ["/a b/kh", "/c", "/root/d"]),
+        ("/one /two", ["/one", "/two"]),
+        ("/known_%h_%p_%r_%n_%%h", ["/known_board.lab_2222_me_board_%h"]),
+    ],
+)
+def test_files_of_known_hosts(value, files, tmp_path):
+    settings = resolved(tmp_path, f"  UserKnownHostsFile {value}\n  GlobalKnownHostsFile /dev/null\n")
+    assert settings.known_hosts == (*files, "/dev/null")
+
+
+def test_names_of_identities(tmp_path):
+    for name in ("board.lab key", "board-2222-me.pub"):
+        (tmp_path / name).touch()
+    settings = resolved(
+        tmp_path, f'  IdentityFile "{tmp_path}/%h key"\n  IdentityFile {tmp_path}/%n-%p-%r\n  IdentityFile /none\n'
+    )
+    assert settings.identities == (f"{tmp_path}/board.lab key", f"{tmp_path}/board-2222-me")
+
+
+@pytest.mark.parametrize(("value", "policy"), [("no", "accept-new"), ("accept-new", "accept-new"), ("yes", "strict")])
+def test_policies_of_host_keys(value, policy, tmp_path):
+    assert resolved(tmp_path, f"  StrictHostKeyChecking {value}\n").host_key_policy == policy

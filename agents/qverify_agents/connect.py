@@ -14,18 +14,18 @@ from typing import Any
 from qverify_agents.address import Address, parse, without
 from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
+from qverify_agents.deploy import STORE_LIMIT, deploy, start
 from qverify_agents.deploy import Deployed as OnBoard
-from qverify_agents.deploy import deploy, start
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
-from qverify_agents.option_values import check
+from qverify_agents.option_values import check, size_bytes
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock"})  # what deploy.py takes
+ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
@@ -178,6 +178,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
             deadline_s,
             address.options.get("memory", ""),
             address.options.get("lock", "auto"),
+            size_bytes(address.options["quota"]) if "quota" in address.options else STORE_LIMIT,
         )
     except BaseException:
         shell.close()

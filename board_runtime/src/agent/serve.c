@@ -7,6 +7,7 @@
 #include "../posix.h"
 #include "agent.h"
 #include "lz4.h"
+#include "store_folder.h"
 #include "wire.h"
 
 enum { PATIENCE_MS = 400 }; /* the rest of a half frame comes within this, or was lost */
@@ -57,8 +58,22 @@ static void have(qv_agent *a, const qv_frame *f) {
     return;
   }
   int whole;
-  for (uint32_t i = 0; i < count; i++) qv_put64(a->out + QV_FRAME_HEADER + 8 * i, qv_store_held(&a->store, f->payload + 32 * i, &whole));
+  for (uint32_t i = 0; i < count; i++) {
+    const uint8_t *hash = f->payload + 32 * i;
+    uint64_t held = qv_store_held(&a->store, hash, &whole);
+    if (held) qv_store_use(&a->store, hash);
+    qv_put64(a->out + QV_FRAME_HEADER + 8 * i, held);
+  }
   qv_agent_send(a, QV_HAVE, f->sequence, count * 8);
+}
+
+static void put_failed(qv_agent *a, const qv_frame *f, qv_status status, uint64_t total) {
+  char text[QV_TEXT] = "";
+  if (status == QV_E_CRC) snprintf(text, sizeof text, "PUT: the bytes do not have the hash they were sent under");
+  if (status == QV_E_FULL)
+    snprintf(text, sizeof text, "no space left in %.700s (%llu bytes free, %llu wanted); `qverify boards clean NAME`", a->store.folder,
+             (unsigned long long)qv_folder_room(&a->store), (unsigned long long)total);
+  qv_agent_error(a, f->sequence, status, text);
 }
 
 static void put(qv_agent *a, const qv_frame *f) {
@@ -76,7 +91,7 @@ static void put(qv_agent *a, const qv_frame *f) {
   }
   if (status == QV_OK) status = qv_store_put(&a->store, hash, total, offset, data, bytes);
   if (status != QV_OK) {
-    qv_agent_error(a, f->sequence, status, status == QV_E_CRC ? "PUT: the bytes do not have the hash they were sent under" : "");
+    put_failed(a, f, status, total);
     return;
   }
   qv_put64(a->out + QV_FRAME_HEADER, qv_store_held(&a->store, hash, &whole));

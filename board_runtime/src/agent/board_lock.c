@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../commands/options.h"
+#include "lock_holder.h"
 
 enum { FORSAKEN_S = 60 };
 
@@ -117,6 +118,11 @@ int qv_lock_main(int argc, char **argv) {
   long long pid = number(holder, "\"pid\": "), heard = number(holder, "\"heard_uptime_s\": "), running = number(holder, "\"running\": ");
   if (pid <= 1 || heard < 0 || running != 0 || (long long)uptime_s() - heard < FORSAKEN_S) {
     fprintf(stderr, "qvrt lock: not broken: its holder is alive (%s)\n", holder);
+    return 3;
+  }
+  const char *doubt = qv_holder_doubt(l.file, pid);
+  if (doubt) {
+    fprintf(stderr, "qvrt lock: not broken: process %lld, which %s names, %s. Next: look who holds the file, or remove it\n", pid, l.path, doubt);
     return 3;
   }
   if (kill((pid_t)pid, SIGKILL) != 0 && errno != ESRCH) {

@@ -17,6 +17,7 @@ int qv_lock_take(qv_board_lock *l, const char *path, const char *owner);
 void qv_lock_heard(qv_board_lock *l, int running);
 /* What the holder wrote: one JSON object; "{}" where nothing can be read. */
 void qv_lock_holder(const qv_board_lock *l, char *json, size_t size);
-/* qvrt lock show|break: the holder; breaking it kills a holder nobody has spoken to for a minute and that runs nothing. */
+/* qvrt lock show|break: the holder; breaking it kills a holder nobody has spoken to for a minute and that runs nothing,
+   if that process really holds the lock and is a qvrt. */
 int qv_lock_main(int argc, char **argv);
 #endif

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,9 @@ from pathlib import Path
 import pytest
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.process_stream import ProcessStream
+from qverify_agents.protocol import keep_alive
 from qverify_agents.protocol.client import Agent
+from tiny_model import model_bytes, prepared
 
 HOLDS = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); time.sleep(60)"
 
@@ -26,7 +31,17 @@ def lock(tmp_path: Path) -> Path:
 
 def opened(lock: Path, owner: str) -> Agent:
     words = [str(runtime_path(host_architecture())), "agent", f"--lock={lock}"]
-    return Agent(ProcessStream(words, {}), frozenset(), 10.0, owner=owner)
+
+    def link() -> ProcessStream:
+        return ProcessStream(words, {})
+
+    return Agent(link(), frozenset(), 10.0, owner=owner, reopen=link)
+
+
+def put(agent: Agent, data: bytes) -> str:
+    sha256 = hashlib.sha256(data).hexdigest()
+    agent.put(sha256, data)
+    return sha256
 
 
 def broken(lock: Path) -> tuple[int, str]:
@@ -77,3 +92,54 @@ def test_break_ends_a_silent_agent(lock: Path) -> None:
         while os.path.exists(f"/proc/{process}/exe") and time.monotonic() < end:
             time.sleep(0.05)
         assert '"state": "free"' in broken(lock)[1]
+
+
+def keepers() -> int:
+    return sum(t.name == "qverify keep-alive" for t in threading.enumerate())
+
+
+def gone(before: int) -> bool:
+    end = time.monotonic() + 3
+    while keepers() > before and time.monotonic() < end:
+        time.sleep(0.02)
+    return keepers() <= before
+
+
+def test_a_holder_whose_host_is_busy_is_heard_all_the_same(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_alive, "EVERY_S", 2.0)
+    before = keepers()
+    with opened(lock, "a@host"):
+        first = json.loads(lock.read_text())["heard_uptime_s"]
+        time.sleep(5)  # a reference, a simulator
+        assert json.loads(lock.read_text())["heard_uptime_s"] >= first + 3
+    assert gone(before)
+
+
+def test_it_never_comes_between_a_call_and_its_answer(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_alive, "EVERY_S", 0.0005)
+    with opened(lock, "a@host") as agent:
+        model, inputs = put(agent, model_bytes()), [put(agent, i.data) for i in prepared().inputs]
+        for i in range(60):
+            put(agent, bytes([i]) * 3000)
+            assert len(agent.run(model, inputs)) == 4
+            assert len(agent.get("u", 231)) == 231
+        assert agent.counters["frames_sent_again"] == 0 and agent.generation == 0
+
+
+def test_it_raises_nothing_reconnects_nothing_and_ends_with_its_client(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "EVERY_S", 0.05)
+    before, agent = keepers(), opened(lock, "a@host")
+    os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+    time.sleep(0.5)
+    assert agent.generation == 0 and keepers() == before + 1
+    agent.ping()
+    assert agent.generation == 1  # the call itself does
+    agent.close()
+    assert gone(before)
+    forgotten = opened(lock, "b@host")
+    end = forgotten._link.close
+    del forgotten
+    assert gone(before)
+    end()

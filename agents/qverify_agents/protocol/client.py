@@ -14,6 +14,7 @@ from typing import Any, Literal
 from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.printable import one_line
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.keep_alive import PATIENCE_S, in_turn, keep_alive
 from qverify_agents.protocol.messages import NodeEvent
@@ -288,7 +289,7 @@ class Agent:
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
         ran. on_node: sees each event as it comes; True cancels the run (AgentError). names: of the model's tensors in their
-        order in model.bin; with them, events come gathered where the link is slow."""
+        order in model.bin; with them no event of another tensor is taken, and events come gathered where the link is slow."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
@@ -297,9 +298,12 @@ class Agent:
         return self._events(frames.RUN, payload, on_node, names, most)
 
     @in_turn
-    def run_unit(self, model: str, nodes: list[str], inputs: Mapping[str, str]) -> list[NodeEvent]:
-        """Runs only these nodes, on injected tensors (content hashes of dense bytes)."""
-        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
+    def run_unit(
+        self, model: str, nodes: list[str], inputs: Mapping[str, str], names: Sequence[str] = ()
+    ) -> list[NodeEvent]:
+        """Runs only these nodes, on injected tensors (content hashes of dense bytes). names: as for run."""
+        most = len(names) or MOST_EVENTS
+        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, most)
 
     def _events(
         self,
@@ -309,12 +313,18 @@ class Agent:
         names: Sequence[str] = (),
         most: int = MOST_EVENTS,
     ) -> list[NodeEvent]:
-        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for."""
+        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for. names: of all there
+        can be."""
         seen: dict[int, NodeEvent] = {}
+        known = frozenset(names)
 
         def add(index: int, event: NodeEvent) -> tuple[bool, bool]:
             if index >= most:
                 raise ProtocolError(f"the board sent event {index}; this run has at most {most}")
+            if known and event.tensor not in known:
+                raise ProtocolError(
+                    f"the board sent an event of {one_line(event.tensor[:60])!r}, no tensor of this model"
+                )
             if index in seen:
                 return False, False
             seen[index] = event

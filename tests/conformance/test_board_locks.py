@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.errors import AgentError, BoardBusy
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol import keep_alive
 from qverify_agents.protocol.client import Agent
@@ -143,3 +144,40 @@ def test_it_raises_nothing_reconnects_nothing_and_ends_with_its_client(
     del forgotten
     assert gone(before)
     end()
+
+
+def held_elsewhere(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_lock_whose_file_was_deleted_is_taken_anew(lock: Path) -> None:
+    with opened(lock, "a@host") as agent:
+        model, inputs = put(agent, model_bytes()), [put(agent, i.data) for i in prepared().inputs]
+        lock.unlink()
+        assert len(agent.run(model, inputs)) == 4
+        assert held_elsewhere(lock) and json.loads(lock.read_text())["owner"] == "a@host"
+
+
+def test_two_hosts_never_both_hold_a_lock_whose_file_was_deleted(lock: Path) -> None:
+    with opened(lock, "a@host") as first:
+        model, inputs = put(first, model_bytes()), [put(first, i.data) for i in prepared().inputs]
+        lock.unlink()
+        with opened(lock, "b@host") as second:
+            assert second.hello["lock"] == "held"
+            with pytest.raises(AgentError, match=r"deleted while this run held it.*status -11"):
+                first.run(model, inputs)
+            with pytest.raises(BoardBusy, match="in use by b@host"):
+                first.ask_again()
+            second.ping()
+
+
+def test_a_lock_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        AgentError, match=r"lock=.*/nosuch/x: cannot be opened on the board: No such file.*Next: name a"
+    ):
+        opened(tmp_path / "nosuch" / "x", "a@host")

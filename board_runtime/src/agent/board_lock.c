@@ -70,22 +70,48 @@ static void note(qv_board_lock *l, int running) {
   if (ftruncate(l->file, 0) == 0 && pwrite(l->file, text, (size_t)length, 0) == length) l->noted_s = uptime_s();
 }
 
-int qv_lock_take(qv_board_lock *l, const char *path, const char *owner) {
-  if (l->file < 0) l->file = open_auto(l, path);
-  if (l->file < 0) return QV_LOCK_NONE;
-  if (flock(l->file, LOCK_EX | LOCK_NB) != 0) return QV_LOCK_BUSY;
+static void name_owner(qv_board_lock *l, const char *owner) {
   size_t n = 0;
   for (; owner[n] && n + 1 < sizeof l->owner; n++) l->owner[n] = owner[n] >= ' ' && owner[n] != '"' && owner[n] != '\\' && (owner[n] & 0x80) == 0 ? owner[n] : '_';
   l->owner[n] = 0;
-  note(l, 0);
-  return QV_LOCK_HELD;
 }
 
-void qv_lock_heard(qv_board_lock *l, int running) {
+/* Whether the path still names the file that is open: where it was deleted, another host locks another file. */
+static int is_there(const qv_board_lock *l) {
+  struct stat held, named;
+  return fstat(l->file, &held) == 0 && lstat(l->path, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int qv_lock_take(qv_board_lock *l, const char *path, const char *owner) {
+  name_owner(l, owner);
+  for (int again = 0; again < 3; again++) {
+    if (l->file < 0) l->file = open_auto(l, path);
+    if (l->file < 0) return QV_LOCK_NONE;
+    if (flock(l->file, LOCK_EX | LOCK_NB) != 0) return QV_LOCK_BUSY;
+    if (is_there(l)) {
+      note(l, 0);
+      return QV_LOCK_HELD;
+    }
+    close(l->file);
+    l->file = -1;
+  }
+  return QV_LOCK_NONE;
+}
+
+int qv_lock_heard(qv_board_lock *l, const char *path, int running) {
   static int before = -1;
-  if (l->file < 0 || !l->owner[0] || (running == before && uptime_s() < l->noted_s + 2)) return;
+  if (running == before && uptime_s() < l->noted_s + 2) return QV_LOCK_HELD;
   before = running;
+  if (!is_there(l)) {
+    char owner[sizeof l->owner];
+    memcpy(owner, l->owner, sizeof owner);
+    close(l->file);
+    l->file = -1;
+    int state = qv_lock_take(l, path, owner);
+    if (state != QV_LOCK_HELD) return state;
+  }
   note(l, running);
+  return QV_LOCK_HELD;
 }
 
 void qv_lock_holder(const qv_board_lock *l, char *json, size_t size) {

@@ -1,4 +1,5 @@
 /* qvrt agent: answers PROTOCOL.md on stdin and stdout. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,11 @@ static void hello(qv_agent *a, const qv_frame *f) {
   qv_cursor c = qv_payload(f);
   qv_take_text(&c, owner);
   if (a->lock_path && !c.bad && owner[0]) a->lock_state = qv_lock_take(&a->lock, a->lock_path, owner);
+  if (a->lock_path && !c.bad && owner[0] && a->lock_state == QV_LOCK_NONE && strcmp(a->lock_path, "auto") != 0) {
+    snprintf(json, sizeof json, "lock=%.250s: cannot be opened on the board: %s. Next: name a file in a folder that is there", a->lock_path, strerror(errno));
+    qv_agent_error(a, f->sequence, QV_E_IO, json);
+    return;
+  }
   if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
   snprintf(json, sizeof json,
@@ -116,19 +122,31 @@ static void ping(qv_agent *a, const qv_frame *f) {
   qv_agent_send(a, QV_PING, f->sequence, length);
 }
 
+static void heard(qv_agent *a, int running) {
+  if (a->lock_state != QV_LOCK_HELD || qv_lock_heard(&a->lock, a->lock_path, running) == QV_LOCK_HELD) return;
+  a->lock_state = QV_LOCK_BUSY;
+  a->lock_lost = 1;
+}
+
+static void run(qv_agent *a, const qv_frame *f) {
+  if (a->lock_state == QV_LOCK_BUSY) {
+    qv_agent_error(a, f->sequence, QV_E_BUSY, a->lock_lost ? "the lock's file was deleted while this run held it, and it cannot be had again" : "");
+    return;
+  }
+  qv_agent_run(a, f);
+  heard(a, 0);
+}
+
 /* 0 to end. */
 static int answer(qv_agent *a, const qv_frame *f) {
-  if (a->lock_state == QV_LOCK_HELD) qv_lock_heard(&a->lock, f->type == QV_RUN || f->type == QV_UNIT);
+  heard(a, f->type == QV_RUN || f->type == QV_UNIT);
   switch (f->type) {
     case QV_HELLO: hello(a, f); break;
     case QV_HAVE: have(a, f); break;
     case QV_PUT:
     case QV_PUT_PACKED: put(a, f); break;
     case QV_RUN:
-    case QV_UNIT:
-      if (a->lock_state == QV_LOCK_BUSY) qv_agent_error(a, f->sequence, QV_E_BUSY, "");
-      else qv_agent_run(a, f);
-      break;
+    case QV_UNIT: run(a, f); break;
     case QV_EVENTS: events(a, f); break;
     case QV_GET: qv_agent_get(a, f); break;
     case QV_CANCEL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -98,7 +99,7 @@ def _agent(
         link = opened()
         stack.callback(link.close)
         agent = Agent(
-            link, offers, deadline_s, owner=_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
+            link, offers, deadline_s, owner=_own_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
         )
         held = stack.pop_all()
         agent.at_close(held.close)
@@ -116,6 +117,12 @@ def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManage
 def _owner() -> str:
     """Who is told to others that wait for the board."""
     return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def _own_owner() -> str:
+    """With a token by which the board knows this connection's own holder, should the connection be lost and made again: 16 hex
+    digits, all of it within the board's 127 bytes."""
+    return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
 def plainest(

@@ -181,3 +181,33 @@ def test_a_lock_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         AgentError, match=r"lock=.*/nosuch/x: cannot be opened on the board: No such file.*Next: name a"
     ):
         opened(tmp_path / "nosuch" / "x", "a@host")
+
+
+TOKEN = "#0123456789abcdef"
+
+
+def test_a_run_is_not_refused_by_its_own_ghost(lock: Path) -> None:
+    with opened(lock, f"a@host {TOKEN}"), opened(lock, f"a@host {TOKEN}") as again:
+        assert again.hello["lock"] == "held" and held_elsewhere(lock)
+
+
+@pytest.mark.parametrize(
+    "owner", ["a@host", "a@host #0123456789abcdee", "a@host #0123456789abcde", "a@host #", TOKEN[:-1]]
+)
+def test_another_run_is_refused(lock: Path, owner: str) -> None:
+    with opened(lock, f"a@host {TOKEN}") as first:
+        with pytest.raises(BoardBusy, match="in use by a@host since") as caught:
+            opened(lock, owner)
+        assert "#" not in str(caught.value)
+        first.ping()
+        assert first.generation == 0
+
+
+def test_a_token_ends_no_process_that_does_not_hold_the_lock(lock: Path, victim: subprocess.Popen[bytes]) -> None:
+    name(lock, victim.pid)
+    lock.write_text(lock.read_text().replace('"x"', f'"x {TOKEN}"'))
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BoardBusy):
+            opened(lock, f"a@host {TOKEN}")
+    assert victim.poll() is None

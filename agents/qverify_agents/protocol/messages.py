@@ -120,7 +120,7 @@ def busy(hello: Mapping[str, Any]) -> str:
         return "the board is in use by somebody who left no name; --wait SECONDS waits for it"
     ago = {k: f"{now - v} s ago" for k in ("since", "heard") if isinstance(v := holder.get(f"{k}_uptime_s"), int)}
     return (
-        f"the board is in use by {_line(str(holder.get('owner', '?')))[:120]} since {ago.get('since', '?')}, last heard "
+        f"the board is in use by {_line(str(holder.get('owner', '?'))).partition(' #')[0][:120]} since {ago.get('since', '?')}, last heard "
         f"{ago.get('heard', '?')}; --wait SECONDS waits for it"
     )
 

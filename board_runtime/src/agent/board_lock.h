@@ -11,7 +11,8 @@ typedef struct {
 
 enum { QV_LOCK_NONE, QV_LOCK_HELD, QV_LOCK_BUSY };
 
-/* path: "auto" looks for a folder everybody can write. QV_LOCK_NONE where the board has none. */
+/* path: "auto" looks for a folder everybody can write. QV_LOCK_NONE where the board has none. An owner that ends in "#" and 16
+   hex digits ends a holder that ends in the same: itself, on a connection that was lost. */
 int qv_lock_take(qv_board_lock *l, const char *path, const char *owner);
 /* Notes in the file of a lock that is held, at most every other second, that the holder was heard, and whether a run goes on.
    Where the file was deleted meanwhile the lock is taken anew; another state than QV_LOCK_HELD: it could not be. */

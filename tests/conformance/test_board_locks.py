@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,6 +94,34 @@ def test_break_ends_a_silent_agent(lock: Path) -> None:
         while os.path.exists(f"/proc/{process}/exe") and time.monotonic() < end:
             time.sleep(0.05)
         assert '"state": "free"' in broken(lock)[1]
+
+
+def test_break_finds_the_holder_of_a_lock_on_an_overlay(tmp_path: Path) -> None:
+    """Whose files have another device than /proc/locks says, as on boards that keep their root so."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace of our own (not root)")
+    (tmp_path / "low").mkdir()
+    low, room, again = (shlex.quote(str(p)) for p in (tmp_path / "low", tmp_path, Path(__file__)))
+    script = (
+        f"mount -t tmpfs none /mnt && mkdir /mnt/up /mnt/work /mnt/all && "
+        f"mount -t overlay none -o lowerdir={low},upperdir=/mnt/up,workdir=/mnt/work /mnt/all || exit 99; cd {room} && "
+        f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --basetemp=/mnt/all/t {again} -k 'silent or ghost'"
+    )
+    ran = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    if ran.returncode == 99:
+        pytest.skip("no overlay of a tmpfs on this machine")
+    assert ran.returncode == 0 and "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_after_a_run_its_holder_runs_nothing(lock: Path) -> None:
+    """So that its board can be had, should its host be gone by then."""
+    with opened(lock, "a@host") as agent:
+        model, inputs = put(agent, model_bytes()), [put(agent, i.data) for i in prepared().inputs]
+        agent.run(model, inputs)
+        end = time.monotonic() + 3
+        while (running := json.loads(lock.read_text())["running"]) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert running == 0
 
 
 def keepers() -> int:

@@ -2,21 +2,45 @@
 #define _DEFAULT_SOURCE
 #include "lock_holder.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static int holds(const struct stat *about, long long process) {
-  char wanted[96], line[256];
-  FILE *locks = fopen("/proc/locks", "re");
+/* Whether a line of the file is of an exclusive flock, and holds `wanted`; -> stands before who waits for one. */
+static int says_held(const char *path, const char *wanted) {
+  char line[256];
+  FILE *file = fopen(path, "re");
   int found = 0;
-  snprintf(wanted, sizeof wanted, "WRITE %lld %02x:%02x:%llu ", process, major(about->st_dev), minor(about->st_dev), (unsigned long long)about->st_ino);
-  while (locks && !found && fgets(line, sizeof line, locks)) /* -> stands before who waits for a lock */
-    found = strstr(line, "FLOCK") && strstr(line, wanted) && !strstr(line, "->");
-  if (locks) fclose(locks);
+  while (file && !found && fgets(line, sizeof line, file)) found = strstr(line, "FLOCK") && strstr(line, wanted) && !strstr(line, "->");
+  if (file) fclose(file);
   return found;
+}
+
+/* By its open files, each of which tells its own locks. */
+static int holds_open(const struct stat *about, long long process) {
+  char folder[64], path[384];
+  struct stat other;
+  int found = 0;
+  snprintf(folder, sizeof folder, "/proc/%lld/fd", process);
+  DIR *listing = opendir(folder);
+  for (struct dirent *entry; listing && !found && (entry = readdir(listing)) != NULL;) {
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (stat(path, &other) != 0 || other.st_ino != about->st_ino || other.st_dev != about->st_dev) continue;
+    snprintf(path, sizeof path, "%sinfo/%s", folder, entry->d_name);
+    found = says_held(path, " WRITE ");
+  }
+  if (listing) closedir(listing);
+  return found;
+}
+
+/* Linux before 4.1 lists locks in one place only, by a device that an overlay's files do not have. */
+static int holds(const struct stat *about, long long process) {
+  char wanted[96];
+  snprintf(wanted, sizeof wanted, " WRITE %lld %02x:%02x:%llu ", process, major(about->st_dev), minor(about->st_dev), (unsigned long long)about->st_ino);
+  return holds_open(about, process) || says_held("/proc/locks", wanted);
 }
 
 static int is_qvrt(long long process) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,18 +15,18 @@ from typing import Any
 from qverify_agents.address import Address, parse, without
 from qverify_agents.capabilities import ALL, Done, Link, Shell
 from qverify_agents.deadline import Deadline
+from qverify_agents.deploy import STORE_LIMIT, deploy, present, start
 from qverify_agents.deploy import Deployed as OnBoard
-from qverify_agents.deploy import deploy, present, start
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
-from qverify_agents.option_values import check
+from qverify_agents.option_values import check, size_bytes
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock"})  # what deploy.py takes
+ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # what deploy.py takes
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
@@ -98,7 +99,7 @@ def _agent(
         link = opened()
         stack.callback(link.close)
         agent = Agent(
-            link, offers, deadline_s, owner=_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
+            link, offers, deadline_s, owner=_own_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
         )
         held = stack.pop_all()
         agent.at_close(held.close)
@@ -116,6 +117,12 @@ def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManage
 def _owner() -> str:
     """Who is told to others that wait for the board."""
     return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def _own_owner() -> str:
+    """With a token by which the board knows this connection's own holder, should the connection be lost and made again: 16 hex
+    digits, all of it within the board's 127 bytes."""
+    return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
 def plainest(
@@ -180,6 +187,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
             deadline_s,
             address.options.get("memory", ""),
             address.options.get("lock", "auto"),
+            size_bytes(address.options["quota"]) if "quota" in address.options else STORE_LIMIT,
         )
     except BaseException:
         shell.close()

@@ -149,14 +149,15 @@ def start(
     node_limit_s: float,
     memory: str = "",
     lock: str = "auto",
+    quota_bytes: int = STORE_LIMIT,
 ) -> Link:
     """The agent, started; it takes the shell's place. node_limit_s: it ends when a node takes longer. lock: a file of the
-    board, or auto."""
+    board, or auto. quota_bytes: of all contents kept there."""
     words = [
         f"{deployed.folder}/bin/{deployed.name}",
         "agent",
         f"--store={deployed.folder}/store",
-        f"--store_limit={STORE_LIMIT}",
+        f"--store_limit={quota_bytes}",
     ]
     words += [f"--lock={lock}", f"--idle={IDLE_S}", f"--node_limit={math.ceil(min(node_limit_s, 1e6))}"]
     words += [f"--memory={memory}"] if memory else []

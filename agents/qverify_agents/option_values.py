@@ -91,6 +91,7 @@ VALUES = {
     "piece": whole(1, 1_000_000, "a number of bytes"),
     "platform": matching(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?", "a platform as linux/arm64"),
     "prompt": REGEX,
+    "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or as 500k, 64M, 2G"),
     "rts": FLAG,
     "ssh_config": TEXT,
     "store": TEXT,
@@ -105,6 +106,12 @@ def check(where: str, options: Mapping[str, str]) -> None:
         wanted = VALUES.get(name)
         if wanted is not None and not wanted.fits(text):
             raise BadAddress(f"{where}: {name}={text[:80]}: wanted {wanted.words}")
+
+
+def size_bytes(text: str) -> int:
+    """64M and its like: K, M and G are powers of 1024."""
+    shift = {"k": 10, "m": 20, "g": 30}.get(text[-1].lower(), 0)
+    return int(text.rstrip("kmgKMG")) << shift
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:

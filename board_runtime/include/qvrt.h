@@ -10,7 +10,7 @@
 typedef enum {
   QV_OK = 0, QV_E_IO = -1, QV_E_FORMAT = -2, QV_E_CRC = -3, QV_E_UNSUPPORTED = -4, QV_E_MEMORY = -5,
   QV_E_INPUT = -6, QV_E_CANCELLED = -7, QV_E_PROTOCOL = -8, QV_E_NOT_FOUND = -9, QV_E_INTERNAL = -10,
-  QV_E_BUSY = -11
+  QV_E_BUSY = -11, QV_E_FULL = -12
 } qv_status;
 const char *qv_status_phrase(qv_status s);
 

@@ -49,6 +49,7 @@ const char *qv_status_phrase(qv_status s) {
     case QV_E_CANCELLED: return "cancelled";
     case QV_E_PROTOCOL: return "protocol error";
     case QV_E_BUSY: return "the board is in use";
+    case QV_E_FULL: return "no space left";
     case QV_E_NOT_FOUND: return "not found";
     default: return "internal error";
   }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from qverify.model_bin.units import units
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import host_architecture
 from qverify_agents.errors import LinkError
+from qverify_agents.protocol import messages
 from tiny_model import graph, model_bytes, prepared
 
 AGENT = '''#!{python}
@@ -96,7 +101,7 @@ sys.path[:0] = {path!r}
 from qverify_agents.protocol import frames
 MODE = {mode!r}
 HELLO = b'{{"version": "1\\\\nFORGED", "protocol": 1, "features": ["finals", "per_node", "inject", "digests"], "lock": "none"}}'
-reader = frames.FrameReader()
+reader, runs = frames.FrameReader(), 0
 
 def send(kind, sequence, payload):
     data = frames.frame_bytes(kind, sequence, payload)
@@ -117,7 +122,15 @@ while data := os.read(0, 65536):
             total, offset = struct.unpack_from("<QQ", f.payload, 32)
             time.sleep(0.05 if MODE == "drip" else 0)
             send(f.type, f.sequence, struct.pack("<Q", offset + 1 if MODE == "drip" else total))
-        elif f.type == frames.RUN:
+        elif f.type == frames.GET:
+            send(frames.ERROR, f.sequence, struct.pack("<iH", -9, 2) + b"no")
+        elif f.type in (frames.RUN, frames.UNIT):
+            runs += 1
+            if runs == 1 and MODE in ("second", "pulled", "unit"):
+                for i, name in enumerate((b"q", b"t", b"u", b"y")):
+                    send(frames.NODE, f.sequence, node(i, name))
+                send(frames.DONE, f.sequence, struct.pack("<iHQIB", 0, 0, 1, 4, 0))
+                continue
             for i in itertools.count():
                 time.sleep(0.02 if MODE == "again" else 0)
                 send(frames.NODE, f.sequence, node(0, b"q") if MODE == "again" else node(i, b"n" * 1000))
@@ -141,3 +154,36 @@ def test_endless_frames_that_are_well_formed(mode: str, tmp_path: Path, monkeypa
     assert "\n" not in recording.version
     assert time.monotonic() - start < 15
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
+
+
+@pytest.mark.parametrize("mode", ["second", "pulled", "unit"])
+def test_endless_events_of_a_run_after_the_first(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a repetition, of a run for what was not kept, of a unit: the host keeps what the model has, and no more."""
+    fake = tmp_path / f"qvrt-{host_architecture()}"
+    fake.write_text(ENDLESS.format(python=sys.executable, path=[p for p in sys.path if p], mode=mode))
+    fake.chmod(0o755)
+    monkeypatch.setenv("QVERIFY_BIN_DIR", str(tmp_path))
+    board, unit = Board("local", model_bytes(), graph(), 1.5), units(graph())[0]
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    given = {n: np.zeros(graph().spec(n).shape, graph().spec(n).numpy_dtype) for n in unit.inputs}
+    calls: dict[str, Callable[[], object]] = {
+        "second": lambda: board.again(None),
+        "pulled": lambda: board.pull(["t"]),
+        "unit": lambda: board.run_unit(unit, given),
+    }
+    try:
+        board.run(prepared())
+        with pytest.raises(LinkError, match="no tensor of this model"):
+            calls[mode]()
+    finally:
+        board.close()
+    assert time.monotonic() - start < 15
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
+
+
+def test_of_a_hello_only_what_the_protocol_has_is_kept() -> None:
+    right = {"protocol": 1, "version": "1", "frequency_mhz": 5, "endian": "little"}
+    wrong = {"memory_bytes": True, "arch": ["x"], "temperature_c": None, "uptime_s": 3.5, "surplus": [[1] * 50]}
+    lists = {"features": ["finals", 7, {"a": []}], "holder": {"owner": "a", "pid": "7", "more": [1]}}
+    hello = messages.read_hello(messages.text(json.dumps({**right, **wrong, **lists})))
+    assert hello == {**right, "features": ["finals"], "holder": {"owner": "a"}}

@@ -15,6 +15,7 @@ from qverify.cli.main import main
 from qverify_agents.connect import connect
 from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkError
 
+from tests.links.cut_proxy import CutProxy
 from tests.links.password_server import PasswordServer
 from tests.links.servers import DROPBEAR, SSHD, Server, agents_of, keygen
 
@@ -285,6 +286,25 @@ def test_a_lost_connection_is_made_again(server):
         agent.ping()
         assert agent.generation == 1 and agent.hello["arch"]
         assert agent.hello["lock"] in ("held", "none")
+
+
+def test_a_connection_lost_for_the_host_only_is_made_again(openssh):
+    """The board's end does not notice: what holds the board then is this run itself."""
+    proxy = CutProxy(openssh.port)
+    openssh.port = proxy.port
+    openssh.write_config()
+    openssh.trust()
+    try:
+        with connect(openssh.board, 30) as agent:
+            agent.ping()
+            proxy.cut()
+            start = time.monotonic()
+            agent.ping()
+            assert agent.generation == 1 and time.monotonic() - start < 8
+            assert agent.ask_again()["lock"] == "held" and len(agents_of(openssh.cache)) == 1
+        connect(openssh.board, 30).close()
+    finally:
+        proxy.close()
 
 
 def test_a_board_in_use_names_its_user_and_can_be_waited_for(server):

@@ -22,7 +22,8 @@ WRONG = {
     "one of": ("", "nosuch"),
     "a text": ("", "%00", "a%0Ab", "%1b[2J"),
     "a regular": ("(", "[a"),
-    "a size": ("", "lots", "-1"),
+    "a size as": ("", "lots", "-1"),
+    "a size in": ("", "0", "M", "-1", "1.5G", "1T", "1e9"),
     "a platform": ("", "arm64", "linux/arm64;rm"),
 }
 

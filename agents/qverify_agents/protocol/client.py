@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,9 @@ from typing import Any, Literal
 from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.printable import one_line
 from qverify_agents.protocol import frames, messages
+from qverify_agents.protocol.keep_alive import PATIENCE_S, in_turn, keep_alive
 from qverify_agents.protocol.messages import NodeEvent
 
 __all__ = ["Agent", "NodeEvent"]
@@ -30,7 +33,8 @@ class Agent:
     reopen: a new link to the same board after the first was lost; what was going on is asked for again. at_close: called once.
     generation: connections lost and made again. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
     kept: after the last run, every tensor can be got (else final outputs and those the run named). Every call has
-    deadline_s, a run has it anew with each node; all raise LinkError."""
+    deadline_s, a run has it anew with each node; all raise LinkError. turn: held by a call; over a board that others may reach,
+    too, PING is sent while none goes on."""
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Agent:
         reopen: Callable[[], Link] | None = None,
         at_close: Callable[[], None] | None = None,
     ):
+        self.turn, self._silence = threading.RLock(), _nothing
         self._ends: list[Callable[[], None]] = [at_close] if at_close is not None else []
         self._link, self._deadline_s, self.kept = link, deadline_s, True
         self._owner, self._reopen, self.generation = owner, reopen, 0
@@ -57,6 +62,8 @@ class Agent:
             raise
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
+        if self.shared:
+            self._silence = keep_alive(self._ping_unasked)
 
     def _hello(self, wait_s: float) -> dict[str, Any]:
         """Until the board is ours, or BoardBusy with its holder."""
@@ -71,6 +78,7 @@ class Agent:
                 raise BoardBusy(messages.busy(hello))
             time.sleep(min(0.5, max(0.0, end - time.monotonic())))
 
+    @in_turn
     def ask_again(self) -> dict[str, Any]:
         """HELLO once more, for what changes while a board is up (temperature_c, uptime_s); LinkError as every call."""
         self.hello = self._hello(0.0)
@@ -178,11 +186,13 @@ class Agent:
             waiting.append((None, *waiting.popleft()[1:]))
         return self._ask(kind, payload, wanted)
 
-    def _exchange(self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None) -> bytes:
+    def _exchange(
+        self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None, deadline: Deadline | None = None
+    ) -> bytes:
         self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
         request, deadline, patience_s = (
             frames.frame_bytes(kind, sequence, payload),
-            self._deadline(),
+            deadline or self._deadline(),
             self._link.patience_s,
         )
         self._write(request, deadline)
@@ -210,6 +220,7 @@ class Agent:
     def _deadline(self, what: str = "the agent") -> Deadline:
         return Deadline(self._deadline_s, what)
 
+    @in_turn
     def have(self, hashes: list[str]) -> dict[str, int]:
         """Bytes the board holds of each content."""
         answer = self._ask(frames.HAVE, b"".join(map(bytes.fromhex, hashes)), frames.HAVE)
@@ -217,6 +228,7 @@ class Agent:
             raise ProtocolError("HAVE: wrong number of answers")
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
+    @in_turn
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
         """Sends what the board does not hold yet; resumes a partial content; starts over once when it went bad."""
         held = self.have([sha256])[sha256]
@@ -260,6 +272,7 @@ class Agent:
             packs = packs and not self._link.ahead
             yield frames.PUT, messages.put(sha256, len(data), at, piece)
 
+    @in_turn
     def run(
         self,
         model: str,
@@ -276,7 +289,7 @@ class Agent:
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
         ran. on_node: sees each event as it comes; True cancels the run (AgentError). names: of the model's tensors in their
-        order in model.bin; with them, events come gathered where the link is slow."""
+        order in model.bin; with them no event of another tensor is taken, and events come gathered where the link is slow."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
@@ -284,9 +297,13 @@ class Agent:
         most = min(MOST_EVENTS, repeat * len(names)) if names else MOST_EVENTS
         return self._events(frames.RUN, payload, on_node, names, most)
 
-    def run_unit(self, model: str, nodes: list[str], inputs: Mapping[str, str]) -> list[NodeEvent]:
-        """Runs only these nodes, on injected tensors (content hashes of dense bytes)."""
-        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None)
+    @in_turn
+    def run_unit(
+        self, model: str, nodes: list[str], inputs: Mapping[str, str], names: Sequence[str] = ()
+    ) -> list[NodeEvent]:
+        """Runs only these nodes, on injected tensors (content hashes of dense bytes). names: as for run."""
+        most = len(names) or MOST_EVENTS
+        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, most)
 
     def _events(
         self,
@@ -296,12 +313,18 @@ class Agent:
         names: Sequence[str] = (),
         most: int = MOST_EVENTS,
     ) -> list[NodeEvent]:
-        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for."""
+        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for. names: of all there
+        can be."""
         seen: dict[int, NodeEvent] = {}
+        known = frozenset(names)
 
         def add(index: int, event: NodeEvent) -> tuple[bool, bool]:
             if index >= most:
                 raise ProtocolError(f"the board sent event {index}; this run has at most {most}")
+            if known and event.tensor not in known:
+                raise ProtocolError(
+                    f"the board sent an event of {one_line(event.tensor[:60])!r}, no tensor of this model"
+                )
             if index in seen:
                 return False, False
             seen[index] = event
@@ -331,6 +354,7 @@ class Agent:
         """The tensor's dense valid bytes after the last run. ProtocolError when it is not size_bytes long."""
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
+    @in_turn
     def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
         """`length` bytes of a tensor of size_bytes, from offset."""
         data, name = bytearray(), messages.text(tensor)
@@ -370,12 +394,27 @@ class Agent:
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
         return [line[:200] for line in lines if len(line) > 3 and "\ufffd" not in line]
 
+    @in_turn
     def ping(self) -> None:
         if self._ask(frames.PING, b"qverify", frames.PING) != b"qverify":
             raise ProtocolError("PING came back changed")
 
+    def _ping_unasked(self) -> None:
+        """Where no call is going on. What fails here is for the next call to find out."""
+        if not self.turn.acquire(blocking=False):
+            return
+        try:
+            with contextlib.suppress(Exception):  # whatever a link raises
+                if self._gone is None:
+                    self._exchange(frames.PING, b"", frames.PING, None, Deadline(PATIENCE_S, "the agent"))
+        finally:
+            self.turn.release()
+
     def close(self) -> None:
         """Every way down is gone to its end. What fails there changes nothing of what the board computed, and is not raised."""
+        self._silence()
+        if self.turn.acquire(timeout=2 * PATIENCE_S):  # not under a PING that goes on
+            self.turn.release()
         ends, self._ends = [*self._ends, self._link.close], []
         with contextlib.ExitStack() as stack:
             for end in ends:
@@ -391,6 +430,10 @@ class Agent:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _nothing() -> None:
+    return None
 
 
 def _held(answer: bytes) -> int:

@@ -16,6 +16,18 @@ DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
 NOT_FOUND, DAMAGED_CONTENT, BUSY = -9, -3, -11
 LARGEST_PIECE = 1 << 20
 LONGEST_TEXT, DEEPEST, LARGEST_NUMBER = 1023, 8, 1 << 64
+TEXT, WHOLE, NUMBER = (str,), (int,), (int, float)
+HELLO: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("version", "arch", "system", "endian", "packs", "lock"), TEXT),
+    **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s"), WHOLE),
+    **dict.fromkeys(("temperature_c", "frequency_mhz"), NUMBER),
+    "features": (list,),
+    "holder": (dict,),
+}
+HOLDER: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("owner", "boot_id"), TEXT),
+    **dict.fromkeys(("pid", "since_uptime_s", "heard_uptime_s", "running"), WHOLE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,8 @@ def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
 
 
 def read_hello(payload: bytes) -> dict[str, Any]:
-    """ProtocolError for what Python takes for JSON and others do not, and for what no report could hold."""
+    """What PROTOCOL.md gives it, of the type given there; the rest is left away. ProtocolError for what Python takes for JSON
+    and others do not, and for what no report could hold."""
     try:
         hello = json.loads(read_text(payload)[0], parse_constant=_number, parse_float=_number, parse_int=_number)
     except (ValueError, RecursionError) as error:
@@ -67,7 +80,18 @@ def read_hello(payload: bytes) -> dict[str, Any]:
         raise ProtocolError(
             f"the agent speaks protocol {hello.get('protocol') if isinstance(hello, dict) else '?'}, wanted 1"
         )
-    return {_line(k): _line(v) if isinstance(v, str) else v for k, v in hello.items()}
+    told = _typed(hello, HELLO)
+    if "features" in told:
+        told["features"] = [_line(f) for f in told["features"] if isinstance(f, str)]
+    if "holder" in told:
+        told["holder"] = _typed(told["holder"], HOLDER)
+    return told
+
+
+def _typed(told: Mapping[str, Any], wanted: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """A bool, which Python takes for a number, is none."""
+    held = {k: told[k] for k, types in wanted.items() if k in told and type(told[k]) in types}
+    return {k: _line(v) if isinstance(v, str) else v for k, v in held.items()}
 
 
 def _number(text: str) -> int | float:
@@ -96,7 +120,7 @@ def busy(hello: Mapping[str, Any]) -> str:
         return "the board is in use by somebody who left no name; --wait SECONDS waits for it"
     ago = {k: f"{now - v} s ago" for k in ("since", "heard") if isinstance(v := holder.get(f"{k}_uptime_s"), int)}
     return (
-        f"the board is in use by {_line(str(holder.get('owner', '?')))[:120]} since {ago.get('since', '?')}, last heard "
+        f"the board is in use by {_line(str(holder.get('owner', '?'))).partition(' #')[0][:120]} since {ago.get('since', '?')}, last heard "
         f"{ago.get('heard', '?')}; --wait SECONDS waits for it"
     )
 

@@ -34,7 +34,7 @@ typedef struct {
   int64_t memory_limit;
   const char *lock_path;                   /* NULL: nobody else can use this board */
   qv_board_lock lock;
-  int lock_state;
+  int lock_state, lock_lost;               /* lost: held until its file was deleted */
   long idle_s;                             /* ends after so long without a request; 0 never */
   long node_limit_s;                       /* ends where a node takes longer; 0 never */
   int broken;                              /* the other end is gone */

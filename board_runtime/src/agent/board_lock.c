@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "board_lock.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,8 +15,9 @@
 #include <unistd.h>
 
 #include "../commands/options.h"
+#include "lock_holder.h"
 
-enum { FORSAKEN_S = 60 };
+enum { FORSAKEN_S = 60, TOKEN = 16, ENDS_MS = 2000 };
 
 static uint64_t uptime_s(void) {
   struct timespec t;
@@ -69,22 +71,75 @@ static void note(qv_board_lock *l, int running) {
   if (ftruncate(l->file, 0) == 0 && pwrite(l->file, text, (size_t)length, 0) == length) l->noted_s = uptime_s();
 }
 
-int qv_lock_take(qv_board_lock *l, const char *path, const char *owner) {
-  if (l->file < 0) l->file = open_auto(l, path);
-  if (l->file < 0) return QV_LOCK_NONE;
-  if (flock(l->file, LOCK_EX | LOCK_NB) != 0) return QV_LOCK_BUSY;
+static void name_owner(qv_board_lock *l, const char *owner) {
   size_t n = 0;
   for (; owner[n] && n + 1 < sizeof l->owner; n++) l->owner[n] = owner[n] >= ' ' && owner[n] != '"' && owner[n] != '\\' && (owner[n] & 0x80) == 0 ? owner[n] : '_';
   l->owner[n] = 0;
-  note(l, 0);
-  return QV_LOCK_HELD;
 }
 
-void qv_lock_heard(qv_board_lock *l, int running) {
+static long long number(const char *json, const char *key) {
+  const char *at = strstr(json, key);
+  return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+/* The "#" and hex digits an owner may end in, which no other run's ends in; NULL: it has none. */
+static const char *token_of(const char *owner) {
+  const char *at = strrchr(owner, '#');
+  size_t digits = 0;
+  while (at && isxdigit((unsigned char)at[1 + digits])) digits++;
+  return digits == TOKEN ? at : NULL;
+}
+
+/* Ends a holder of the same token: the agent this run spoke to before its connection was lost, which may not have noticed. */
+static int end_own_ghost(const qv_board_lock *l) {
+  char holder[512];
+  const char *token = token_of(l->owner);
+  qv_lock_holder(l, holder, sizeof holder);
+  const char *other = token ? strstr(holder, token) : NULL;
+  long long pid = number(holder, "\"pid\": ");
+  if (!other || other[1 + TOKEN] != '"' || qv_holder_doubt(l->file, pid) || kill((pid_t)pid, SIGKILL) != 0) return 0;
+  const struct timespec moment = {0, 20000000};
+  for (int ms = 0; ms < ENDS_MS; ms += 20, nanosleep(&moment, NULL))
+    if (flock(l->file, LOCK_EX | LOCK_NB) == 0) return 1;
+  return 0;
+}
+
+/* Whether the path still names the file that is open: where it was deleted, another host locks another file. */
+static int is_there(const qv_board_lock *l) {
+  struct stat held, named;
+  return fstat(l->file, &held) == 0 && lstat(l->path, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int qv_lock_take(qv_board_lock *l, const char *path, const char *owner) {
+  name_owner(l, owner);
+  for (int again = 0; again < 3; again++) {
+    if (l->file < 0) l->file = open_auto(l, path);
+    if (l->file < 0) return QV_LOCK_NONE;
+    if (flock(l->file, LOCK_EX | LOCK_NB) != 0 && !end_own_ghost(l)) return QV_LOCK_BUSY;
+    if (is_there(l)) {
+      note(l, 0);
+      return QV_LOCK_HELD;
+    }
+    close(l->file);
+    l->file = -1;
+  }
+  return QV_LOCK_NONE;
+}
+
+int qv_lock_heard(qv_board_lock *l, const char *path, int running) {
   static int before = -1;
-  if (l->file < 0 || !l->owner[0] || (running == before && uptime_s() < l->noted_s + 2)) return;
+  if (running == before && uptime_s() < l->noted_s + 2) return QV_LOCK_HELD;
   before = running;
+  if (!is_there(l)) {
+    char owner[sizeof l->owner];
+    memcpy(owner, l->owner, sizeof owner);
+    close(l->file);
+    l->file = -1;
+    int state = qv_lock_take(l, path, owner);
+    if (state != QV_LOCK_HELD) return state;
+  }
   note(l, running);
+  return QV_LOCK_HELD;
 }
 
 void qv_lock_holder(const qv_board_lock *l, char *json, size_t size) {
@@ -93,11 +148,6 @@ void qv_lock_holder(const qv_board_lock *l, char *json, size_t size) {
   json[strcspn(json, "\n")] = 0;
   size_t length = strlen(json);
   if (length < 2 || json[0] != '{' || json[length - 1] != '}') snprintf(json, size, "{}");
-}
-
-static long long number(const char *json, const char *key) {
-  const char *at = strstr(json, key);
-  return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
 
 int qv_lock_main(int argc, char **argv) {
@@ -117,6 +167,11 @@ int qv_lock_main(int argc, char **argv) {
   long long pid = number(holder, "\"pid\": "), heard = number(holder, "\"heard_uptime_s\": "), running = number(holder, "\"running\": ");
   if (pid <= 1 || heard < 0 || running != 0 || (long long)uptime_s() - heard < FORSAKEN_S) {
     fprintf(stderr, "qvrt lock: not broken: its holder is alive (%s)\n", holder);
+    return 3;
+  }
+  const char *doubt = qv_holder_doubt(l.file, pid);
+  if (doubt) {
+    fprintf(stderr, "qvrt lock: not broken: process %lld, which %s names, %s. Next: look who holds the file, or remove it\n", pid, l.path, doubt);
     return 3;
   }
   if (kill((pid_t)pid, SIGKILL) != 0 && errno != ESRCH) {

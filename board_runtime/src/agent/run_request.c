@@ -278,6 +278,7 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   a->run_error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
+  if (a->running == 1) a->store.used_count = 0; /* from here on it needs what this run takes */
   qv_wire_watch(1, a->node_limit_s);
   qv_status status = hash ? want_model(a, hash) : failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
   if (status == QV_OK) status = a->running == 2 ? run_unit(a, &c) : run_whole(a, &c);
@@ -290,6 +291,9 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   qv_wire_watch(0, 0);
   a->ran = 1;
   clear(&a->injected);
+  if (hash) qv_store_use(&a->store, hash);
+  if (f->type == QV_RUN) a->store.used_of_run = a->store.used_count;
+  else a->store.used_count = a->store.used_of_run;
   qv_agent_done(a);
 }
 

@@ -1,4 +1,5 @@
 /* qvrt agent: answers PROTOCOL.md on stdin and stdout. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "../posix.h"
 #include "agent.h"
 #include "lz4.h"
+#include "store_folder.h"
 #include "wire.h"
 
 enum { PATIENCE_MS = 400 }; /* the rest of a half frame comes within this, or was lost */
@@ -39,6 +41,11 @@ static void hello(qv_agent *a, const qv_frame *f) {
   qv_cursor c = qv_payload(f);
   qv_take_text(&c, owner);
   if (a->lock_path && !c.bad && owner[0]) a->lock_state = qv_lock_take(&a->lock, a->lock_path, owner);
+  if (a->lock_path && !c.bad && owner[0] && a->lock_state == QV_LOCK_NONE && strcmp(a->lock_path, "auto") != 0) {
+    snprintf(json, sizeof json, "lock=%.250s: cannot be opened on the board: %s. Next: name a file in a folder that is there", a->lock_path, strerror(errno));
+    qv_agent_error(a, f->sequence, QV_E_IO, json);
+    return;
+  }
   if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
   snprintf(json, sizeof json,
@@ -57,8 +64,22 @@ static void have(qv_agent *a, const qv_frame *f) {
     return;
   }
   int whole;
-  for (uint32_t i = 0; i < count; i++) qv_put64(a->out + QV_FRAME_HEADER + 8 * i, qv_store_held(&a->store, f->payload + 32 * i, &whole));
+  for (uint32_t i = 0; i < count; i++) {
+    const uint8_t *hash = f->payload + 32 * i;
+    uint64_t held = qv_store_held(&a->store, hash, &whole);
+    if (held) qv_store_use(&a->store, hash);
+    qv_put64(a->out + QV_FRAME_HEADER + 8 * i, held);
+  }
   qv_agent_send(a, QV_HAVE, f->sequence, count * 8);
+}
+
+static void put_failed(qv_agent *a, const qv_frame *f, qv_status status, uint64_t total) {
+  char text[QV_TEXT] = "";
+  if (status == QV_E_CRC) snprintf(text, sizeof text, "PUT: the bytes do not have the hash they were sent under");
+  if (status == QV_E_FULL)
+    snprintf(text, sizeof text, "no space left in %.700s (%llu bytes free, %llu wanted); `qverify boards clean NAME`", a->store.folder,
+             (unsigned long long)qv_folder_room(&a->store), (unsigned long long)total);
+  qv_agent_error(a, f->sequence, status, text);
 }
 
 static void put(qv_agent *a, const qv_frame *f) {
@@ -76,7 +97,7 @@ static void put(qv_agent *a, const qv_frame *f) {
   }
   if (status == QV_OK) status = qv_store_put(&a->store, hash, total, offset, data, bytes);
   if (status != QV_OK) {
-    qv_agent_error(a, f->sequence, status, status == QV_E_CRC ? "PUT: the bytes do not have the hash they were sent under" : "");
+    put_failed(a, f, status, total);
     return;
   }
   qv_put64(a->out + QV_FRAME_HEADER, qv_store_held(&a->store, hash, &whole));
@@ -101,19 +122,31 @@ static void ping(qv_agent *a, const qv_frame *f) {
   qv_agent_send(a, QV_PING, f->sequence, length);
 }
 
+static void heard(qv_agent *a, int running) {
+  if (a->lock_state != QV_LOCK_HELD || qv_lock_heard(&a->lock, a->lock_path, running) == QV_LOCK_HELD) return;
+  a->lock_state = QV_LOCK_BUSY;
+  a->lock_lost = 1;
+}
+
+static void run(qv_agent *a, const qv_frame *f) {
+  if (a->lock_state == QV_LOCK_BUSY) {
+    qv_agent_error(a, f->sequence, QV_E_BUSY, a->lock_lost ? "the lock's file was deleted while this run held it, and it cannot be had again" : "");
+    return;
+  }
+  qv_agent_run(a, f);
+  heard(a, 0);
+}
+
 /* 0 to end. */
 static int answer(qv_agent *a, const qv_frame *f) {
-  if (a->lock_state == QV_LOCK_HELD) qv_lock_heard(&a->lock, f->type == QV_RUN || f->type == QV_UNIT);
+  heard(a, f->type == QV_RUN || f->type == QV_UNIT);
   switch (f->type) {
     case QV_HELLO: hello(a, f); break;
     case QV_HAVE: have(a, f); break;
     case QV_PUT:
     case QV_PUT_PACKED: put(a, f); break;
     case QV_RUN:
-    case QV_UNIT:
-      if (a->lock_state == QV_LOCK_BUSY) qv_agent_error(a, f->sequence, QV_E_BUSY, "");
-      else qv_agent_run(a, f);
-      break;
+    case QV_UNIT: run(a, f); break;
     case QV_EVENTS: events(a, f); break;
     case QV_GET: qv_agent_get(a, f); break;
     case QV_CANCEL:

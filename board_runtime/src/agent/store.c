@@ -58,6 +58,16 @@ static qv_status put_in_memory(qv_store *s, const uint8_t hash[32], uint64_t tot
   return QV_OK;
 }
 
+int qv_store_used(const qv_store *s, const uint8_t hash[32]) {
+  for (uint32_t i = 0; i < s->used_count; i++)
+    if (memcmp(s->used[i], hash, 32) == 0) return 1;
+  return 0;
+}
+
+void qv_store_use(qv_store *s, const uint8_t hash[32]) {
+  if (s->used_count < QV_USES && !qv_store_used(s, hash)) memcpy(s->used[s->used_count++], hash, 32);
+}
+
 /* Whether all that is held of a content arrived here, this piece included. */
 static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint32_t bytes) {
   if (offset == 0) {
@@ -72,11 +82,13 @@ static int came_whole(qv_store *s, const uint8_t hash[32], uint64_t offset, uint
 qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint64_t offset, const uint8_t *data, uint32_t bytes) {
   int whole;
   uint64_t held = qv_store_held(s, hash, &whole);
-  if (total > INT32_MAX || total > s->limit_bytes) return QV_E_MEMORY;
+  if (total > INT32_MAX) return QV_E_MEMORY;
+  if (total > s->limit_bytes) return s->folder ? QV_E_FULL : QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
   if (whole || held != offset) return QV_OK;
-  if (s->folder && offset == 0) qv_folder_evict(s->folder, s->limit_bytes, total);
-  qv_status status = s->folder ? qv_folder_append(s->folder, hash, offset, data, bytes) : put_in_memory(s, hash, total, data, bytes);
+  qv_store_use(s, hash);
+  qv_status status = s->folder && offset == 0 ? qv_folder_evict(s, total) : QV_OK;
+  if (status == QV_OK) status = s->folder ? qv_folder_append(s, hash, offset, data, bytes) : put_in_memory(s, hash, total, data, bytes);
   if (status != QV_OK) return status;
   int here = came_whole(s, hash, offset, bytes);
   return s->folder && offset + bytes == total ? qv_folder_name(s->folder, hash, here ? total : 0) : QV_OK;
@@ -92,6 +104,7 @@ static int right(const uint8_t hash[32], const uint8_t *data, size_t bytes) {
 }
 
 qv_status qv_store_load(qv_store *s, const uint8_t hash[32], uint8_t **data, size_t *bytes) {
+  qv_store_use(s, hash);
   if (s->folder) return qv_folder_load(s->folder, hash, data, bytes);
   qv_stored *e = find(s, hash);
   if (!e || e->held != e->total) return QV_E_NOT_FOUND;

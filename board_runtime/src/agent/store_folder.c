@@ -3,11 +3,13 @@
 #include "store_folder.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "../posix.h"
@@ -32,22 +34,6 @@ uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole) 
   }
   *whole = 0;
   return 0;
-}
-
-qv_status qv_folder_append(const char *folder, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes) {
-  char path[PATH];
-  path_of(folder, hash, 1, path);
-  int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | (offset ? 0 : O_TRUNC), 0600);
-  if (file < 0) return QV_E_IO;
-  int good = 1;
-  for (uint32_t done = 0; done < bytes && good;) {
-    ssize_t wrote = write(file, data + done, bytes - done);
-    if (wrote > 0) done += (uint32_t)wrote;
-    else good = 0;
-  }
-  good = close(file) == 0 && good;
-  if (!good) remove(path);
-  return good ? QV_OK : QV_E_IO;
 }
 
 static qv_status check(const char *path, const uint8_t hash[32]) {
@@ -97,26 +83,33 @@ qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **d
   return QV_E_CRC;
 }
 
-static int is_content(const char *name) {
+static int is_content(const char *name, uint8_t hash[32]) {
   size_t hex = strspn(name, "0123456789abcdef");
-  return hex == NAME_HEX && (name[hex] == 0 || strcmp(name + hex, ".part") == 0);
+  if (hex != NAME_HEX || (name[hex] != 0 && strcmp(name + hex, ".part") != 0)) return 0;
+  for (int i = 0; i < 32; i++) {
+    char digits[3] = {name[2 * i], name[2 * i + 1], 0};
+    hash[i] = (uint8_t)strtoul(digits, NULL, 16);
+  }
+  return 1;
 }
 
-/* The sum of all contents; the one changed longest ago goes to `oldest` (empty when there is none). */
-static uint64_t survey(const char *folder, char oldest[PATH]) {
-  DIR *listing = opendir(folder);
+/* The sum of all contents; of those this connection does not use the one changed longest ago goes to `oldest` (empty when
+   there is none). */
+static uint64_t survey(const qv_store *s, char oldest[PATH]) {
+  DIR *listing = opendir(s->folder);
   uint64_t sum = 0;
   struct timespec least = {0, 0};
   oldest[0] = 0;
   for (struct dirent *entry; listing && (entry = readdir(listing)) != NULL;) {
     char path[PATH];
+    uint8_t hash[32];
     struct stat about;
-    if (!is_content(entry->d_name)) continue;
-    snprintf(path, sizeof path, "%.800s/%.80s", folder, entry->d_name);
+    if (!is_content(entry->d_name, hash)) continue;
+    snprintf(path, sizeof path, "%.800s/%.80s", s->folder, entry->d_name);
     if (lstat(path, &about) != 0) continue;
     sum += (uint64_t)about.st_size;
     int older = about.st_mtim.tv_sec < least.tv_sec || (about.st_mtim.tv_sec == least.tv_sec && about.st_mtim.tv_nsec < least.tv_nsec);
-    if (oldest[0] && !older) continue;
+    if ((oldest[0] && !older) || qv_store_used(s, hash)) continue;
     least = about.st_mtim;
     memcpy(oldest, path, sizeof path);
   }
@@ -124,8 +117,50 @@ static uint64_t survey(const char *folder, char oldest[PATH]) {
   return sum;
 }
 
-void qv_folder_evict(const char *folder, uint64_t limit, uint64_t room) {
+static uint64_t free_bytes(const qv_store *s) {
+  struct statvfs about;
+  return statvfs(s->folder, &about) == 0 ? (uint64_t)about.f_bavail * (uint64_t)about.f_frsize : s->limit_bytes;
+}
+
+uint64_t qv_folder_room(const qv_store *s) {
   char oldest[PATH];
-  while (survey(folder, oldest) + room > limit && oldest[0])
-    if (remove(oldest) != 0) return;
+  uint64_t held = survey(s, oldest), left = held < s->limit_bytes ? s->limit_bytes - held : 0, room = free_bytes(s);
+  return room < left ? room : left;
+}
+
+qv_status qv_folder_evict(const qv_store *s, uint64_t room) {
+  char oldest[PATH];
+  uint64_t held = survey(s, oldest), half = (free_bytes(s) + held) / 2, limit = half < s->limit_bytes ? half : s->limit_bytes;
+  while (held + room > limit && oldest[0] && remove(oldest) == 0) held = survey(s, oldest);
+  return held + room > s->limit_bytes ? QV_E_FULL : QV_OK;
+}
+
+static qv_status failed_with(int number) { return number == ENOSPC || number == EDQUOT ? QV_E_FULL : QV_E_IO; }
+
+/* What could not be written whole is cut off again. */
+static qv_status append(const char *path, uint64_t offset, const uint8_t *data, uint32_t bytes) {
+  int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | (offset ? 0 : O_TRUNC), 0600);
+  if (file < 0) return failed_with(errno);
+  qv_status status = QV_OK;
+  for (uint32_t done = 0; done < bytes && status == QV_OK;) {
+    ssize_t wrote = write(file, data + done, bytes - done);
+    if (wrote > 0) done += (uint32_t)wrote;
+    else status = wrote < 0 ? failed_with(errno) : QV_E_IO;
+  }
+  if (status != QV_OK && ftruncate(file, (off_t)offset) != 0) status = QV_E_IO;
+  if (close(file) != 0 && status == QV_OK) status = QV_E_IO;
+  return status;
+}
+
+qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes) {
+  char path[PATH], oldest[PATH];
+  path_of(s->folder, hash, 1, path);
+  qv_status status = append(path, offset, data, bytes);
+  while (status == QV_E_FULL) {
+    survey(s, oldest);
+    if (!oldest[0] || remove(oldest) != 0) break;
+    status = append(path, offset, data, bytes);
+  }
+  if (status != QV_OK) remove(path);
+  return status;
 }

@@ -4,10 +4,14 @@
 #include "store.h"
 
 uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole);
-qv_status qv_folder_append(const char *folder, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes);
+/* Where the file system is full, contents this connection does not use go, oldest first; QV_E_FULL when none is left. */
+qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes);
 /* Gives the partial content its name, after checking its hash unless exactly `came` bytes of it are there. */
 qv_status qv_folder_name(const char *folder, const uint8_t hash[32], uint64_t came);
 qv_status qv_folder_load(const char *folder, const uint8_t hash[32], uint8_t **data, size_t *bytes);
-/* Removes the contents used longest ago until `room` bytes fit into limit. */
-void qv_folder_evict(const char *folder, uint64_t limit, uint64_t room);
+/* Removes contents this connection does not use, oldest first, until `room` bytes fit into the limit and into half of what
+   the file system has for contents. QV_E_FULL: not into the limit. */
+qv_status qv_folder_evict(const qv_store *s, uint64_t room);
+/* Bytes a further content may take without any being removed. */
+uint64_t qv_folder_room(const qv_store *s);
 #endif

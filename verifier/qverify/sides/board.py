@@ -149,7 +149,12 @@ class Board:
                 self.came[event.tensor] = event.digest
 
         events = self._agent.run(
-            self._sha256, self._inputs, on_node, nodes="all" if per_node else names if told else [], digests=told
+            self._sha256,
+            self._inputs,
+            on_node,
+            nodes="all" if per_node else names if told else [],
+            digests=told,
+            names=list(self.graph.tensors),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
@@ -189,7 +194,7 @@ class Board:
     def _run_again(self, names: list[str]) -> None:
         """So that they can be got; each held to the digest of the first run, where the board announced one."""
         told = "digests" in self.capabilities
-        events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told)
+        events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told, names=list(self.graph.tensors))
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         for event in events if told else []:
             announced = self._digests.get(event.tensor, event.digest)
@@ -220,7 +225,7 @@ class Board:
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
-        events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes)
+        events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors))
         free_running, self._digests = self._digests, {e.tensor: e.digest for e in events}
         try:
             return self._got(list(unit.outputs))

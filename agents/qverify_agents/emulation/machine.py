@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from qverify_agents.deadline import Deadline
+from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.emulation import run_folders
 from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
@@ -122,7 +122,7 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
             stderr=log,
             cwd=folder,
             start_new_session=True,
-            preexec_fn=_die_with_parent if ends_with_us else None,
+            preexec_fn=die_with_parent if ends_with_us else None,
         )
 
 
@@ -332,10 +332,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     _kill(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(5)
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
@@ -12,16 +11,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from qverify_agents.deadline import Deadline
+from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
 
 PREFIX = "qverify-ssh-"
-LONGEST = 107 - len(
-    "/" + PREFIX + "12345678/master.1234567890123456"
-)  # bytes of the folder's parent; ssh binds .RANDOM first
+LONGEST = 107 - len("/qverify-ssh-12345678/master.1234567890123456")  # bytes of the folder's parent; ssh binds .RANDOM
 END_S = 5.0
 YOUNG_S = 60.0  # a folder this new may be one whose maker has not locked it yet
 
@@ -75,7 +74,7 @@ class Master:
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 start_new_session=True,  # Ctrl-C is for us; the agents of the board end first
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # by which ssh removes its socket
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:
@@ -103,7 +102,3 @@ class Master:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG; by SIGTERM ssh removes its socket

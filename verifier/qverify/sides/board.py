@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from qverify_agents.connect import connect
 from qverify_agents.errors import AgentError, LinkError
-from qverify_agents.protocol.client import NodeEvent
+from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit

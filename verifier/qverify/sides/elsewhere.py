@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shlex
 import shutil
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import UsageError
@@ -90,7 +90,7 @@ class Elsewhere:
                     stdout=said,
                     stderr=said,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=die_with_parent,
                     env={name: value for name, value in os.environ.items() if name not in OURS},
                 )
         except OSError as error:
@@ -136,7 +136,3 @@ def _said(folder: Path) -> str:
         line = last_line(file.read())
         return f": {line}" if line else ""
     return ""
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

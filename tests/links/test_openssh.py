@@ -23,24 +23,14 @@ pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server("openssh", tmp_path)
-    made.trust()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder for temporary files whose name leaves room for a socket."""
     with tempfile.TemporaryDirectory(prefix="q", dir="/tmp") as name:
         yield Path(name)
 
 
-def says(server: Server, options: str = "&backend=openssh") -> bytes:
-    shell = open_shell(parse(server.board + options), Deadline(20))
+def says(openssh: Server, options: str = "&backend=openssh") -> bytes:
+    shell = open_shell(parse(openssh.board + options), Deadline(20))
     try:
         return shell.run("echo hello", Deadline(10)).out
     finally:
@@ -51,29 +41,29 @@ def host_key(path: Path) -> str:
     return " ".join(path.read_text().split()[:2])
 
 
-def test_a_pinned_host_key_decides_alone(server, tmp_path):
+def test_a_pinned_host_key_decides_alone(openssh, tmp_path):
     keygen(tmp_path / "other")
     wrong, right = (f"&backend=openssh&host_key={host_key(tmp_path / name)}" for name in ("other.pub", "host.pub"))
     for more in ("", "&accept_new_host_key=1"):
         with pytest.raises(BoardUnreachable, match="ssh says"):
-            says(server, wrong + more)
-    server.known.write_text("")
-    assert says(server, right) == b"hello\n"
-    assert server.known.read_text() == ""
+            says(openssh, wrong + more)
+    openssh.known.write_text("")
+    assert says(openssh, right) == b"hello\n"
+    assert openssh.known.read_text() == ""
 
 
 @pytest.mark.parametrize("backend", ["paramiko", "openssh"])
-def test_the_identity_of_an_address_is_used(backend, server, tmp_path):
-    server.config.write_text(server.config.read_text().replace(str(server.key), "/nonexistent"))
+def test_the_identity_of_an_address_is_used(backend, openssh, tmp_path):
+    openssh.config.write_text(openssh.config.read_text().replace(str(openssh.key), "/nonexistent"))
     folder = tmp_path / "100% mine"
     folder.mkdir()
-    (folder / "key").write_bytes(server.key.read_bytes())
+    (folder / "key").write_bytes(openssh.key.read_bytes())
     (folder / "key").chmod(0o600)
     with pytest.raises(BoardUnreachable):
-        says(server, f"&backend={backend}")
-    assert says(server, f"&backend={backend}&identity={folder}/key".replace("%", "%25")) == b"hello\n"
+        says(openssh, f"&backend={backend}")
+    assert says(openssh, f"&backend={backend}&identity={folder}/key".replace("%", "%25")) == b"hello\n"
     with pytest.raises(BadAddress, match="identity=~/nope: no such file"):
-        says(server, f"&backend={backend}&identity=~/nope")
+        says(openssh, f"&backend={backend}&identity=~/nope")
 
 
 OPENS = """
@@ -98,9 +88,9 @@ def masters(folder: Path) -> list[str]:
     return found
 
 
-def test_a_killed_host_leaves_no_master_and_the_next_run_no_folder(server, temporary, monkeypatch):
+def test_a_killed_host_leaves_no_master_and_the_next_run_no_folder(openssh, temporary, monkeypatch):
     folder = temporary
-    words = [sys.executable, "-c", OPENS, f"{server.board}&backend=openssh"]
+    words = [sys.executable, "-c", OPENS, f"{openssh.board}&backend=openssh"]
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as host:
         assert host.stdout is not None and host.stdout.readline() == b"up\n"
@@ -108,22 +98,22 @@ def test_a_killed_host_leaves_no_master_and_the_next_run_no_folder(server, tempo
         monkeypatch.setattr("tempfile.tempdir", str(folder))
         (left,) = folder.iterdir()
         os.utime(left, (1, 1))
-        assert says(server) == b"hello\n" and list(folder.iterdir()) == [left]  # in use
+        assert says(openssh) == b"hello\n" and list(folder.iterdir()) == [left]  # in use
         host.kill()
     end = time.monotonic() + 10
     while masters(folder) and time.monotonic() < end:
         time.sleep(0.1)
     assert masters(folder) == []
     os.utime(left, (1, 1))
-    assert says(server) == b"hello\n" and list(folder.iterdir()) == []
+    assert says(openssh) == b"hello\n" and list(folder.iterdir()) == []
     assert masters(folder) == []
 
 
 @pytest.mark.parametrize("name", ["with space", "100%h", 'a "quote"', "l" * 120])
-def test_any_folder_for_temporary_files_does(name, server, temporary, tmp_path, monkeypatch):
+def test_any_folder_for_temporary_files_does(name, openssh, temporary, tmp_path, monkeypatch):
     folder = temporary / name
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     pin = f"&backend=openssh&host_key={host_key(tmp_path / 'host.pub')}"
-    assert says(server) == b"hello\n" and says(server, pin) == b"hello\n"
+    assert says(openssh) == b"hello\n" and says(openssh, pin) == b"hello\n"
     assert list(folder.iterdir()) == []

@@ -36,16 +36,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         made.close()
 
 
-@pytest.fixture
-def openssh(tmp_path: Path) -> Iterator[Server]:
-    made = Server("openssh", tmp_path)
-    made.trust()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def run(digits: Path, board: str, *words: str) -> int:
     return main(["-m", str(digits / "digits_quant.onnx"), "-b", board, "-r", *words])
 

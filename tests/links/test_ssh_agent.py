@@ -1,4 +1,4 @@
-"""Keys of an ssh-agent: those the configuration names first, and no more than the server lets try."""
+"""Keys of an ssh-agent: those the configuration names first, and no more than the openssh lets try."""
 
 from __future__ import annotations
 
@@ -40,18 +40,8 @@ def add(key: Path) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=20)
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server("openssh", tmp_path)
-    made.trust()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def says(server: Server, options: str = "") -> bytes:
-    shell = open_shell(parse(server.board + options), Deadline(20))
+def says(openssh: Server, options: str = "") -> bytes:
+    shell = open_shell(parse(openssh.board + options), Deadline(20))
     try:
         return shell.run("echo hello", Deadline(10)).out
     finally:
@@ -59,26 +49,26 @@ def says(server: Server, options: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("kept", [("client", "client.pub"), ("client",), ("client.pub",)], ids="+".join)
-def test_identities_only_takes_the_agents_key_of_that_identity(kept, agent, server, tmp_path):
-    """Among others, more than the server lets try."""
+def test_identities_only_takes_the_agents_key_of_that_identity(kept, agent, openssh, tmp_path):
+    """Among others, more than the openssh lets try."""
     for number in range(7):
         keygen(tmp_path / f"other{number}")
         add(tmp_path / f"other{number}")
-    add(server.key)
+    add(openssh.key)
     for name in {"client", "client.pub"} - set(kept):
         (tmp_path / name).unlink()
-    assert says(server) == b"hello\n"
-    server.config.write_text(server.config.read_text().replace("IdentitiesOnly yes", "IdentitiesOnly no"))
-    assert says(server) == b"hello\n"
+    assert says(openssh) == b"hello\n"
+    openssh.config.write_text(openssh.config.read_text().replace("IdentitiesOnly yes", "IdentitiesOnly no"))
+    assert says(openssh) == b"hello\n"
 
 
-def test_more_keys_than_the_server_lets_try_is_said(agent, server, tmp_path):
+def test_more_keys_than_the_server_lets_try_is_said(agent, openssh, tmp_path):
     for number in range(7):
         keygen(tmp_path / f"other{number}")
         add(tmp_path / f"other{number}")
-    lines = [line for line in server.config.read_text().splitlines() if "Identit" not in line]
-    server.config.write_text("\n".join([*lines, "  IdentityFile /none\n"]))
+    lines = [line for line in openssh.config.read_text().splitlines() if "Identit" not in line]
+    openssh.config.write_text("\n".join([*lines, "  IdentityFile /none\n"]))
     with pytest.raises(
         BoardUnreachable, match=r"hung up at try \d .*ssh-agent.*Next: name the one key, by identity=FILE"
     ):
-        says(server)
+        says(openssh)

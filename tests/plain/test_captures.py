@@ -53,12 +53,17 @@ def test_other_thresholds_and_sides_run_anew(captured, tmp_path, capsys):
     assert "wanted reference or simulator" in capsys.readouterr().err
 
 
-def test_many_frames(digits, tmp_path, capsys):
+def three_frames(digits: Path, tmp_path: Path) -> Path:
     made = tmp_path / "frames"
     made.mkdir()
     with np.load(digits / "digits.npz") as images:
         for name in sorted(images.files)[:3]:
             np.save(made / f"{name}.npy", images[name])
+    return made
+
+
+def test_many_frames(digits, tmp_path, capsys):
+    made = three_frames(digits, tmp_path)
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-r", "-i", str(made)]
     assert main([*words, "--capture", str(tmp_path / "cap")]) == 0
     capsys.readouterr()
@@ -116,11 +121,7 @@ def test_a_mistyped_board_leaves_no_capture(captured, digits, tmp_path, capsys):
 
 
 def test_a_board_that_breaks_in_a_replayed_frame_is_connected_again(digits, tmp_path, capsys):
-    made = tmp_path / "frames"
-    made.mkdir()
-    with np.load(digits / "digits.npz") as images:
-        for name in sorted(images.files)[:3]:
-            np.save(made / f"{name}.npy", images[name])
+    made = three_frames(digits, tmp_path)
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-i", str(made)]
     assert main([*words, "--capture", str(tmp_path / "cap")]) == 0
     capsys.readouterr()

@@ -75,7 +75,8 @@ def _ownerless(folder: Path) -> bool:
     try:
         owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # made before there were owners: the name holds the process
-        return not Path(f"/proc/{folder.name.split('-')[1]}").exists()
+        process_id = folder.name.split("-")[1:2]
+        return bool(process_id) and not Path("/proc", *process_id).exists()
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.read(owner, 256) == socket.gethostname().encode()

@@ -75,13 +75,19 @@ def test_a_closed_terminal_ends_a_run_with_everything_of_it(digits: Path, tmp_pa
         stderr=terminal,
         env=marked(tmp_path),
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_with_the_terminal,
     ) as job:
         os.close(terminal)
         wait_for_agent(tmp_path)
         os.close(master)
         assert job.wait(20) == 128 + signal.SIGHUP
     assert not processes_of(f"QVERIFY_TEST_MARK={tmp_path}")
+
+
+def _with_the_terminal() -> None:
+    """Its own, and not under a nohup that the tests may run under."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def test_under_nohup_a_closed_terminal_ends_nothing(digits: Path, tmp_path: Path) -> None:

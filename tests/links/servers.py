@@ -12,6 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from qverify_agents.address import parse
+from qverify_agents.deadline import Deadline
+from qverify_agents.links.ssh import open_shell
+
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 DROPBEAR = shutil.which("dropbear", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
@@ -136,3 +140,12 @@ def agents_of(cache: Path) -> list[str]:
             if str(cache) in line and " agent " in line:
                 found.append(line)
     return found
+
+
+def said_by(server: Server, options: str = "") -> bytes:
+    """What `echo hello` gives in a shell there."""
+    shell = open_shell(parse(server.board + options), Deadline(20))
+    try:
+        return shell.run("echo hello", Deadline(10)).out
+    finally:
+        shell.close()

@@ -12,12 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from qverify_agents.address import parse
-from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable
-from qverify_agents.links.ssh import open_shell
 
-from tests.links.servers import SSHD, Server, keygen
+from tests.links.servers import SSHD, Server, keygen, said_by
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
 
@@ -30,11 +27,7 @@ def temporary() -> Iterator[Path]:
 
 
 def says(openssh: Server, options: str = "&backend=openssh") -> bytes:
-    shell = open_shell(parse(openssh.board + options), Deadline(20))
-    try:
-        return shell.run("echo hello", Deadline(10)).out
-    finally:
-        shell.close()
+    return said_by(openssh, options)
 
 
 def host_key(path: Path) -> str:

@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from qverify_agents.address import parse
-from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.links.ssh import open_shell
 
-from tests.links.servers import SSHD, Server, keygen
+from tests.links.servers import SSHD, keygen, said_by
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd on this machine")
 
@@ -40,14 +37,6 @@ def add(key: Path) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=20)
 
 
-def says(openssh: Server, options: str = "") -> bytes:
-    shell = open_shell(parse(openssh.board + options), Deadline(20))
-    try:
-        return shell.run("echo hello", Deadline(10)).out
-    finally:
-        shell.close()
-
-
 @pytest.mark.parametrize("kept", [("client", "client.pub"), ("client",), ("client.pub",)], ids="+".join)
 def test_identities_only_takes_the_agents_key_of_that_identity(kept, agent, openssh, tmp_path):
     """Among others, more than the openssh lets try."""
@@ -57,9 +46,9 @@ def test_identities_only_takes_the_agents_key_of_that_identity(kept, agent, open
     add(openssh.key)
     for name in {"client", "client.pub"} - set(kept):
         (tmp_path / name).unlink()
-    assert says(openssh) == b"hello\n"
+    assert said_by(openssh) == b"hello\n"
     openssh.config.write_text(openssh.config.read_text().replace("IdentitiesOnly yes", "IdentitiesOnly no"))
-    assert says(openssh) == b"hello\n"
+    assert said_by(openssh) == b"hello\n"
 
 
 def test_more_keys_than_the_server_lets_try_is_said(agent, openssh, tmp_path):
@@ -71,4 +60,4 @@ def test_more_keys_than_the_server_lets_try_is_said(agent, openssh, tmp_path):
     with pytest.raises(
         BoardUnreachable, match=r"hung up at try \d .*ssh-agent.*Next: name the one key, by identity=FILE"
     ):
-        says(openssh)
+        said_by(openssh)

@@ -1,8 +1,7 @@
-"""Verdicts without any side: the peers' failures, capabilities, NaN, gates, forced verdicts, blame, the document."""
+"""Verdicts without any side: the peers' failures, capabilities, NaN, gates, the document."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 
@@ -10,13 +9,10 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.blame import alone
 from qverify.compare.criteria import GATES, MOST_DIGITS
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
-from qverify.errors import QVerifyError, UsageError
-from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.units import units
+from qverify.errors import UsageError
 from qverify.renderers import json_file, terminal, verdict_lines
 from qverify.report.document import EXIT, to_json
 from qverify.report.schema import report_schema
@@ -24,83 +20,7 @@ from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
-ALL = frozenset({"finals", "per_node", "inject", "digests"})
-X = np.arange(40, dtype=np.int8)
-
-
-def spec(name, dtype="int8", shape=(40,)):
-    return TensorSpec(
-        name, dtype, shape, scale=(0.5,) if dtype == "int8" else (), zero_point=(0,) if dtype == "int8" else ()
-    )
-
-
-def chain():
-    """x -> n1 -> n2 -> y, each adding one."""
-    names = ["x", "n1", "n2", "y"]
-    nodes = [Node(b, "add", (a,), (b,), covers=(f"onnx_{b}",)) for a, b in itertools.pairwise(names)]
-    return Graph(nodes, {n: spec(n) for n in names}, {}, ("x",), ("y",))
-
-
-def step(unit, inputs):
-    value = inputs[unit.inputs[0]]
-    return {unit.outputs[0]: (value + 1).astype(np.int8)}
-
-
-def wrong_at(node, by=1):
-    def run(unit, inputs):
-        made = step(unit, inputs)[unit.outputs[0]].copy()
-        if unit.name == node:
-            made[3] += by
-        return {unit.outputs[0]: made}
-
-    return run
-
-
-def record(side, run=step, capabilities=ALL, graph=None, **extra):
-    graph = graph or chain()
-    values, held = {"x": X}, {}
-    for unit in units(graph):
-        values |= run(unit, values)
-        held |= {o: values[o] for o in unit.outputs}
-    offered = list(held) if "per_node" in capabilities else list(graph.outputs)
-    held = {n: held[n] for n in offered}
-    digests = {n: tensor_digest(v) for n, v in held.items()} if "digests" in capabilities else {}
-    return Recording(
-        side,
-        "test",
-        specs={n: graph.spec(n) for n in offered},
-        finals=graph.outputs,
-        tensors=held,
-        digests=digests,
-        capabilities=capabilities,
-        **extra,
-    )
-
-
-def three(ref=step, sim=step, board=step, options=None, board_caps=ALL, **kwargs):
-    graph = chain()
-    sides = {
-        "reference": record("reference", ref),
-        "simulator": record("simulator", sim),
-        "board": record("board", board, board_caps),
-    }
-    runs = {"reference": ref, "simulator": sim}
-    return judge_all(sides, graph, units(graph), options or Options(dump_all=True), runs, None, {"x": X}, **kwargs)
-
-
-def two(a, b, options=None, **kwargs):
-    return judge_all({"reference": a, "board": b}, None, [], options or Options(dump_all=True), {}, None, **kwargs)
-
-
-def floats(**tensors):
-    arrays = {n: np.asarray(v, np.float32) for n, v in tensors.items()}
-    specs = {n: TensorSpec(n, "float32", v.shape) for n, v in arrays.items()}
-    return specs, arrays
-
-
-def side(name, **tensors):
-    specs, arrays = floats(**tensors)
-    return Recording(name, "test", specs=specs, finals=tuple(arrays), tensors=arrays, capabilities=ALL)
+from tests.plain.three_sides import ALL, X, chain, floats, record, side, spec, three, three_with, two, wrong_at
 
 
 def test_three_equal_sides_pass_and_say_what_was_compared():
@@ -160,20 +80,6 @@ def test_a_declared_tensor_that_did_not_come_never_passes():
     pair = next(p for p in report.pairs if p.b == "board")
     assert report.verdict == "INCONCLUSIVE" and {m.tensor for m in pair.coverage.missing} == {"n1", "n2"}
     assert "out of memory" in pair.coverage.missing[0].why
-
-
-def three_with(board, pull=None, options=None):
-    graph = chain()
-    sides = {"reference": record("reference"), "simulator": record("simulator"), "board": board}
-    return judge_all(
-        sides,
-        graph,
-        units(graph),
-        options or Options(dump_all=True),
-        {"reference": step, "simulator": step},
-        pull,
-        {"x": X},
-    )
 
 
 def test_a_size_mismatch_fails():
@@ -302,130 +208,6 @@ def test_a_difference_inside_is_seen_by_bits_even_when_the_outputs_agree():
 
     report = three(board=healed, options=Options())
     assert report.verdict == "FAILED" and report.blame.node == "n1" and report.blame.side == "board"
-
-
-@pytest.mark.parametrize("node", ["n1", "n2", "y"])
-def test_the_side_that_is_alone_is_blamed_at_its_node(node):
-    for kwargs, culprit in (
-        ({"board": wrong_at(node)}, "board"),
-        ({"ref": wrong_at(node)}, "compiler"),
-        ({"sim": wrong_at(node)}, "simulator"),
-    ):
-        report = three(**kwargs)
-        assert report.verdict == "FAILED" and (report.blame.side, report.blame.node) == (culprit, node)
-        assert "up to 1 LSB" in report.blame.why
-        failing = [p for p in report.pairs if p.verdict == "FAILED"]
-        assert len(failing) == 2 and all(p.first_divergence.node == node and p.cause == "node" for p in failing)
-
-
-def test_several_culprits_each_with_its_first_node():
-    report = three(ref=wrong_at("n1"), board=wrong_at("y", 5))
-    assert {(b.side, b.node) for b in report.blamed} == {("compiler", "n1"), ("board", "y")}
-
-
-@pytest.mark.parametrize(
-    ("states", "culprits"),
-    [
-        ((True, True, True), []),
-        ((None, None, None), []),
-        ((True, False, False), ["board"]),
-        ((False, False, True), ["compiler"]),
-        ((False, True, False), ["simulator"]),
-        ((False, False, False), ["compiler", "board"]),
-        ((None, None, False), ["board"]),
-        ((False, None, None), ["compiler"]),
-        ((None, False, None), ["board"]),
-        ((True, True, False), ["board"]),
-        ((True, False, None), ["board"]),
-        ((None, False, True), ["compiler"]),
-        ((False, None, True), ["compiler"]),
-    ],
-)
-def test_blame_matrix(states, culprits):
-    assert alone(*states) == culprits
-
-
-def test_every_unit_within_one_lsb_is_accumulated_rounding():
-    graph = chain()
-    graph.rounding = "tflite-single"  # 1 LSB allowed against the reference
-    off = lambda unit, inputs: {unit.outputs[0]: (step(unit, inputs)[unit.outputs[0]] + 1).astype(np.int8)}  # noqa: E731
-    sides = {"reference": record("reference"), "simulator": record("simulator", off)}
-    report = judge_all(sides, graph, units(graph), Options(dump_all=True), {"reference": step}, None, {"x": X})
-    assert (report.verdict, report.blame, report.pairs[0].cause) == ("FAILED", None, "accumulated_rounding")
-    assert [r.metrics["max_lsb"] for r in report.pairs[0].tensors] == [1, 2, 3]
-    assert [r.forced.max_lsb for r in report.pairs[0].tensors] == [1, 1, 1]
-
-
-def test_a_board_that_offers_finals_only():
-    finals = frozenset({"finals"})
-    report = three(board_caps=finals)
-    pair = report.pairs[2]
-    assert report.verdict == "PASSED" and [m.tensor for m in pair.coverage.not_offered] == ["n1", "n2"]
-    assert (
-        verdict_lines.line(pair)
-        == "Sim and Arm result Strict check PASSED (final outputs only: the board offers no per-node dump)"
-    )
-    bad = three(board=wrong_at("n1"), board_caps=finals)
-    assert bad.verdict == "FAILED" and bad.blame is None and bad.pairs[2].cause == "unlocated"
-    assert "the board is alone" in bad.notes[0]
-
-
-def test_only_what_differs_is_pulled_and_what_comes_is_checked():
-    good, whole = record("board"), record("board", wrong_at("n2"))
-    asked = []
-
-    def pull(names):
-        asked.extend(names)
-        return {n: whole.tensors[n] for n in names}
-
-    board = record("board", wrong_at("n2"))
-    board.tensors = {"y": board.tensors["y"]}
-    report = three_with(board, pull)
-    assert report.blame.node == "n2" and asked == ["n2"]
-    lying = record("board", wrong_at("n2"))
-    lying.tensors = {"y": good.tensors["y"]}
-    lying.digests["y"] = good.digests["y"]
-    report = three_with(lying, lambda names: {n: good.tensors[n] for n in names})
-    assert report.verdict == "INCONCLUSIVE" and "digest" in report.pairs[1].why
-
-    class LinkDown(QVerifyError):
-        exit_status = 3
-
-    def broken(names):
-        raise LinkDown("the link broke")
-
-    board = record("board", wrong_at("n2"))
-    board.tensors = {}
-    assert "the link broke" in three_with(board, broken).pairs[1].why
-
-
-def test_what_another_side_holds_by_digest_is_not_pulled():
-    board = record("board", wrong_at("n1"))
-    board.tensors = {}
-    graph, other = chain(), wrong_at("n1")
-    sides = {"reference": record("reference"), "simulator": record("simulator", other), "board": board}
-    runs = {"reference": step, "simulator": other}
-    report = judge_all(
-        sides, graph, units(graph), Options(dump_all=True), runs, lambda n: pytest.fail("pulled"), {"x": X}
-    )
-    assert (report.blame.side, report.blame.node) == ("compiler", "n1") and report.pairs[2].verdict == "PASSED"
-
-
-def test_matching_digests_need_no_pull():
-    board = record("board")
-    board.tensors = {}
-    assert three_with(board, lambda names: pytest.fail("pulled")).verdict == "PASSED"
-
-
-def test_a_unit_that_cannot_be_run_alone_leaves_the_failure_unlocated():
-    def unable(unit, inputs):
-        raise QVerifyError("no kernel")
-
-    graph = chain()
-    sides = {"simulator": record("simulator"), "board": record("board", wrong_at("n1"))}
-    sides["simulator"].tensors = {"y": sides["simulator"].tensors["y"]}
-    report = judge_all(sides, graph, units(graph), Options(), {"simulator": unable}, None, {"x": X})
-    assert report.verdict == "FAILED" and report.blame is None and report.pairs[0].cause == "unlocated"
 
 
 def test_names_pair_through_covers_and_it_is_said():

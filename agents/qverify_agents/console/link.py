@@ -8,11 +8,8 @@ from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout, ProtocolEr
 from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
 from qverify_agents.protocol.messages import read_hello
 
-GO, END, BACK = (
-    b"<qvgo",
-    b"<qvend",
-    b"<qvback",
-)  # said before the agent, after it, and when the terminal is the shell's again
+# Said before the agent, after it, and when the terminal is the shell's again.
+GO, END, BACK = b"<qvgo", b"<qvend", b"<qvback"
 AGENT_S, ECHO_S = 0.8, 0.15  # an agent that is there answers within this; what a line says comes without such a gap
 
 

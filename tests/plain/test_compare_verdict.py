@@ -146,12 +146,14 @@ def test_inf_of_other_sign_and_nan_elsewhere_fail():
 def test_decimals_are_the_gate_of_other_pairs():
     a, b = side("reference", y=[1.0, 1.0]), side("board", y=[1.0004, 1.0])
     assert two(a, b).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True)).verdict == "PASSED"
-    assert two(a, b, Options(digits=3, rule="exact", given=True)).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True, atol=1e-6)).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True, min_cosine=1.0)).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True, max_rmse=1e-6)).verdict == "FAILED"
-    assert two(a, b, Options(digits=3, given=True, min_sqnr_db=500)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3)).verdict == "PASSED"
+    assert two(a, b, Options(digits=3, rule="exact")).verdict == "FAILED"
+    assert two(a, b, Options(atol=1e-3)).verdict == "PASSED"
+    assert two(a, b, Options(atol=1e-3, digits_given=True)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3, atol=1e-6)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3, min_cosine=1.0)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3, max_rmse=1e-6)).verdict == "FAILED"
+    assert two(a, b, Options(digits=3, min_sqnr_db=500)).verdict == "FAILED"
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.option)
@@ -175,20 +177,41 @@ def test_as_many_decimals_on_the_command_line_as_anywhere(capsys):
     assert main(["compare", "a", "b", "-c", "18"]) == 2 and "0<=x<=17" in capsys.readouterr().err
 
 
-def test_digits_beyond_a_sides_precision_are_not_judged():
-    a, b = side("reference", y=[1.0]), side("board", y=[1.0 + 2e-7])
-    b.settings["precision"] = 6
-    report = two(a, b, Options(digits=9, given=True))
-    assert report.verdict == "PASSED" and "6 decimals" in report.pairs[0].gate
+def test_digits_beyond_a_dumps_precision_are_not_judged_and_it_is_said():
+    a, b = side("A", y=[1.0]), side("B", y=[1.0 + 2e-4])
+    assert judge_all({"A": a, "B": b}, None, [], Options(), {}, None).verdict == "FAILED"
+    b.settings["precision"] = 3
+    report = judge_all({"A": a, "B": b}, None, [], Options(), {}, None)
+    assert report.verdict == "PASSED" and "3 decimals" in report.pairs[0].gate
+    assert "the values of B are known to 3 decimals only" in verdict_lines.render(report)
 
 
-def test_simulator_and_board_are_held_to_bits_unless_a_gate_is_given():
-    off = wrong_at("n2")
-    pair = three(board=off).pairs[2]
-    assert pair.verdict == "FAILED" and pair.gate == "bit equality"
-    loose = three(board=off, options=Options(dump_all=True, given=True, max_lsb=1)).pairs[2]
-    assert loose.verdict == "PASSED" and not loose.bit_equal and any("bit equality is lost" in n for n in loose.notes)
-    assert "not bit-equal" in verdict_lines.line(loose)
+@pytest.mark.parametrize("claim", [0, 3, -300, True])
+def test_a_side_of_our_own_runtime_can_claim_no_precision(claim):
+    a, b = side("reference", y=[1.0]), side("board", y=[1.4])
+    b.settings["precision"] = claim
+    assert two(a, b).verdict == "FAILED"
+
+
+@pytest.mark.parametrize(
+    "gate", [{"digits": 5, "digits_given": True}, {"digits": 0}, {"max_lsb": 1}, {"atol": 100.0}, {"min_cosine": 0.0}]
+)
+def test_simulator_and_board_are_always_held_to_bits(gate):
+    """Of everything both sides have, whatever is asked of value pairs."""
+    for dump_all in (False, True):
+        pair = three(board=wrong_at("n2"), options=Options(dump_all=dump_all, **gate)).pairs[2]
+        assert pair.verdict == "FAILED" and pair.gate == "bit equality" and pair.coverage.expected == 3
+
+
+def test_relax_board_is_said_with_what_was_lost():
+    off = Options(relax_board=True, max_lsb=1)
+    pair = three(board=wrong_at("n2"), options=off).pairs[2]
+    assert pair.verdict == "PASSED" and not pair.bit_equal and pair.coverage.compared == 3
+    for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "bits lost in 2 of 3 tensors, first n2"):
+        assert words in verdict_lines.line(pair)
+    healthy = three(options=off).pairs[2]
+    assert "all bits equal" in verdict_lines.line(healthy) and healthy.bit_equal
+    assert three(board=wrong_at("n2", by=3), options=off).pairs[2].verdict == "FAILED"
 
 
 def test_a_gate_that_applies_to_no_tensor_leaves_bit_equality():
@@ -198,7 +221,7 @@ def test_a_gate_that_applies_to_no_tensor_leaves_bit_equality():
         n: Recording(n, "test", specs=specs, finals=("y",), tensors=t)
         for n, t in (("simulator", arrays), ("board", others))
     }
-    assert judge_all(sides, None, [], Options(given=True, max_lsb=1), {}, None).verdict == "FAILED"
+    assert judge_all(sides, None, [], Options(max_lsb=1, relax_board=True), {}, None).verdict == "FAILED"
 
 
 def test_a_difference_inside_is_seen_by_bits_even_when_the_outputs_agree():

@@ -204,6 +204,7 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
     if unstable and label == "board":
         found.settings["unsteady"] = "the board of this capture was not the same from run to run"
     found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
+    found.settings["outputs"] = list(found.finals)
     found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
     found.capabilities |= {"per_node"}
     return found

@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from qverify.cli.numbers import AnyFinite, Finite
-from qverify.compare.criteria import GATES, MOST_DIGITS, RULES, ExtraGate
+from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES, ExtraGate
 
 EXTRA = tuple(gate.option for gate in GATES)
-NAMES = ("digits", "dump_all", "rule", *EXTRA, "nan_equal")
+NAMES = ("digits", "dump_all", "rule", *EXTRA, "nan_equal", "relax_board", "strict")
 
 
 def _number(gate: ExtraGate) -> AnyFinite:
@@ -26,26 +26,37 @@ OPTIONS = (
         "--compare-digits",
         "digits",
         type=click.IntRange(0, MOST_DIGITS),
-        help="decimal places that must match  [default: 5]",
+        help=f"decimal places that must match  [default: {DIGITS}]",
     ),
     click.option(
         "--dump-all-nodes-results",
         "-r",
         "dump_all",
-        default=False,
         type=click.BOOL,
-        show_default=True,
-        help="judge every node (-r True|False)",
+        help="judge every node (-r True|False)  [default: False; compare: every tensor]",
+    ),
+    click.option("--rule", type=click.Choice(RULES), help=f"what matching to N decimals means  [default: {RULE}]"),
+    click.option(
+        "--gate",
+        "gates",
+        multiple=True,
+        metavar="KIND:LIMIT",
+        help="decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must hold. "
+        "Without decimals or exact (-c, --rule) they take the place of the decimals. The options below are their short forms. "
+        "No gate speaks to simulator against board: see --relax-board",
+    ),
+    *(click.option(g.flag, g.option, type=_number(g), help=g.help) for g in GATES),
+    click.option("--nan-equal", is_flag=True, help="NaN or Inf at the same place on both sides counts as equal"),
+    click.option(
+        "--relax-board",
+        is_flag=True,
+        help="judge simulator against board by the gates too, over the same tensors, instead of equal bits",
     ),
     click.option(
-        "--rule",
-        type=click.Choice(RULES),
-        default="half",
-        show_default=True,
-        help="what matching to N decimals means",
+        "--strict",
+        is_flag=True,
+        help="what follows a node without an integer reference must pass the gate as it came out, not node by node",
     ),
-    *(click.option(g.flag, g.option, type=_number(g), help=g.unit) for g in GATES),
-    click.option("--nan-equal", is_flag=True, help="NaN at the same place on both sides counts as equal"),
 )
 
 
@@ -54,14 +65,21 @@ def judging(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def gathered(**given: Any) -> int:
+        from qverify.compare.gate_text import parse_gates
         from qverify.compare.options import Options
 
         held = {name: given.pop(name) for name in NAMES}
         source = click.get_current_context().get_parameter_source
-        named = frozenset(name for name in NAMES if source(name) is ParameterSource.COMMANDLINE)
-        held["digits"] = 5 if held["digits"] is None else held["digits"]
-        decimals, gates = bool(named & {"digits", "rule"}), any(held[n] is not None for n in EXTRA)
-        return command(options=Options(given=decimals or gates, digits_given=decimals, named=named, **held), **given)
+        named = {name for name in NAMES if source(name) is ParameterSource.COMMANDLINE}
+        for name, value in parse_gates(given.pop("gates")).items():
+            if name in named:
+                raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
+            held[name] = value
+            named.add(name)
+        held |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if held[k] is None}
+        return command(
+            options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **held), **given
+        )
 
     for option in reversed(OPTIONS):
         gathered = option(gathered)

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 RULES = ("half", "round", "truncate", "numpy", "exact")
+NOT_MILDER = ("half", "exact")  # rules that accept nothing `half` refuses at the same N
+DIGITS, RULE = 5, "half"  # the default gate of value pairs
 MOST_DIGITS = 17  # decimal places; float64 has no more
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraGate:
     """option: the field of Options, and of a capture's command. metric: what it limits, as the report names it. sign: how the
-    metric stands to the limit; none for the two that make one room, atol + rtol*|a|."""
+    metric stands to the limit; none for the two that make one tolerance, atol + rtol*|a|. help: what the command line says."""
 
     option: str
     metric: str
     sign: Literal["<=", ">=", ""]
+    help: str
     lowest: float | None = 0
     highest: float | None = None
-    unit: str | None = None
 
     @property
     def flag(self) -> str:
@@ -41,10 +43,10 @@ class ExtraGate:
 
 
 GATES = (
-    ExtraGate("atol", "atol", ""),
-    ExtraGate("rtol", "rtol", ""),
-    ExtraGate("min_cosine", "cosine", ">=", -1, 1),
-    ExtraGate("min_sqnr_db", "sqnr_db", ">=", None, unit="dB"),
-    ExtraGate("max_rmse", "rmse", "<="),
-    ExtraGate("max_lsb", "max_lsb", "<="),
+    ExtraGate("atol", "atol", "", "largest |a-b| is atol + rtol*|a|, real values"),
+    ExtraGate("rtol", "rtol", "", "see --atol"),
+    ExtraGate("min_cosine", "cosine", ">=", "least cosine of a tensor's values", -1, 1),
+    ExtraGate("min_sqnr_db", "sqnr_db", ">=", "least signal to noise ratio, dB", None),
+    ExtraGate("max_rmse", "rmse", "<=", "largest root of the mean squared difference"),
+    ExtraGate("max_lsb", "max_lsb", "<=", "largest difference of stored integers, in LSB"),
 )

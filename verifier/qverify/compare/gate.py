@@ -1,52 +1,84 @@
-"""The gate one tensor has to pass: bits, N decimals, and the extra gates."""
+"""The gate one tensor has to pass: bits, or N decimals and the extra gates."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qverify.compare import decimals
-from qverify.compare.criteria import GATES
+from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, NOT_MILDER
 from qverify.compare.options import Options
 from qverify.compare.paired_values import Block
 from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
 _SIGN = {gate.metric: gate.sign for gate in GATES}
+OWN_SIDES = (
+    "float",
+    "reference",
+    "simulator",
+    "board",
+)  # their values are known in full; what they claim loosens nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """bits: equal bytes wanted. decimals: N places by the rule wanted. Extra gates hold beside either."""
+    """bits: equal bytes wanted, and nothing else. Otherwise: decimals, N places by the rule; and every extra gate.
+    relaxed: in which ways it is milder than what the pair is judged by when no option is given."""
 
     bits: bool
     decimals: bool
     digits: int
     rule: str
     extra: dict[str, float]
+    relaxed: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        parts = ["bit equality"] if self.bits else []
-        parts += [decimals.describe(self.rule, self.digits)] if self.decimals else []
+        if self.bits:
+            return "bit equality"
+        parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
         return "; ".join(
             parts + [f"{name} {_SIGN.get(name, '')} {limit:g}".replace("  ", " ") for name, limit in self.extra.items()]
         )
 
 
 def choose(a: Recording, b: Recording, options: Options) -> Gate:
-    """Simulator against board on one model.bin: bits, unless a gate was asked for. Every other pair: decimals."""
-    digits = options.digits
-    for side in (a, b):  # a text dump with 6 places is not judged at the 7th
+    """Simulator against board: bits, unless --relax-board was given. Every other pair: its values, by the options."""
+    nan = ["NaN and Inf alike on both sides accepted (--nan-equal)"] if options.nan_equal else []
+    if exact(a, b) and not options.relax_board:
+        return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
+    digits, limited = _known_digits(a, b, options)
+    gate = Gate(False, options.decimals, digits, options.rule, options.gates)
+    relaxed = [f"bit equality relaxed by --relax-board to {gate.describe()}"] if exact(a, b) else _milder(gate)
+    return replace(gate, relaxed=(*relaxed, *([limited] if limited else []), *nan))
+
+
+def exact(a: Recording, b: Recording) -> bool:
+    """Both run one model.bin on our own arithmetic, so that equal bytes are owed."""
+    return (a.side, b.side) == ("simulator", "board")
+
+
+def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
+    """The places to judge, and what to say where a dump has fewer than asked: text with 6 is not judged at the 7th."""
+    digits, said = options.digits, ""
+    for side in (a, b):
         offered = side.settings.get("precision")
-        digits = min(digits, offered) if isinstance(offered, int) else digits
-    one_model = not (a.model_sha256 and b.model_sha256) or a.model_sha256 == b.model_sha256
-    own_runtime = b.settings.get("runtime", "qvrt") == "qvrt"
-    if (a.side, b.side) == ("simulator", "board") and one_model and own_runtime:
-        decimal = options.given and (options.digits_given or not options.gates or (digits, options.rule) != (5, "half"))
-        return Gate(not options.given, decimal, digits, options.rule, options.gates)
-    return Gate(False, True, digits, options.rule, options.gates)
+        if side.side in OWN_SIDES or not isinstance(offered, int) or isinstance(offered, bool):
+            continue
+        if 0 <= offered < min(digits, MOST_DIGITS):
+            digits, said = offered, f"the values of {side.side} are known to {offered} decimals only"
+    return digits, said if digits < min(options.digits, DIGITS) else ""
+
+
+def _milder(gate: Gate) -> list[str]:
+    """How this gate of a value pair is milder than the default."""
+    if not gate.decimals:
+        return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
+    if gate.digits < DIGITS or gate.rule not in NOT_MILDER:
+        return [f"judged to {decimals.describe(gate.rule, gate.digits)}"]
+    return []
 
 
 class GateCount:
@@ -65,13 +97,18 @@ class GateCount:
                 room = self.gate.extra.get("atol", 0.0) + self.gate.extra.get("rtol", 0.0) * np.abs(block.a)
             self.beyond += block.total(~((block.distance <= room) & np.isfinite(block.distance)))
 
+    def misses_decimals(self) -> str:
+        """Why the decimals rule fails, asked for or not; nothing where it holds."""
+        if not self.failing:
+            return ""
+        return f"{self.failing} elements do not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
+
     def refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
-        """Why the tensor fails, gate by gate; a tensor to which no gate applies is held to bit equality."""
+        """Why the tensor fails, gate by gate; a tensor to which no gate applies must be equal bit for bit."""
         gate, found, applied = self.gate, [], 0
-        if gate.decimals:
+        if gate.decimals and not gate.bits:
             applied += 1
-            if self.failing:
-                found.append(f"{self.failing} elements do not match to {decimals.describe(gate.rule, gate.digits)}")
+            found += [said] if (said := self.misses_decimals()) else []
         if self.close:
             applied += 1
             if self.beyond:
@@ -83,6 +120,6 @@ class GateCount:
             applied += 1
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
                 found.append(f"{name} {value:g}, wanted {_SIGN[name]} {limit:g}")
-        if (gate.bits or not applied) and not bit_equal:
+        if not applied and not bit_equal:
             found.append("the bytes differ")
         return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from qverify.compare import coverage, gate
+from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import agreement
 from qverify.compare.metrics import Context, measures
 from qverify.compare.options import Options
@@ -15,19 +15,30 @@ from qverify.compare.pairing import NamePair
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph, Node
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
-from qverify.tensors.recording import Array
+from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 
 
 @dataclass(slots=True)
 class Judged:
-    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not."""
+    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not. declared: every tensor
+    both sides say they have, judged or not. decimals_only: rows that fail by the decimals and by nothing else. untried: rows
+    that would have failed by the decimals, which were not asked for."""
 
     pair: Pair
     a: Values
     b: Values
+    gate: gate.Gate
     names: dict[str, NamePair]
     rows: dict[str, TensorRow]
+    declared: list[NamePair] = field(default_factory=list)
+    decimals_only: set[str] = field(default_factory=set)
+    untried: dict[str, str] = field(default_factory=dict)
+
+    def held_bytes_differ(self, p: NamePair) -> bool:
+        """Whether both sides hold this tensor, with other bytes."""
+        one, two = self.a.held(p.a), self.b.held(p.b)
+        return one is not None and two is not None and not bits_equal(one, two)
 
 
 class Judge:
@@ -36,6 +47,7 @@ class Judge:
     def __init__(self, a: Values, b: Values, graph: Graph | None, options: Options):
         self.a, self.b, self.graph, self.options = a, b, graph, options
         self.gate = gate.choose(a.recording, b.recording, options)
+        self.exact = gate.exact(a.recording, b.recording)
         self.makers = graph.producers() if graph is not None else {}
         self.outputs = {*a.recording.finals, *b.recording.finals, *(graph.outputs if graph is not None else ())}
 
@@ -43,50 +55,45 @@ class Judge:
         a, b = self.a.recording, self.b.recording
         pair = Pair(label_a, label_b, "INCONCLUSIVE", frame=self.options.frame, gate=self.gate.describe())
         pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
-        judged = Judged(pair, self.a, self.b, {}, {})
-        for side in (a, b):
-            if side.state == "did not run":
-                pair.cause, pair.why = "does_not_run", f"the {side.side} did not run: {side.why or 'no reason given'}"
-                pair.coverage.expected = len(self.outputs)
-                return judged
+        pair.relaxed = list(self.gate.relaxed)
+        judged = Judged(pair, self.a, self.b, self.gate, {}, {})
+        if why := _cannot_be_judged(a, b):
+            pair.cause, pair.why = "does_not_run", why
+            pair.coverage.expected = len(self.outputs)
+            return judged
         pairs, pair.coverage = coverage.expected(a, b, self.graph)
-        pair.scope = self._scope()
+        pair.scope, judged.declared = self._scope(), pairs
         pair.notes += [
             f"{p.a} of {label_a} and {p.b} of {label_b} pair through covers" for p in pairs if p.through_covers
         ]
         self._compare(judged, self._wanted(pairs, pair))
-        self._conclude(judged)
+        conclude(judged)
+        self._note(judged)
         return judged
 
     def _scope(self) -> str:
         lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
-        if len(lacking) == 1:
-            return f"final outputs only: the {lacking[0]} offers no per-node dump"
-        if not self.options.dump_all:
-            return "final outputs and every digest" if self.gate.bits and not lacking else "final outputs"
-        return "all tensors"
+        if lacking:
+            return f"final outputs only: the {' and the '.join(lacking)} offers no per-node dump"
+        if self.options.dump_all:
+            return "all tensors"
+        return "final outputs and every digest" if self.exact else "final outputs"
 
     def _wanted(self, pairs: list[NamePair], pair: Pair) -> list[NamePair]:
-        """All pairs with dump_all; otherwise the final outputs and, where the gate is bits, whatever has come."""
-        if self.options.dump_all:
+        """All pairs with dump_all and where one model.bin owes equal bytes; otherwise the final outputs."""
+        if self.options.dump_all or self.exact:
             return pairs
-        kept = [p for p in pairs if p.name in self.outputs or (self.gate.bits and self._came(p))]
+        kept = [p for p in pairs if p.name in self.outputs]
         pair.coverage.expected -= len(pairs) - len(kept)
         pair.coverage.missing = [m for m in pair.coverage.missing if m.tensor in self.outputs]
         return kept
-
-    def _came(self, p: NamePair) -> bool:
-        return all(
-            name in side.recording.digests or name in side.recording.tensors
-            for side, name in ((self.a, p.a), (self.b, p.b))
-        )
 
     def _compare(self, judged: Judged, pairs: list[NamePair]) -> None:
         differing = [p for p in pairs if not self._digests_equal(p)]
         self.a.fetch([p.a for p in differing])
         self.b.fetch([p.b for p in differing])
         for p in pairs:
-            row = self._row(p, judged.pair)
+            row = self._row(p, judged)
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
@@ -103,8 +110,9 @@ class Judge:
         one, two = self.a.digest(p.a), self.b.digest(p.b)
         return None if one is None or two is None else one == two
 
-    def _row(self, p: NamePair, pair: Pair) -> TensorRow | None:
+    def _row(self, p: NamePair, judged: Judged) -> TensorRow | None:
         """The compared tensor, or None with an entry in the ledger."""
+        pair = judged.pair
         spec_a, spec_b = self._spec(self.a, p.a), self._spec(self.b, p.b)
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
             pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
@@ -133,7 +141,7 @@ class Judge:
             return self._entry(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._same_bytes(p, spec_a, None)
-        return self._measured(p, PairedValues(a, b, spec_a, spec_b), equal)
+        return self._measured(p, PairedValues(a, b, spec_a, spec_b), equal, judged)
 
     def _spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
@@ -144,7 +152,7 @@ class Judge:
         row.metrics, row.failing = {name: m.result() for name, m in measures(context).items()}, 0
         return row
 
-    def _measured(self, p: NamePair, values: PairedValues, digests_equal: bool | None) -> TensorRow:
+    def _measured(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
         found = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
         for block in values.blocks():
@@ -153,7 +161,11 @@ class Judge:
                 measure.add(block)
         row = self._entry(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in found.items()}, counted.failing
-        refusals = counted.refusals(row.bit_equal, row.metrics)
+        refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
+        if missed and refusals == [missed] and not values.one_sided and not values.both_sided:
+            judged.decimals_only.add(p.name)
+        if missed and not self.gate.decimals and not self.gate.bits:
+            judged.untried[p.name] = missed
         if values.one_sided:
             refusals.insert(0, f"{values.one_sided} elements are NaN or Inf on one side, or differently")
         if refusals:
@@ -183,33 +195,51 @@ class Judge:
             why=why,
         )
 
-    def _conclude(self, judged: Judged) -> None:
-        pair, rows = judged.pair, judged.rows
-        pair.bit_equal = bool(rows) and all(r.bit_equal for r in rows.values())
+    def _note(self, judged: Judged) -> None:
+        """What a reader of the pair should know beside its verdict."""
+        pair = judged.pair
         hole = coverage.hole(pair)
-        pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
-        bad = [r for r in rows.values() if r.verdict == pair.verdict]
-        if pair.verdict == "FAILED":
-            pair.why = f"{bad[0].name}: {bad[0].why}" + (f" (and {len(bad) - 1} more tensors)" if len(bad) > 1 else "")
-        elif pair.verdict == "INCONCLUSIVE":
-            pair.cause = "coverage" if hole else "not_finite"
-            pair.why = hole or f"{bad[0].name}: {bad[0].why}"
         if hole and pair.verdict == "FAILED":
             pair.notes.append(hole)
-        for side in (self.a.recording, self.b.recording):
-            if side.state == "partial" and pair.verdict == "PASSED":
-                pair.verdict, pair.cause, pair.why = (
-                    "INCONCLUSIVE",
-                    "does_not_run",
-                    f"the {side.side} ran only partly: {side.why}",
-                )
-        if (
-            pair.verdict == "PASSED"
-            and not pair.bit_equal
-            and not self.gate.bits
-            and (pair.a, pair.b) == ("simulator", "board")
-        ):
-            pair.notes.append("bit equality is lost: simulator and board differ within the gate")
+        if not self.gate.decimals and not self.gate.bits and judged.rows:
+            said = next((f"FAILED ({name}: {why})" for name, why in judged.untried.items()), "PASSED")
+            pair.notes.append(
+                f"{decimals.describe(self.gate.rule, self.gate.digits)}: not asked for, would have {said}"
+            )
+        if self.exact and not self.gate.bits:
+            lost = [r.name for r in judged.rows.values() if not r.bit_equal]
+            said = (
+                f"bits lost in {len(lost)} of {len(judged.rows)} tensors, first {lost[0]}" if lost else "all bits equal"
+            )
+            pair.relaxed.append(said)
+
+
+def _cannot_be_judged(a: Recording, b: Recording) -> str:
+    """Why the two were not run on the same thing to its end, or nothing."""
+    for side in (a, b):
+        if side.state == "did not run":
+            return f"the {side.side} did not run: {side.why or 'no reason given'}"
+    if gate.exact(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
+        return f"{a.side} and {b.side} ran different models"
+    return ""
+
+
+def conclude(judged: Judged) -> None:
+    """The pair's verdict, cause and reason out of its rows and its ledger."""
+    pair, rows = judged.pair, judged.rows
+    pair.bit_equal, pair.cause, pair.why = bool(rows) and all(r.bit_equal for r in rows.values()), None, ""
+    hole = coverage.hole(pair)
+    pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
+    bad = [r for r in rows.values() if r.verdict == pair.verdict]
+    if pair.verdict == "FAILED":
+        pair.why = f"{bad[0].name}: {bad[0].why}" + (f" (and {len(bad) - 1} more tensors)" if len(bad) > 1 else "")
+    elif pair.verdict == "INCONCLUSIVE":
+        pair.cause = "coverage" if hole else "not_finite"
+        pair.why = hole or f"{bad[0].name}: {bad[0].why}"
+    for side in (judged.a.recording, judged.b.recording):
+        if side.state == "partial" and pair.verdict == "PASSED":
+            pair.verdict, pair.cause = "INCONCLUSIVE", "does_not_run"
+            pair.why = f"the {side.side} ran only partly: {side.why}"
 
 
 def _bare(name: str, value: Array) -> TensorSpec:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qverify.compare.criteria import GATES, MOST_DIGITS, RULES
+from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, NOT_MILDER, RULE, RULES
 from qverify.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """digits, rule: DESIGN section 4. given: the user named -c or a gate, so bit equality alone no longer decides.
-    dump_all: every paired tensor is judged, not the final outputs only. atol .. max_lsb: extra gates, as criteria.GATES
-    lists them."""
+    """digits, rule: of decimals (compare/decimals.py). dump_all: every paired tensor is judged, not the final outputs only.
+    atol .. max_lsb: extra gates, as criteria.GATES lists them. relax_board: simulator against board is judged as a value pair,
+    over the same tensors. strict: what follows a node whose reference is float is judged free-running, too."""
 
-    digits: int = 5
-    rule: str = "half"
-    given: bool = False
+    digits: int = DIGITS
+    rule: str = RULE
     dump_all: bool = False
     nan_equal: bool = False
+    relax_board: bool = False
+    strict: bool = False
     atol: float | None = None
     rtol: float | None = None
     min_cosine: float | None = None
     min_sqnr_db: float | None = None
     max_rmse: float | None = None
     max_lsb: float | None = None
-    digits_given: bool = False  # -c or --rule was named, not only a gate
+    digits_given: bool = False  # -c, --rule or --gate decimals was named, be it with the default
     named: frozenset[str] = frozenset()  # fields the user named, be it with their default
     frame: int = 0
 
@@ -43,3 +44,13 @@ class Options:
     def gates(self) -> dict[str, float]:
         """The extra gates that were given, by the metric they limit."""
         return {gate.metric: limit for gate in GATES if (limit := getattr(self, gate.option)) is not None}
+
+    @property
+    def decimals(self) -> bool:
+        """Whether value pairs must match to N decimals: unless extra gates alone were given."""
+        return self.digits_given or (self.digits, self.rule) != (DIGITS, RULE) or not self.gates
+
+    @property
+    def milder(self) -> bool:
+        """Whether value pairs may pass where the default gate fails."""
+        return not self.decimals or self.digits < DIGITS or self.rule not in NOT_MILDER

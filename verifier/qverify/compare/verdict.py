@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
 from qverify.compare.forced import Forcing, Located, RunUnit
+from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
+from qverify.compare.settle import known_to_differ, other_differences, settle
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
@@ -55,9 +57,11 @@ def judge_all(
         one = Judge(values[label_a], values[label_b], graph, options).run(_role(label_a, a), _role(label_b, b))
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
-            exact = one.pair.a == "simulator" and one.pair.b == "board" and b.settings.get("runtime", "qvrt") == "qvrt"
-            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact, inputs or {}))
+            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}))
             matrix[(a.side, b.side)] = _force(forcing[-1], units, progress, located is not None)
+            settle(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
+        elif graph is None:
+            one.pair.others = other_differences(one)
     blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
     for force in forcing:
         if located is not None:
@@ -90,13 +94,14 @@ def _role(label: str, recording: Recording) -> str:
 
 
 def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show,
-    or everywhere."""
+    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show or
+    bytes are known to differ, or everywhere."""
     judged = force.judged
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
     if judged.pair.verdict == "PASSED" and not everywhere:
-        todo = [u for u in todo if any(o in judged.rows for o in u.outputs)]
+        differing = known_to_differ(judged)
+        todo = [u for u in todo if any(o in judged.rows or o in differing for o in u.outputs)]
     todo = [u for u in todo if _reachable(force, u)]
     force.prefetch(todo)
     found: dict[str, Forced] = {}
@@ -124,8 +129,6 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
     pair.first_divergence = first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
     if pair.verdict != "FAILED":
-        if failed:
-            pair.notes.append(f"{len(failed)} tensors fail forced though the gate holds, first {failed[0]}")
         return
     unknown = [
         u
@@ -215,6 +218,7 @@ def combine(reports: list[Report]) -> Report:
         inputs=first.inputs,
         models=first.models,
         sides=[s for r in reports for s in r.sides],
+        not_run=list({n.side: n for r in reports for n in r.not_run}.values()),
         plain_onnxruntime=first.plain_onnxruntime,
         no_integer_reference=first.no_integer_reference,
         canary=first.canary,

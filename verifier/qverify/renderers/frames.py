@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.renderers.blamed import blame_line
-from qverify.renderers.verdict_lines import NAMES
+from qverify.renderers.verdict_lines import everywhere, over
 from qverify.report.document import Report, worst
 from qverify.report.frames import rank
 
@@ -32,16 +32,16 @@ def render(report: Report) -> str:
     pairs: dict[tuple[str, str], list[Any]] = {}
     for pair in report.pairs:
         pairs.setdefault((pair.a, pair.b), []).append(pair)
-    lines = [_over(a, b, found, report) for (a, b), found in pairs.items()]
+    lines = [_over(found, report) for found in pairs.values()]
     return "\n".join(parts) + "\n\n" + "\n".join(lines)
 
 
-def _over(a: str, b: str, pairs: list[Any], report: Report) -> str:
+def _over(pairs: list[Any], report: Report) -> str:
     verdict = worst([p.verdict for p in pairs])
     same = [p.frame for p in pairs if p.verdict == verdict]
-    facts = [
+    counted = (
         f"{len(pairs)} frames" if verdict == "PASSED" else f"{len(same)} of {len(pairs)} frames, the first is {same[0]}"
-    ]
+    )
     missing = len(report.frames) - len({p.frame for p in pairs})
-    facts += [f"{missing} frames could not be prepared"] if missing else []
-    return f"{NAMES.get(a, a)} and {NAMES.get(b, b)} result Strict check {verdict} ({'; '.join([*facts, *report.caveats])})"
+    facts = [counted] + ([f"{missing} frames could not be prepared"] if missing else [])
+    return over(pairs, facts, everywhere(report))

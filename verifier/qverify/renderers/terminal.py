@@ -84,7 +84,7 @@ def _rule(report: Report) -> list[str]:
 
 
 def _pairs(report: Report) -> list[str]:
-    lines = []
+    lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     for pair in report.pairs:
         ledger, who = pair.coverage, f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
         bits = "bit-equal" if pair.bit_equal else "not bit-equal"

@@ -87,6 +87,7 @@ class TensorRow:
     failing: int | None = None
     forced: Forced | None = None
     why: str = ""
+    node_by_node: bool = False  # it passed by its nodes recomputed, not by the gate
     reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
     reference_spread_by: str | None = None  # who had it: onnxruntime VERSION on MACHINE
 
@@ -111,7 +112,28 @@ class FirstDivergence:
 
 
 @dataclass(slots=True)
+class NodeByNode:
+    """Tensors after a node whose reference is float, judged by recomputing every node before them from the recorded inputs.
+    max_lsb, max_abs: how far they are apart free-running (LSB where all are integers, real values)."""
+
+    tensors: int
+    max_lsb: int | None
+    max_abs: float | None
+
+
+@dataclass(slots=True)
+class OtherDifferences:
+    """Tensors outside the scope whose bytes are known to differ. recomputed: each agrees, recomputed from the recorded inputs."""
+
+    tensors: int
+    first: str
+    recomputed: bool
+
+
+@dataclass(slots=True)
 class Pair:
+    """relaxed: in which ways it was judged more mildly than by default; stated in the verdict line."""
+
     a: str
     b: str
     verdict: Verdict
@@ -127,6 +149,17 @@ class Pair:
     tensors: list[TensorRow] = field(default_factory=list)
     agreement: list[Agreement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    relaxed: list[str] = field(default_factory=list)
+    node_by_node: NodeByNode | None = None
+    others: OtherDifferences | None = None
+
+
+@dataclass(slots=True)
+class NotRun:
+    """A side that took no part, and why."""
+
+    side: str
+    why: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +172,7 @@ class Report:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)
     sides: list[dict[str, Any]] = field(default_factory=list)
+    not_run: list[NotRun] = field(default_factory=list)  # stated in every verdict line
     plain_onnxruntime: dict[str, Any] = field(default_factory=dict)
     no_integer_reference: list[dict[str, Any]] = field(default_factory=list)
     canary: dict[str, Any] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def frames(
         raise BadFileError(f"{asked.folder}: the capture holds no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in asked.rerun if side not in RERUN]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
-    models = open_models([*asked.models] or [capture.model_path(f) for f in capture.models])
+    models = open_models([*asked.models] or judged_models(capture))
     host, board, options = Host(models), _board(asked, models), _options(asked.options, capture)
     try:
         for number, row in enumerate(capture.frames):
@@ -148,6 +148,11 @@ def frames(
     finally:
         if board is not None:
             board.close()
+
+
+def judged_models(capture: Capture) -> list[str]:
+    """Paths of its quantized ONNX and model.bin; earlier versions kept float files, too, which nobody had looked at."""
+    return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
 
 
 def _options(given: Options, capture: Capture) -> Options:

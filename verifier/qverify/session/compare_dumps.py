@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qverify import profiles
 from qverify.capture.reader import is_capture, side_of
@@ -14,7 +14,7 @@ from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
-from qverify.report.document import Report
+from qverify.report.document import Pair, Report
 from qverify.session.captured import unproven
 from qverify.session.models import Models, open_models
 from qverify.sides.carried import carried
@@ -28,7 +28,8 @@ from qverify.tensors.vendor import ITEM, Asked, VendorDump
 
 @dataclass(frozen=True, slots=True)
 class Dumps:
-    """a, b: paths; profile_a, profile_b: "" to be told by content. model: path for -m. asked: the rest, for both."""
+    """a, b: paths; profile_a, profile_b: "" to be told by content. model: path for -m. asked: the rest, for both.
+    outputs_only: the final outputs alone are wanted of both."""
 
     a: str
     b: str
@@ -36,6 +37,7 @@ class Dumps:
     profile_a: str = ""
     profile_b: str = ""
     asked: Asked = field(default_factory=Asked)
+    outputs_only: bool = False
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
@@ -43,6 +45,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [_side(dumps, p, named, opened) for p, named in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))]
     first, second = _recordings(dumps, sides, opened)
+    outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
     if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from other inputs; nothing can be compared")
@@ -56,10 +59,13 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
             known = other.specs.get(name, spec)
             if known.quantized and not spec.quantized and (known.dtype, known.shape) == (spec.dtype, spec.shape):
                 one.specs[name] = known
-    first.finals = second.finals = tuple(first.specs)
+    first.finals = second.finals = outputs or tuple(first.specs)
     for one in (first, second):
         one.capabilities |= {"per_node"}  # both list every tensor they have
+    options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
+    for pair in report.pairs:
+        _say_scope(pair, dumps.outputs_only)
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
@@ -67,6 +73,27 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
+
+
+def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
+    """Names of the final outputs: of -m, else as the dumps themselves tell. UsageError where that is nobody, or contradictory."""
+    told = [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
+    known = {names for names in told if names}
+    if not known:
+        raise UsageError(
+            "--outputs-only: neither dump tells which of its tensors are final outputs (a capture and `qverify infer` do); give -m MODEL"
+        )
+    if len(known) > 1:
+        raise UsageError(f"--outputs-only: the dumps name other final outputs: {' and '.join(map(str, sorted(known)))}")
+    return known.pop()
+
+
+def _say_scope(pair: Pair, outputs_only: bool) -> None:
+    """In the verdict line: what was asked to be left out, or how to ask for it."""
+    if outputs_only:
+        pair.scope = "final outputs only: --outputs-only"
+    elif pair.cause == "coverage":
+        pair.why += "; where one side has the final outputs alone, --outputs-only compares those"
 
 
 def _of_models(first: Recording, second: Recording) -> list[str]:
@@ -187,7 +214,7 @@ def _within_precision(sides: tuple[Recording, Recording], options: Options) -> N
         return
     fine = 10.0**-known
     gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    asked = [f"-c {options.digits}"] if options.digits > known else []
+    asked = [f"-c {options.digits}"] if options.decimals and options.digits > known else []
     asked += ["--rule exact"] if options.rule == "exact" else []
     asked += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
     asked += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []

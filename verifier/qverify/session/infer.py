@@ -73,7 +73,16 @@ def _write(recording: Recording, inputs: list[str], output: str) -> int:
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
     write_text(
-        json.dumps({"side": recording.side, "state": recording.state, "inputs": inputs, "tensors": names}, indent=1)
+        json.dumps(
+            {
+                "side": recording.side,
+                "state": recording.state,
+                "inputs": inputs,
+                "outputs": list(recording.finals),
+                "tensors": names,
+            },
+            indent=1,
+        )
         + "\n",
         os.path.join(output, "manifest.json"),
     )

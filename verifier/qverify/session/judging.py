@@ -12,12 +12,17 @@ from qverify.inputs.description_keys import unverified
 from qverify.inputs.fed import fed_inputs
 from qverify.model_bin.units import units
 from qverify.printable import printable
-from qverify.report.document import Report
+from qverify.report.document import NotRun, Report
 from qverify.session.host import Ran
 from qverify.session.models import Models
 from qverify.tensors.prepared import PreparedInputs
 
 Pull = Callable[[list[str]], Any]
+_NOT_RUN = {
+    "reference": "no quantized ONNX given",
+    "simulator": "-s False",
+    "board": "no -b given",
+}
 
 
 def judged(
@@ -50,6 +55,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Ran
         for i in prepared.inputs
     ]
     report.models = list(models.rows)
+    report.not_run = [NotRun(side, why) for side, why in _NOT_RUN.items() if side not in ran.recordings]
     report.plain_onnxruntime = {"outputs": ran.plain}
     report.canary = ran.canary
     report.no_integer_reference = [

@@ -12,6 +12,7 @@ from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_file
+from qverify.session.model_claims import contradiction
 
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
@@ -63,6 +64,11 @@ def open_models(
             binary = _only(binary, path, data, kind)
         elif kind == "quant.onnx":
             quantized = _only(quantized, path, data, kind)
+        else:
+            raise UsageError(
+                f"{path}: a float ONNX (it has no quantized operator), which has no part here: wanted the quantized ONNX, "
+                "model.bin or both; `qverify triage` takes a float ONNX"
+            )
     if binary is None and quantized is None:
         raise UsageError("-m names no quantized ONNX and no model.bin; there is nothing to verify")
     graph = None
@@ -117,7 +123,13 @@ def _integer_form(
     known = isinstance(graph, Graph) and "check" in graph.meta
     compiled = compile_model(data, os.path.basename(path), replace(options, check=not known))
     _checked(compiled.graph if not known or graph is None else graph, os.path.basename(path))
-    if graph is None or compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
+    if graph is None:
+        return compiled, []
+    if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
+        if why := contradiction(graph, compiled.graph):
+            raise BadFileError(
+                f"model.bin is not what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
+            )
         return compiled, []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"
@@ -128,6 +140,8 @@ def _integer_form(
     message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
+    if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
+        raise BadFileError(f"{message}, and has no output {lost[0]}; nothing can be verified with it")
     return compiled, [message]
 
 

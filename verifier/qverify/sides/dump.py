@@ -41,13 +41,14 @@ def _files(path: str) -> tuple[dict[str, str], State]:
     return found, "complete" if state == "complete" else "partial"
 
 
-def _inputs(path: str) -> list[str]:
-    """SHA-256 of the inputs, as qverify infer wrote them; empty where it is not known."""
+def _told(path: str) -> dict[str, list[str]]:
+    """Of qverify infer's manifest: inputs, their SHA-256; outputs, names of the final ones. Empty where it is not known."""
     try:
         with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
-            return [str(digest) for digest in json.load(file).get("inputs", [])]
+            held = json.load(file)
+        return {key: [str(item) for item in held.get(key, [])] for key in ("inputs", "outputs")}
     except (OSError, ValueError, AttributeError, TypeError):
-        return []
+        return {}
 
 
 def dump(path: str, side: str) -> Recording:
@@ -76,6 +77,6 @@ def dump(path: str, side: str) -> Recording:
         finals=tuple(specs),
         tensors=tensors,
         state=state,
-        settings={"inputs": _inputs(path)} if os.path.isdir(path) else {},
+        settings=dict(_told(path)) if os.path.isdir(path) else {},
         why="" if state == "complete" else f"{path}: its manifest says the run was not complete",
     )

@@ -39,6 +39,9 @@ A tensor that one side lacks, or whose name, dtype or axes cannot be told for su
 @click.option(
     "--frame", type=click.IntRange(0), default=0, show_default=True, help="of captures; of qualcomm: Result_N"
 )
+@click.option(
+    "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
+)
 @click.option("--json", "json_path", metavar="FILE")
 @judging
 def command(
@@ -50,18 +53,20 @@ def command(
     profile_b: str,
     dtype: tuple[str, ...],
     layer_info: str,
+    outputs_only: bool,
     side: str,
     frame: int,
     json_path: str | None,
     options: Options,
 ) -> int:
-    from dataclasses import replace
-
     from qverify.session.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.session.verify import Outcome
     from qverify.tensors.vendor import Asked
 
     asked = Asked(dtypes(dtype), side, frame, layer_info)
-    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked)
-    report = compare_dumps(dumps, replace(options, given=True, dump_all=True))
+    narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)
+    if outputs_only and options.dump_all:
+        raise click.UsageError("--outputs-only and -r True contradict each other; give one")
+    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked, narrow)
+    report = compare_dumps(dumps, options)
     return shown(Outcome(report, []), True, json_path)

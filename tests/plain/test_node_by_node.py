@@ -1,0 +1,150 @@
+"""What follows a node whose reference is float is judged by its nodes recomputed, and no fault hides behind that."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from qverify.compare.node_by_node import after_float, agree_recomputed
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.renderers import verdict_lines
+from qverify.report.document import Forced
+
+from tests.plain.three_sides import X, record, spec, step, wrong_at
+
+NAMES = ("x", "n1", "n2", "n3", "y")
+
+
+def chain_with_a_float_node(at="n2"):
+    """x -> n1 -> n2 -> n3 -> y, each adding one; onnxruntime has no integer kernel for the node `at`."""
+    nodes = [
+        Node(b, "layer_norm" if b == at else "add", (a,), (b,), integer_reference=b != at)
+        for a, b in itertools.pairwise(NAMES)
+    ]
+    return Graph(nodes, {n: spec(n) for n in NAMES}, {}, ("x",), ("y",))
+
+
+def judged(sim, board=None, ref=step, options=None, run=None, **caps):
+    graph = chain_with_a_float_node()
+    sides = {
+        "reference": record("reference", ref, graph=graph),
+        "simulator": record("simulator", sim, graph=graph),
+        "board": record("board", board or sim, graph=graph, **caps),
+    }
+    runs = {"reference": run or ref, "simulator": sim}
+    return judge_all(sides, graph, units(graph), options or Options(dump_all=True), runs, None, {"x": X})
+
+
+def test_tensors_after_a_float_node():
+    graph = chain_with_a_float_node("n2")
+    assert after_float(units(graph)) == {"n2", "n3", "y"}
+    passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2", "n3", "y")}
+    assert agree_recomputed(graph, units(graph), passed) == {*NAMES}
+    for unknown in (
+        {**passed, "n2": Forced("INCONCLUSIVE", None, None)},
+        {n: f for n, f in passed.items() if n != "n2"},
+    ):
+        assert agree_recomputed(graph, units(graph), unknown) == {"x", "n1"}
+
+
+@pytest.fixture
+def one_step_allowed(monkeypatch):
+    """A limit of 1 LSB at n2, as a node without an integer reference has one; 0 elsewhere."""
+    from qverify.compare import forced, limits
+
+    def limit(unit, output, graph):
+        return replace(limits.limit_for(unit, output, graph), lsb=int(output == "n2"))
+
+    monkeypatch.setattr(forced, "limit_for", limit)
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+@pytest.mark.parametrize("dump_all", [False, True])
+def test_a_step_of_a_float_node_that_is_carried_on_passes_and_is_said(dump_all):
+    report = judged(wrong_at("n2"), options=Options(dump_all=dump_all))
+    assert report.verdict == "PASSED"
+    count = 3 if dump_all else 1
+    for line in verdict_lines.render(report).splitlines()[:2]:
+        assert f"{count} tensors after float nodes judged node by node; free-running up to 1 LSB" in line
+    assert "PASSED" in verdict_lines.render(report).splitlines()[2] and report.pairs[2].node_by_node is None
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+def test_strict_gives_the_literal_rule_back():
+    report = judged(wrong_at("n2"), options=Options(dump_all=True, strict=True))
+    assert report.verdict == "FAILED" and report.pairs[0].cause == "accumulated_rounding" and report.blame is None
+    assert any(n.startswith("--strict would have FAILED") for n in judged(wrong_at("n2")).pairs[0].notes)
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+@pytest.mark.parametrize("node", ["n1", "n3", "y"])
+def test_a_fault_of_an_integer_node_does_not_hide_behind_a_float_one(node):
+    def both(unit, inputs):
+        made = wrong_at("n2")(unit, inputs)
+        return wrong_at(node)(unit, inputs) if unit.name == node else made
+
+    report = judged(both)
+    assert report.verdict == "FAILED" and report.blame.node == node and report.blame.side == "compiler"
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+@pytest.mark.parametrize("dump_all", [False, True])
+def test_more_than_the_limit_of_the_float_node_fails(dump_all):
+    report = judged(wrong_at("n2", by=2), options=Options(dump_all=dump_all))
+    assert report.verdict == "FAILED" and report.blame.node == "n2"
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+def test_where_forcing_is_not_possible_the_literal_rule_stays():
+    finals = frozenset({"finals", "digests"})
+    report = judged(wrong_at("n2"), capabilities=finals)
+    rs, rb, _ = report.pairs
+    assert (rs.verdict, rb.verdict, rb.cause) == ("PASSED", "FAILED", "unlocated")
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+def test_another_gate_speaks_to_the_values_as_they_came_out():
+    assert judged(wrong_at("n2"), options=Options(dump_all=True, max_lsb=0)).pairs[0].verdict == "FAILED"
+    passed = judged(wrong_at("n2"), options=Options(dump_all=True, max_lsb=1))
+    assert passed.verdict == "PASSED" and passed.pairs[0].node_by_node is None
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+def test_nan_on_one_side_is_never_excused():
+    graph = chain_with_a_float_node()
+    graph.tensors["y"] = spec("y", "float32")
+
+    def run(last):
+        def made(unit, inputs):
+            found = wrong_at("n2")(unit, inputs) if last is None else step(unit, inputs)
+            return {"y": np.full(40, 1.0 if last is None else last, np.float32)} if unit.name == "y" else found
+
+        return made
+
+    sides = {
+        "reference": record("reference", run(np.nan), graph=graph),
+        "simulator": record("simulator", run(None), graph=graph),
+    }
+    report = judge_all(sides, graph, units(graph), Options(), {"reference": run(None)}, None, {"x": X})
+    assert report.verdict == "FAILED"
+
+
+def test_a_fault_inside_that_the_final_output_does_not_show_fails_without_a_simulator():
+    """A board whose last node heals the difference, as max pooling can."""
+
+    def healed(unit, inputs):
+        made = wrong_at("n1")(unit, inputs)
+        return step(unit, {unit.inputs[0]: (X + 1).astype(np.int8)}) if unit.name == "n2" else made
+
+    graph = chain_with_a_float_node("none")
+    sides = {"reference": record("reference", graph=graph), "board": record("board", healed, graph=graph)}
+    report = judge_all(sides, graph, units(graph), Options(), {"reference": step}, None, {"x": X})
+    assert report.verdict == "FAILED" and report.blame.node == "n1"
+    assert "fails recomputed" in verdict_lines.render(report)
+    milder = judge_all(sides, graph, units(graph), Options(digits=1), {"reference": step}, None, {"x": X})
+    assert milder.verdict == "PASSED" and "n1 fails recomputed" in verdict_lines.render(milder)

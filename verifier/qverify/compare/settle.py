@@ -1,0 +1,66 @@
+"""A pair's verdict in the light of its forced verdicts: what they excuse, what they condemn, what was not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from qverify.compare.forced import Forcing
+from qverify.compare.judge import Judged
+from qverify.compare.node_by_node import agree_recomputed, judge_node_by_node
+from qverify.compare.options import Options
+from qverify.model_bin.units import Unit
+from qverify.report.document import Forced, OtherDifferences
+
+
+def settle(
+    force: Forcing, units: list[Unit], forced: Mapping[str, Forced], options: Options, distrusted: Collection[str] = ()
+) -> None:
+    """distrusted: as of blame.culprits; a node there says nothing of a pair with the reference."""
+    judged = force.judged
+    if judged.pair.a == "reference" and not options.strict:
+        judge_node_by_node(judged, force.graph, units, forced)
+    _condemn(judged, units, forced, set(distrusted) if judged.pair.a == "reference" else set())
+    judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced))
+
+
+def known_to_differ(judged: Judged) -> list[str]:
+    """Declared tensors whose digests, or held bytes, are not the same; nothing is asked of a board for it."""
+    found = []
+    for p in judged.declared:
+        row = judged.rows.get(p.name)
+        one, two = judged.a.digest(p.a), judged.b.digest(p.b)
+        if row is not None:
+            differs = not row.bit_equal
+        elif one is not None and two is not None:
+            differs = one != two
+        else:
+            differs = judged.held_bytes_differ(p)
+        found += [p.name] if differs else []
+    return found
+
+
+def _condemn(judged: Judged, units: list[Unit], forced: Mapping[str, Forced], distrusted: set[str]) -> None:
+    """A unit that computes something else from its own inputs makes the pair FAILED, whatever its final outputs say; where
+    the gate was relaxed by an option, the verdict line says so instead. Another runtime (a dump) is triage's to judge."""
+    pair = judged.pair
+    failed = [
+        o for u in units if u.name not in distrusted for o in u.outputs if o in forced and forced[o].verdict == "FAILED"
+    ]
+    if not failed or pair.verdict == "FAILED" or judged.b.recording.side == "dump":
+        return
+    more = f" (and {len(failed) - 1} more tensors)" if len(failed) > 1 else ""
+    if pair.relaxed:
+        pair.relaxed.append(f"{failed[0]} fails recomputed from its recorded inputs{more}")
+        return
+    hole = pair.why if pair.verdict == "INCONCLUSIVE" else ""
+    pair.notes += [hole] if hole else []
+    pair.verdict, pair.why = "FAILED", f"{failed[0]} fails recomputed from its recorded inputs{more}"
+
+
+def other_differences(judged: Judged, agreeing: Collection[str] = ()) -> OtherDifferences | None:
+    """What differs outside the scope of a pair that passed; None where it did not pass, or nothing does. agreeing: tensors known
+    to agree recomputed."""
+    if judged.pair.verdict != "PASSED":
+        return None
+    outside = [n for n in known_to_differ(judged) if n not in judged.rows]
+    return OtherDifferences(len(outside), outside[0], set(outside) <= set(agreeing)) if outside else None

@@ -137,6 +137,10 @@ def command(
         if json_path and json_path != "-":  # nothing is lost should a later board be cut off
             json_file.write(combine(reports), json_path)
     whole = combine(reports)
+    if len(boards) > 1 and json_path != "-":
+        from qverify.renderers.boards import render
+
+        click.echo("\n" + render(whole, len(boards)))
     if json_path == "-":
         json_file.write(whole, json_path)
     return _exit_status(whole)

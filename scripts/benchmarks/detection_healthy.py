@@ -166,7 +166,7 @@ def _recording(subject: Subject, runtime: str, tensors: dict[str, Any]) -> Recor
     return Recording(
         "board",
         runtime,
-        settings={"runtime": runtime},
+        runtime=runtime,
         host=runtime,
         specs={n: graph.spec(n) for n in held},
         finals=graph.outputs,

@@ -44,12 +44,15 @@ def test_tensors_after_a_float_node():
     graph = chain_with_a_float_node("n2")
     assert after_float(units(graph)) == {"n2", "n3", "y"}
     passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2", "n3", "y")}
-    assert agree_recomputed(graph, units(graph), passed) == {*NAMES}
+    assert agree_recomputed(graph, units(graph), passed, {}) == {*NAMES}
     for unknown in (
         {**passed, "n2": Forced("INCONCLUSIVE", None, None)},
         {n: f for n, f in passed.items() if n != "n2"},
     ):
-        assert agree_recomputed(graph, units(graph), unknown) == {"x", "n1"}
+        assert agree_recomputed(graph, units(graph), unknown, {}) == {"x", "n1"}
+        equal = dict.fromkeys(("n1", "n2"), True)
+        assert agree_recomputed(graph, units(graph), unknown, equal) == {*NAMES}
+        assert agree_recomputed(graph, units(graph), unknown, {"n1": True, "n2": False}) == {"x", "n1"}
 
 
 @pytest.fixture

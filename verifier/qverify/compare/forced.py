@@ -124,9 +124,7 @@ class Forcing:
         if self.exact:
             return BITS
         limit = limit_for(unit, name, self.graph)
-        foreign = (
-            self.judged.b.recording.side == "dump" or self.judged.b.recording.settings.get("runtime", "qvrt") != "qvrt"
-        )
+        foreign = self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt"
         return another_runtime(limit, unit, name, self.graph) if foreign else limit
 
     def _settled(self, unit: Unit, name: str) -> Forced:

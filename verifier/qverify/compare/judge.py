@@ -35,10 +35,10 @@ class Judged:
     decimals_only: set[str] = field(default_factory=set)
     untried: dict[str, str] = field(default_factory=dict)
 
-    def held_bytes_differ(self, p: NamePair) -> bool:
-        """Whether both sides hold this tensor, with other bytes."""
+    def held_bytes_equal(self, p: NamePair) -> bool | None:
+        """Of this tensor; None where not both sides hold it."""
         one, two = self.a.held(p.a), self.b.held(p.b)
-        return one is not None and two is not None and not bits_equal(one, two)
+        return None if one is None or two is None else bits_equal(one, two)
 
 
 class Judge:

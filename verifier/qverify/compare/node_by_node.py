@@ -23,13 +23,17 @@ def after_float(units: list[Unit]) -> set[str]:
     return found
 
 
-def agree_recomputed(graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
-    """Names of the tensors of which every unit before them, their own included, is known to pass recomputed."""
+def agree_recomputed(
+    graph: Graph, units: list[Unit], forced: Mapping[str, Forced], same: Mapping[str, bool]
+) -> set[str]:
+    """Names of the tensors of which every unit before them, their own included, is known to pass recomputed. same: tensors whose
+    bytes are known to be equal, or not; a unit that makes the same of the same need not be recomputed."""
     found = set(graph.inputs)
+    equal = {n for n, alike in same.items() if alike} | found
     for unit in units:
         judged = [o for o in unit.outputs if not graph.spec(o).interior]
         passed = all(o in forced and forced[o].verdict == "PASSED" for o in judged)
-        if passed and all(n in found for n in unit.inputs):
+        if (passed or equal.issuperset((*unit.inputs, *judged))) and all(n in found for n in unit.inputs):
             found.update(judged)
     return found
 
@@ -39,7 +43,7 @@ def judge_node_by_node(judged: Judged, graph: Graph, units: list[Unit], forced: 
     concluded anew. Extra gates that were asked for speak to the values as they came out and are left alone."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
-    settled = after_float(units) & agree_recomputed(graph, units, forced)
+    settled = after_float(units) & agree_recomputed(graph, units, forced, {})
     rows = [r for r in judged.rows.values() if r.name in judged.decimals_only and r.name in settled]
     if not rows:
         return

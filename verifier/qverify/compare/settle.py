@@ -20,22 +20,22 @@ def settle(
     if judged.pair.a == "reference" and not options.strict:
         judge_node_by_node(judged, force.graph, units, forced)
     _condemn(judged, units, forced, set(distrusted) if judged.pair.a == "reference" else set())
-    judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced))
+    judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced, known_bytes(judged)))
 
 
-def known_to_differ(judged: Judged) -> list[str]:
-    """Declared tensors whose digests, or held bytes, are not the same; nothing is asked of a board for it."""
-    found = []
+def known_bytes(judged: Judged) -> dict[str, bool]:
+    """Declared tensor to whether both sides have the same bytes of it, where digests or held bytes tell; nothing is asked of a
+    board for it."""
+    found = {}
     for p in judged.declared:
         row = judged.rows.get(p.name)
         one, two = judged.a.digest(p.a), judged.b.digest(p.b)
         if row is not None:
-            differs = not row.bit_equal
+            found[p.name] = row.bit_equal
         elif one is not None and two is not None:
-            differs = one != two
-        else:
-            differs = judged.held_bytes_differ(p)
-        found += [p.name] if differs else []
+            found[p.name] = one == two
+        elif (same := judged.held_bytes_equal(p)) is not None:
+            found[p.name] = same
     return found
 
 
@@ -62,5 +62,5 @@ def other_differences(judged: Judged, agreeing: Collection[str] = ()) -> OtherDi
     to agree recomputed."""
     if judged.pair.verdict != "PASSED":
         return None
-    outside = [n for n in known_to_differ(judged) if n not in judged.rows]
+    outside = [n for n, same in known_bytes(judged).items() if not same and n not in judged.rows]
     return OtherDifferences(len(outside), outside[0], set(outside) <= set(agreeing)) if outside else None

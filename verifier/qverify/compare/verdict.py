@@ -12,7 +12,7 @@ from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
-from qverify.compare.settle import known_to_differ, other_differences, settle
+from qverify.compare.settle import known_bytes, other_differences, settle
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
@@ -100,8 +100,12 @@ def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywh
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
     if judged.pair.verdict == "PASSED" and not everywhere:
-        differing = known_to_differ(judged)
-        todo = [u for u in todo if any(o in judged.rows or o in differing for o in u.outputs)]
+        differing = {n for n, same in known_bytes(judged).items() if not same}
+        todo = [
+            u
+            for u in todo
+            if any(o in judged.rows for o in u.outputs) or differing.intersection((*u.inputs, *u.outputs))
+        ]
     todo = [u for u in todo if _reachable(force, u)]
     force.prefetch(todo)
     found: dict[str, Forced] = {}

@@ -134,7 +134,8 @@ def _conclusion(found: Triage) -> str:
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
         but = f", but {failing} tensors fail forced (X above)" if failing else ""
-        return f"TRIAGE: all {len(found.rungs)} gates hold{but}"
+        said = list(dict.fromkeys([c for r in found.rungs for c in r.caveats] + found.caveats))
+        return f"TRIAGE: all {len(found.rungs)} gates hold{but}" + (f" ({'; '.join(said)})" if said else "")
     state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
     return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
 

@@ -56,7 +56,8 @@ class Neighbourhood:
 @dataclass(slots=True)
 class Rung:
     """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while all they
-    read agrees. neighbourhoods: of these. forced, not_forced: tensors recomputed from the other side's inputs, or not."""
+    read agrees. neighbourhoods: of these. forced, not_forced: tensors recomputed from the other side's inputs, or not.
+    caveats: what a gate that holds must not be read without; stated in the last line."""
 
     a: str
     b: str
@@ -73,6 +74,7 @@ class Rung:
     neighbourhoods: list[Neighbourhood] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)
     next_step: str = ""
+    caveats: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -138,7 +140,7 @@ class WhatIf:
 
 @dataclass(slots=True)
 class Triage:
-    """broken: the first rung that fails, as `a ~ b`. next_step: of that rung."""
+    """broken: the first rung that fails, as `a ~ b`. next_step: of that rung. caveats: of the models, stated in the last line."""
 
     verdict: Verdict
     broken: str | None
@@ -158,6 +160,7 @@ class Triage:
         default_factory=list
     )  # of the first frame with a blamed board: session.forensics.Explained
     reduced: dict[str, Any] | None = None
+    caveats: list[str] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

@@ -11,6 +11,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
 from qverify.report.triage import OutputRow, Rung
+from qverify.report.weakenings import passed_with
 from qverify.session.compare_dumps import named
 from qverify.sides.dump import dump
 from qverify.tensors.recording import Recording
@@ -55,13 +56,15 @@ class DeviceRungs:
 
     def _rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
         rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
-        gate = self._gate(pair)
+        gate, bits = self._gate(pair), (pair.a, pair.b) == ("simulator", "board")
         finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
         rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
         failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
         failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
         if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
-            _regate(rung, gate, finals, [n for n in graph.outputs if n not in graph.inputs])
+            rows = {r.name: r for r in pair.tensors} if bits else finals
+            rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
+            _regate(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
             _unproven(rung, report)
         doubt = _doubt(where, parts, graph, failed) if pair.b == "dump" else None
         if doubt is not None:
@@ -69,6 +72,10 @@ class DeviceRungs:
             return rung
         if pair.scope.startswith("final outputs only"):
             rung.gate += f"; {pair.scope}"
+            rung.caveats.append(f"{pair.a} ~ {pair.b}: {pair.scope}")
+        rung.caveats += (
+            [f"{pair.a} ~ {pair.b}: {text}" for text in passed_with([pair])] if rung.verdict == "PASSED" else []
+        )
         if failing and pair.b == "dump":  # whatever the final outputs say
             rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
         if where is not None:

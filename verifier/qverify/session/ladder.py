@@ -40,7 +40,8 @@ RANDOM = "the inputs are random: what quantization costs on real ones is not kno
 class TriageRequest:
     """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
     application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
-    repeat: runs of the board on the same inputs; two at least where it fails.
+    repeat: runs of the board on the same inputs; two at least where it fails. relax_board: a gate of simulator ~ board may
+    be another than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
@@ -59,6 +60,7 @@ class TriageRequest:
     reach: dict[str, str] = field(default_factory=dict)
     explain_s: float = 20.0
     repeat: int = 1
+    relax_board: bool = False
     capture: Capture | None = None
 
 
@@ -134,6 +136,11 @@ class Ladder:
         for gate in self.request.gates:
             if gate not in known:
                 raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(known)) or 'none'}")
+        bits = self.request.gates.get("simulator~board")
+        if bits is not None and bits.kind != "exact" and not self.request.relax_board:
+            raise UsageError(
+                "--gate simulator~board: both run one model.bin, so equal bytes are owed; --relax-board allows another gate"
+            )
 
     def _neighbours(self) -> list[tuple[str, str]]:
         """A dump of another runtime is held to the reference; what follows it, too."""
@@ -198,6 +205,7 @@ class Ladder:
     def _said(self, report: Report) -> None:
         self.report.models = report.models
         self._note(*report.notes, *report.caveats)
+        self.report.caveats = list(report.caveats)
         for name, seconds in report.timings.items():
             self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
 
@@ -222,6 +230,9 @@ class Ladder:
             made[(self.ends["output"].a, "application")] = self.ends["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
         report.rungs = [made.get(key, none) for key, none in nothing.items()]
+        for rung in report.rungs:
+            if f"{rung.a}~{rung.b}" in self.request.gates:
+                rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
         self._explain(report.rungs, stages)
         report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
         for rung in report.rungs:

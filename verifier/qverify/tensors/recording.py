@@ -37,6 +37,7 @@ class Recording:
     (shape = spec.shape) of those held on this host; may be fewer than digests (a board's are pulled on demand).
     digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
     missing: declared tensor that did not come, to why. capabilities: of finals, per_node, inject, digests.
+    runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) owes equal bytes.
     """
 
     side: str
@@ -57,3 +58,4 @@ class Recording:
     why: str = ""  # why it is partial or did not run
     link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
     notes: list[str] = field(default_factory=list)
+    runtime: str = "qvrt"

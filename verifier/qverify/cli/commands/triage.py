@@ -54,6 +54,9 @@ OF_A_RUN = {
     metavar="A~B=GATE",
     help="exact, decimals:N or cosine:X for one rung; may be repeated",
 )
+@click.option(
+    "--relax-board", is_flag=True, help="allow a gate of simulator ~ board other than equal bytes, and say so"
+)
 @click.option("--app-input", metavar="FILE", help="bytes the application fed, held against those prepared from -i")
 @click.option("--app-output", metavar="FILE", help="the application's outputs (.npz or folder of .npy), by output name")
 @click.option(
@@ -100,6 +103,7 @@ def command(
     board: str | None,
     run_sim: bool,
     gates: tuple[str, ...],
+    relax_board: bool,
     app_input: str | None,
     app_output: str | None,
     loss: Literal["auto", "always", "never"],
@@ -137,6 +141,7 @@ def command(
         run_sim=run_sim,
         inputs=inputs,
         gates=dict(parse_gate(g) for g in gates),
+        relax_board=relax_board,
         app_input=app_input,
         app_output=app_output,
         loss=loss,

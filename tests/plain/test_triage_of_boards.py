@@ -108,16 +108,31 @@ def test_two_faults_are_both_named(digits: Path, tmp_path: Path, capsys: pytest.
 D = "prob_QuantizeLinear_Output"
 
 
-@pytest.mark.parametrize(("gate", "status"), [("exact", 1), ("decimals:17", 0)])
-def test_a_gate_is_never_less_than_it_says(
-    gate: str, status: int, digits: Path, capsys: pytest.CaptureFixture[str]
+RELAX = "--relax-board"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["exact"], 1),
+        (["exact", RELAX], 1),
+        (["decimals:0"], 2),
+        (["decimals:17", RELAX], 1),
+        (["decimals:0", RELAX], 0),
+    ],
+    ids=str,
+)
+def test_a_gate_of_simulator_and_board_speaks_to_every_tensor(
+    words: list[str], status: int, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The fault is in an intermediate tensor that no final output shows: `exact` is every tensor, a gate over the outputs says
-    that something fails forced."""
-    words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=bitflip@{NODE}"]
-    assert main([*words, "--gate", f"simulator~board={gate}"]) == status
-    told = capsys.readouterr().out
-    assert ("TRIAGE: breaks" in told) if status else ("but 1 tensors fail forced" in told)
+    """The fault is in an intermediate tensor that no final output shows."""
+    faulty = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=bitflip@{NODE}", "--explain", "0"]
+    assert main(["triage", *faulty, "--gate", f"simulator~board={words[0]}", *words[1:]]) == status
+    told = capsys.readouterr()
+    wanted = ["but 1 tensors fail forced (X above) (", "TRIAGE: breaks", "equal bytes are owed"]
+    assert wanted[status] in told.out + told.err
+    if status == 0:
+        assert "simulator ~ board judged by 0 decimals" in told.out.splitlines()[-1]
 
 
 @pytest.mark.parametrize("kind", ["die", "hang", "garbage"])

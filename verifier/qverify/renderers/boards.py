@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from qverify.printable import visible
 from qverify.renderers.verdict_lines import everywhere, over
 from qverify.report.document import Pair, Report, worst
 
 
 def render(report: Report, boards: int) -> str:
     """The last lines of a run on `boards` boards, after each board's own."""
+    report = visible(report)
     pairs: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         pairs.setdefault((pair.a, pair.b), []).append(pair)

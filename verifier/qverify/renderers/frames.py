@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qverify.printable import visible
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.verdict_lines import everywhere, over
 from qverify.report.document import Report, worst
@@ -14,10 +15,12 @@ SHOWN = 10
 
 def line(row: dict[str, Any]) -> str:
     """One frame, as it comes."""
+    row = visible(row)
     return f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
 
 
 def render(report: Report) -> str:
+    report = visible(report)
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=rank)
     parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qverify.printable import visible
 from qverify.renderers import verdict_lines
 from qverify.renderers.blamed import also, blame_line
 from qverify.report.document import Forced, Pair, Report, TensorRow
@@ -14,6 +15,7 @@ SHOWN = 10  # entries of a long list
 
 def render(report: Report, finals: list[str], dump_all: bool) -> str:
     """finals: names of the final outputs, for the table without dump_all."""
+    report, finals = visible(report), visible(finals)
     rows = [r for pair in report.pairs for r in pair.tensors]
     names = list(
         dict.fromkeys(r.name for r in rows if dump_all or r.final or r.name in finals or r.verdict != "PASSED")

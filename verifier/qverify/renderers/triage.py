@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qverify.printable import visible
 from qverify.renderers import forensics, neighbourhood
 from qverify.renderers.blamed import also
 from qverify.report.triage import Rung, TensorLoss, Triage
@@ -14,6 +15,7 @@ SHOWN = 5
 
 def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
+    found = visible(found)
     parts = [_ladder(found)]
     parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
     parts += [_explained(one, len(found.frames)) for one in found.explained]
@@ -142,6 +144,7 @@ def _conclusion(found: Triage) -> str:
 
 def reduced(held: dict[str, Any]) -> str:
     """Of session.reduce.Reduced, as a dictionary."""
+    held = visible(held)
     if held["state"] == "nothing":
         return f"reduce: {held['why']}"
     if held["state"] != "reduced":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qverify.printable import visible
 from qverify.report.document import Pair, Report, worst
 from qverify.report.weakenings import passed_with
 
@@ -41,6 +42,7 @@ def everywhere(report: Report) -> list[str]:
 
 
 def render(report: Report) -> str:
+    report = visible(report)
     said = everywhere(report)
     lines = [line(pair, said) for pair in report.pairs]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from qverify.cli.saying import say
+
 SHOWN = 40
 
 
@@ -34,7 +36,7 @@ def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
     from qverify.session import baseline
 
     key, verdict = baseline.save(file, capture, firmware, toolchain)
-    click.echo(f"{file}: saved {_said(key)}")
+    say(f"{file}: saved {_said(key)}")
     if verdict != "PASSED":
         click.echo(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
     return 0
@@ -52,13 +54,11 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
 
     key, changes, compared = baseline.check(file, capture, firmware, toolchain)
     for line in baseline.lines(changes)[:SHOWN]:
-        click.echo(line)
+        say(line)
     if len(changes) > SHOWN:
         click.echo(f"... and {len(changes) - SHOWN} more")
     worse, better = (sum(c.direction == way for c in changes) for way in ("worse", "better"))
-    click.echo(
-        f"against {_said(key)}: {len(changes)} changes ({worse} worse, {better} better), {compared} values compared"
-    )
+    say(f"against {_said(key)}: {len(changes)} changes ({worse} worse, {better} better), {compared} values compared")
     if json_path:
         held = {"schema": "qverify.baseline_changes/1", "against": key, "compared": compared}
         write_text(json.dumps({**held, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)

@@ -10,6 +10,7 @@ import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import reaching
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify_agents.address import Address
@@ -58,10 +59,10 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            click.echo(f"ok      {name}: {_said(_hello(name, deadline_s, reach))}")
+            say(f"ok      {name}: {_said(_hello(name, deadline_s, reach))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
-            click.echo(f"FAILED  {name}: {error}")
+            say(f"FAILED  {name}: {error}")
     return worst
 
 
@@ -97,7 +98,7 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
                 f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})"
             )
         else:
-            click.echo(f"{name} is up already")
+            say(f"{name} is up already")
     click.echo(f"ssh: 127.0.0.1:{found.port} (qverify boards ssh {name}); console: {found.console}")
     return 0
 
@@ -130,7 +131,7 @@ def down(name: str, force: bool) -> int:
 def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.power import reset_board
 
-    click.echo(f"{name} is back after {reset_board(name, deadline_s, force, reach):.1f} s")
+    say(f"{name} is back after {reset_board(name, deadline_s, force, reach):.1f} s")
     return 0
 
 

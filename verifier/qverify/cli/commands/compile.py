@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from qverify.cli.saying import say
+
 
 @click.command(help=__doc__)
 @click.argument("model", type=click.Path(dir_okay=False))
@@ -80,16 +82,16 @@ def command(
             if result["over"]
             else "no unit could be checked"
         )
-        click.echo(f"check FAILED: {beyond}. {output} is not written; --no-check writes it all the same", err=True)
+        say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it all the same", err=True)
         return 1
     data = encode(compiled.graph)
     if integer_onnx:
         write_bytes(compiled.integer_onnx, integer_onnx)
     write_bytes(data, output)
     without = [n for n in compiled.graph.nodes if not n.integer_reference]
-    click.echo(f"{output}: {len(data)} bytes, {len(compiled.graph.nodes)} nodes, rounding {rounding}")
+    say(f"{output}: {len(data)} bytes, {len(compiled.graph.nodes)} nodes, rounding {rounding}")
     if without:
-        click.echo(f"{len(without)} nodes have no integer reference: {', '.join(sorted({n.op for n in without}))}")
+        say(f"{len(without)} nodes have no integer reference: {', '.join(sorted({n.op for n in without}))}")
     if result is not None:
         units, worst, skipped = result["units"], result["worst_lsb"], len(result["not_checked"])
         click.echo(f"check against the original: {units} units, worst {worst:g} LSB, not checked {skipped}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from qverify.cli.saying import say
+
 
 @click.command(help=__doc__)
 @click.argument("capture", type=click.Path(exists=True, file_okay=False))
@@ -16,5 +18,5 @@ def command(capture: str, folder: str, frame: int | None, side: str, tensors: tu
 
     found = extract(Extract(capture, folder, frame, side, tensors))
     lacking = f"; {found.missing} tensors are not in the capture (dump.json says why)" if found.missing else ""
-    click.echo(f"{folder}: {found.files} files, {found.bytes} bytes{lacking}")
+    say(f"{folder}: {found.files} files, {found.bytes} bytes{lacking}")
     return 0

@@ -8,6 +8,7 @@ import click
 
 from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
@@ -38,7 +39,5 @@ def command(
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
     recording, written = infer(paths, side, Reached(board, deadline_s, reach), inputs, output, parse_shapes(shapes))
-    click.echo(
-        f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else "")
-    )
+    say(f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else ""))
     return 0 if recording.state == "complete" else 3

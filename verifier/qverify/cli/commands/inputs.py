@@ -8,6 +8,7 @@ import click
 
 from qverify.cli.describing import describing
 from qverify.cli.inputs_diff import diff
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -43,9 +44,9 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
     with bars() as watch:
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
         failed = inputs.prepare(paths, _needed(wanted), output, name, tell)
-    click.echo(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")
+    say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")
     for row in failed:
-        click.echo(f"qverify: {row['why']}", err=True)
+        say(f"qverify: {row['why']}", err=True)
     return 2 if failed else 0
 
 
@@ -60,7 +61,7 @@ def random(output: str, seed: int, count: int, wanted: Description | None, name:
     from qverify.session import inputs
 
     inputs.random(_needed(wanted), output, name, seed, count)
-    click.echo(f"{output}: {count} files of seed {seed}, {_each(_needed(wanted))}")
+    say(f"{output}: {count} files of seed {seed}, {_each(_needed(wanted))}")
     return 0
 
 
@@ -89,7 +90,7 @@ def show(path: str, output: str | None, wanted: Description | None, name: str) -
     rows = inputs.show(path, output or os.path.join(beside, "shown"), wanted)
     for row in rows:
         about = "; ".join(f"{k} {v}" for k, v in row.items() if k not in ("file", "source", "wrong") and v)
-        click.echo(f"{row['file']} ({row['source']}): {about}{'; WRONG: ' + row['wrong'] if row['wrong'] else ''}")
+        say(f"{row['file']} ({row['source']}): {about}{'; WRONG: ' + row['wrong'] if row['wrong'] else ''}")
     return 2 if not rows or any(row["wrong"] for row in rows) else 0
 
 
@@ -104,9 +105,9 @@ def check(paths: tuple[str, ...], wanted: Description | None, name: str) -> int:
     rows = [row for path in paths for row in inputs.checked(path, wanted)]
     for file, wrong in rows:
         if wrong:
-            click.echo(f"qverify: {file}: {wrong}", err=True)
+            say(f"qverify: {file}: {wrong}", err=True)
     good = sum(not wrong for _, wrong in rows)
-    click.echo(
+    say(
         f"{', '.join(paths)}: {good} of {len(rows)} files are as {'the description says' if wanted else 'the manifest says'}"
     )
     return 0 if rows and good == len(rows) else 2

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.input_options import taking_inputs
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
@@ -23,8 +24,8 @@ def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, 
 
     wanted = tuple(m for given in machines for m in given.split(",") if m)
     made = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)
-    click.echo(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
+    say(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
     there = "unpack it there; " if made.tar else ""
     here = "here: unpack it, and qverify replay FOLDER" if made.tar else f"here: qverify replay {made.path}"
-    click.echo(f"on the board: {there}sh run.sh (writes up to {made.dump_bytes} bytes to dump); then {here}")
+    say(f"on the board: {there}sh run.sh (writes up to {made.dump_bytes} bytes to dump); then {here}")
     return 0

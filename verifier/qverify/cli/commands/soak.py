@@ -9,6 +9,7 @@ import click
 from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import Asked
@@ -70,7 +71,7 @@ def command(
     slow = "" if found.slowest_mhz is None else f", at least {found.slowest_mhz:g} MHz"
     gone = "; it was not there at the end" if found.gone else ""
     first = f", the first at {found.first_wrong}" if found.wrong else ""
-    click.echo(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}")
+    say(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}")
     if found.cut:
         raise KeyboardInterrupt
     if found.unwritten:

@@ -12,6 +12,7 @@ from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.judging import judging
 from qverify.cli.numbers import Finite
+from qverify.cli.saying import say
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -167,7 +168,7 @@ def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) ->
     if not quiet:
         click.echo(text)
     if outcome.unreached:
-        click.echo(f"qverify: {outcome.unreached}", err=True)
+        say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report
 
 

@@ -171,3 +171,8 @@ def test_a_log_on_a_full_disk(digits: Path, tmp_path: Path, capsys: pytest.Captu
     assert main(words) == 2
     said = capsys.readouterr()
     assert "0 runs, 0 wrong" in said.out and "--log /dev/full: cannot be written: No space left on device" in said.err
+
+
+def test_a_board_of_final_outputs_alone_is_said(digits, capsys):
+    assert main(["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "finals:local", "--for", "0.1"]) == 0
+    assert "final outputs only" in capsys.readouterr().out.splitlines()[-1]

@@ -43,6 +43,7 @@ class Soak:
 class Soaked:
     """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor.
     gone: the board was not there at the end. cut: ended by Ctrl-C. unwritten: why the log ended.
+    scope: which tensors were looked at, where not all.
     hottest_c, slowest_mhz: of the readings after each run, where the board tells."""
 
     runs: int = 0
@@ -52,6 +53,7 @@ class Soaked:
     cut: bool = False
     unwritten: str = ""
     first_wrong: str = ""
+    scope: str = ""
     hottest_c: float | None = None
     slowest_mhz: float | None = None
 
@@ -172,6 +174,8 @@ def _judged(
     """The run's line. What the board offers and did not send is wrong, too. A board that goes away right after the run has no
     readings, and its run counts."""
     offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
+    if "per_node" not in board.capabilities:
+        found.scope = "final outputs only: the board offers no per-node dump"
     wrong = [n for n in offered if digests.get(n) != expected[n]]
     found.runs += 1
     if wrong or not offered:

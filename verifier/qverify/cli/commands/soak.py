@@ -71,7 +71,8 @@ def command(
     slow = "" if found.slowest_mhz is None else f", at least {found.slowest_mhz:g} MHz"
     gone = "; it was not there at the end" if found.gone else ""
     first = f", the first at {found.first_wrong}" if found.wrong else ""
-    say(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}")
+    scope = f"; {found.scope}" if found.scope else ""
+    say(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}{scope}")
     if found.cut:
         raise KeyboardInterrupt
     if found.unwritten:

@@ -244,7 +244,7 @@ def test_links_of_a_folder_are_followed(good: Path, tmp_path: Path) -> None:
     assert compare(good, other).returncode == 0
 
 
-@pytest.mark.parametrize("room", [0, 300, 700])
+@pytest.mark.parametrize("room", [0, 300, 500])
 def test_infer_on_a_full_disk(room: int, digits: Path, tmp_path: Path) -> None:
     """No file may become larger than `room` bytes: writing breaks off as on a full disk."""
     out = tmp_path / "out"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from qverify.sides.board import Board
+from qverify.cli.main import main
+from qverify.sides.board import Board, Unproven
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import ProtocolError
@@ -46,6 +48,8 @@ while data := os.read(agent.stdout.fileno(), 65536):
             whole = whole[os.write(1, whole):]
 """
 UNSTABLE = "if f.type == frames.DATA and asked[f.sequence] != 'y': payload[-1] ^= 1"
+ONE = "if f.type == frames.DATA and asked[f.sequence] == {name!r}: payload[-1] ^= 1"
+FIRST = "relu1_QuantizeLinear_Output"
 NO_DIGESTS = """if f.type == frames.HELLO: payload = payload.replace(b'"inject", "digests"', b'"inject"           ')"""
 Relay = Callable[[str], Board]
 
@@ -94,6 +98,51 @@ def test_a_tensor_that_does_not_hold_its_digest_is_not_said_to_hold_it(relayed: 
         board.close()
     assert recording.state == "partial" and "do not have the digest the board announced" in recording.why
     assert not [note for note in recording.notes if "holds its digest" in note]
+
+
+def test_one_tensor_that_breaks_its_digest_keeps_no_other_back(relayed: Relay) -> None:
+    board, expected = relayed(ONE.format(name="t")), Simulator(graph()).run(prepared())
+    try:
+        recording = board.run(prepared())
+        with pytest.raises(Unproven, match="t: the bytes pulled do not have the digest") as caught:
+            board.pull(["q", "t", "u"])
+    finally:
+        board.close()
+    assert set(caught.value.came) == {"q", "u"} and set(caught.value.broken) == {"t"}
+    assert all(np.array_equal(v, expected.tensors[n]) for n, v in caught.value.came.items())
+    assert np.array_equal(recording.tensors["y"], expected.tensors["y"])
+
+
+def test_a_final_output_that_breaks_its_digest_is_missing_alone(relayed: Relay) -> None:
+    board = relayed(ONE.format(name="y"))
+    try:
+        recording = board.run(prepared())
+    finally:
+        board.close()
+    assert recording.state == "partial" and set(recording.missing) == {"y"}
+    assert "do not have the digest" in recording.missing["y"] and "do not have the digest" in recording.why
+    assert set(recording.digests) == {"q", "t", "u", "y"} and recording.tensors
+
+
+@pytest.mark.parametrize("broken", ["relu2_QuantizeLinear_Output", "prob"])
+def test_a_fault_is_blamed_though_another_tensor_breaks_its_digest(
+    broken: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fault is in the first node; of what it spoils behind, one tensor does not come whole."""
+    real, folder = runtime_path(host_architecture(), faulty=True), tmp_path / "bin"
+    folder.mkdir()
+    fake = folder / real.name
+    alter = ONE.format(name=broken)
+    fake.write_text(RELAY.format(python=sys.executable, path=[p for p in sys.path if p], real=str(real), alter=alter))
+    fake.chmod(0o755)
+    monkeypatch.setenv("QVERIFY_BIN_DIR", str(folder))
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=plus_one@{FIRST}", "-r", "True"]
+    assert main([*words, "--json", str(tmp_path / "r.json")]) == 1
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["blame"]["side"], report["blame"]["node"]) == ("board", FIRST)
+    pair = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("simulator", "board"))
+    assert [m["tensor"] for m in pair["coverage"]["missing"]] == [broken]
+    assert "do not have the digest" in pair["coverage"]["missing"][0]["why"]
 
 
 def test_a_board_with_every_tensor_and_no_digests_gives_their_values(relayed: Relay) -> None:

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
+from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 
 
-def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
-    """The first `limit` bytes, never waited for. BadFileError for pipes, devices, folders, for links unless they are to be
-    followed, and for what cannot be read."""
+def open_regular(path: str, follow: bool = False) -> int:
+    """A descriptor to read, never waited for. BadFileError for pipes, devices, sockets and folders, none of which is opened,
+    for links unless they are to be followed, and for what cannot be opened."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        handle = os.open(path, flags)
-        with os.fdopen(handle, "rb") as file:
-            held = os.fstat(handle)
-            if not stat.S_ISREG(held.st_mode):
-                raise BadFileError(f"{path}: not a regular file")
-            return file.read(min(limit, held.st_size + 1))
+        held = os.stat(path, follow_symlinks=follow)
+        if stat.S_ISREG(held.st_mode) or stat.S_ISLNK(held.st_mode):  # of a link, open says what is wrong
+            handle = os.open(path, flags)
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return handle
+            os.close(handle)  # changed meanwhile
     except (OSError, ValueError) as error:
         raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    raise BadFileError(f"{path}: {'Is a directory' if stat.S_ISDIR(held.st_mode) else 'not a regular file'}")
+
+
+def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
+    """The first `limit` bytes of what open_regular opens."""
+    with os.fdopen(open_regular(path, follow), "rb") as file:
+        try:
+            return file.read(min(limit, os.fstat(file.fileno()).st_size + 1))
+        except OSError as error:
+            raise BadFileError(f"{path}: {error.strerror}") from error
+
+
+def json_of(text: str | bytes, where: str) -> Any:
+    """Plain values. BadFileError for what is no JSON, lies too deep, or names one key of an object twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)[:80]!r} stands in it twice")
+    return found
 
 
 def write_text(text: str, path: str) -> None:
@@ -29,7 +57,7 @@ def write_text(text: str, path: str) -> None:
     write_bytes(text.encode(), path)
 
 
-def write_bytes(data: bytes, path: str) -> None:
+def write_bytes(data: bytes | memoryview, path: str) -> None:
     """A temporary file beside the target, then a rename. A symbolic link's target is replaced, not the link; a device or a
     pipe is written to as it is. UsageError when the file cannot be written."""
     target = os.path.realpath(path)

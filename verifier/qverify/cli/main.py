@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
@@ -11,6 +10,7 @@ from importlib import import_module
 from qverify import __version__
 from qverify.cli.interrupts import Interrupts
 from qverify.cli.options import normalized
+from qverify.cli.streams import Streams
 
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
@@ -45,7 +45,16 @@ Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus
 
 def main(argv: list[str] | None = None) -> int:
     """Console entry. Never a traceback for a mistake of the user or a fault of the board."""
-    words = normalized(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _answered(argv)
+    streams = Streams()
+    if not os.environ.get("QVERIFY_DEBUG"):  # a console's; the tests see them all
+        warnings.simplefilter("ignore")  # of libraries, about values that are judged anyway
+    return streams.status(_answered(sys.argv[1:]))
+
+
+def _answered(argv: list[str]) -> int:
+    words = normalized(argv)
     if not words or words[0] in ("--help", "-h"):
         print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
         return 0
@@ -56,8 +65,6 @@ def main(argv: list[str] | None = None) -> int:
     if name == "verify" and words and not words[0].startswith("-"):
         print(f"qverify: unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if argv is None and not os.environ.get("QVERIFY_DEBUG"):  # a console's; the tests see them all
-        warnings.simplefilter("ignore")  # of libraries, about values that are judged anyway
     with Interrupts() as interrupts:
         try:
             return _run(name, words)
@@ -71,8 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _interrupted(interrupts: Interrupts) -> int:
     interrupts.quiet()
-    with contextlib.suppress(OSError):  # the terminal is gone
-        print("qverify: interrupted", file=sys.stderr)
+    print("qverify: interrupted", file=sys.stderr)
     return 128 + (interrupts.heard or 2)
 
 
@@ -80,7 +86,8 @@ def _internal(error: Exception) -> int:
     """A bug of ours must not look like a mismatch (exit 1)."""
     if os.environ.get("QVERIFY_DEBUG"):
         raise error
-    print(f"qverify: internal error: {type(error).__name__}: {error}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    print(f"qverify: internal error: {said}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
     return 2
 
 
@@ -94,7 +101,6 @@ def _run(name: str, words: list[str]) -> int:
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
         status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False)
-        sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)
@@ -106,14 +112,12 @@ def _run(name: str, words: list[str]) -> int:
         return error.exit_status
     except click.Abort:
         raise KeyboardInterrupt from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
     except MemoryError:
         print("qverify: out of memory on this host", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"qverify: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"qverify: {one_line(where + (error.strerror or str(error)))}", file=sys.stderr)
         return 2
 
 

@@ -36,10 +36,12 @@ class Values:
         except Exception as error:  # the handed-in function speaks of links, which this room does not know
             if not hasattr(error, "exit_status"):
                 raise
-            self.failed.update(dict.fromkeys(wanted, f"could not be pulled: {error}"))
-            return
+            came = getattr(error, "came", {})  # what is whole of them
+            broken = getattr(error, "broken", {})
+            self.failed |= {n: f"could not be pulled: {broken.get(n, error)}" for n in wanted if n not in came}
         for name in wanted:
-            self._accept(name, came.get(name))
+            if name not in self.failed:
+                self._accept(name, came.get(name))
 
     def _accept(self, name: str, value: Array | None) -> None:
         if value is None:

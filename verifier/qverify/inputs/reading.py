@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import IO, Any
@@ -47,22 +49,36 @@ def _of_pixels(pixels: Array, wanted: Description) -> bytes:
 
 def array_of(path: str, name: str = "") -> Array:
     """Of a .npy, or of a .npz the array of that name, or its only one."""
+    if path.lower().endswith(".npy"):
+        return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
+    with _readable(path), zipfile.ZipFile(path) as held:
+        return _of_npz(held, name, path)
+
+
+def npy_of(data: bytes, path: str) -> Array:
+    """Of a .npy's whole content. UsageError for what is none."""
+    with _readable(path):
+        return npy_array(io.BytesIO(data), len(data), path)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """UsageError in the place of what zipfile, zlib and numpy raise: anything they like."""
     try:
-        if path.lower().endswith(".npy"):
-            data = read_regular(path, MOST_ARRAY + 1, follow=True)
-            return npy_array(io.BytesIO(data), len(data), path)
-        with zipfile.ZipFile(path) as held:
-            return _of_npz(held, name, path)
+        yield
     except (UsageError, BadFileError):
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise what they like
+    except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {said}") from error
 
 
 def _of_npz(held: zipfile.ZipFile, name: str, path: str) -> Array:
     """The array of that name, or the only one."""
-    files = {n.removesuffix(".npy"): n for n in held.namelist() if n.endswith(".npy")}
+    listed = [n for n in held.namelist() if n.endswith(".npy")]
+    files = {n.removesuffix(".npy"): n for n in listed}
+    if len(files) != len(listed):
+        raise UsageError(f"{path}: holds two arrays of one name, {next(n for n in listed if listed.count(n) > 1)!r}")
     chosen = name if name in files else next(iter(files)) if len(files) == 1 else None
     if chosen is None:
         raise UsageError(f"{path}: holds {', '.join(files) or 'nothing'}; none is called {name!r}")
@@ -78,12 +94,13 @@ def npy_array(file: IO[bytes], size: int, where: str) -> Array:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
-    wanted = prod(shape) * dtype.itemsize
-    if dtype.hasobject or wanted > size:
+    wanted, start = prod(shape) * dtype.itemsize, file.tell()
+    if dtype.hasobject or not 0 <= wanted <= size:
         raise UsageError(f"{where}: {dtype}{list(shape)} cannot be in {size} bytes")
     data = file.read(wanted)
-    if len(data) != wanted:
-        raise UsageError(f"{where}: cut short: {len(data)} bytes of values, wanted {wanted}")
+    if len(data) != wanted or file.read(1):
+        wrong = "cut short" if len(data) != wanted else "bytes after its end"
+        raise UsageError(f"{where}: {wrong}: {size - start} bytes of values, wanted {wanted}")
     flat = np.frombuffer(data, dtype)
     return flat.reshape(shape[::-1]).transpose() if fortran else flat.reshape(shape)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from typing import Any
 
 from qverify.errors import BadFileError
+from qverify.files import json_of
 from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted
 
@@ -45,7 +45,7 @@ def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The tensors, and those that the dump says it lacks."""
     try:
         text = file.whole(MOST_TEXT).decode()
-        held = json.loads(text) if file.path.endswith(".json") else tomllib.loads(text)
+        held = json_of(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
         entries, missing = held["tensor"], held.get("missing", {})
         if not isinstance(missing, dict):
             raise ValueError("missing is no table of tensors")

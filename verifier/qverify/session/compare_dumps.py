@@ -18,7 +18,7 @@ from qverify.report.document import Pair, Report
 from qverify.session.captured import unproven
 from qverify.session.models import Models, open_models
 from qverify.sides.carried import carried
-from qverify.sides.dump import dump
+from qverify.sides.dump import arrays_of, dump
 from qverify.sides.vendor_dump import Against, alike, declared, recorded
 from qverify.tensors.outside_folder import OutsideFolder
 from qverify.tensors.recording import Recording
@@ -119,7 +119,7 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         return side_of(path, dumps.asked.side, dumps.asked.frame, "dump")
     if not profile and opened is not None and (raw := _raw(path)):
         return carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    plain = path.endswith(".npz") or (os.path.isdir(path) and any(f.endswith(".npy") for f in os.listdir(path)))
+    plain = path.endswith(".npz") or (os.path.isdir(path) and bool(arrays_of(path)))
     name = profile or profiles.recognised(path)
     if plain and name and not profile:
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} takes the latter")
@@ -130,7 +130,7 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
         found.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
         return found
-    if plain or os.path.isfile(os.path.join(path, "manifest.json")):
+    if plain or os.path.lexists(os.path.join(path, "manifest.json")):
         return dump(path, "dump") if opened is None else named(dump(path, "dump"), opened.graph)
     if opened is not None and os.path.isfile(path):
         return carried(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from qverify.errors import UsageError
-from qverify.files import write_text
+from qverify.files import write_bytes, write_text
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import open_models
 from qverify.tensors.recording import Recording
@@ -32,7 +34,7 @@ def infer(
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Recording, int]:
-    """Writes NNNN.npy and manifest.json (file to tensor name); the manifest comes last, so a cut-off run is seen."""
+    """Writes NNNN.npy and manifest.json (file to tensor name); the manifest says partial until all are there."""
     models = open_models(paths, shapes)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
@@ -64,26 +66,20 @@ def infer(
 def _write(recording: Recording, inputs: list[str], output: str) -> int:
     try:
         os.makedirs(output, exist_ok=True)
-        names = {}
-        for i, name in enumerate(recording.tensors):
-            part = os.path.join(output, f".{i:04d}.part.npy")
-            np.save(part, recording.tensors[name])
-            os.replace(part, os.path.join(output, f"{i:04d}.npy"))
-            names[f"{i:04d}.npy"] = name
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
-    write_text(
-        json.dumps(
-            {
-                "side": recording.side,
-                "state": recording.state,
-                "inputs": inputs,
-                "outputs": list(recording.finals),
-                "tensors": names,
-            },
-            indent=1,
-        )
-        + "\n",
-        os.path.join(output, "manifest.json"),
-    )
+    manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
+    manifest |= {"outputs": list(recording.finals), "tensors": {}}
+    _list(manifest, output)  # what a former run left there is none of this one's, and a cut-off run is seen
+    names = {}
+    for i, name in enumerate(recording.tensors):
+        held = io.BytesIO()
+        np.save(held, recording.tensors[name])
+        write_bytes(held.getbuffer(), os.path.join(output, f"{i:04d}.npy"))
+        names[f"{i:04d}.npy"] = name
+    _list(manifest | {"state": recording.state, "tensors": names}, output)
     return len(names)
+
+
+def _list(manifest: dict[str, Any], output: str) -> None:
+    write_text(json.dumps(manifest, indent=1) + "\n", os.path.join(output, "manifest.json"))

@@ -16,7 +16,7 @@ import numpy as np
 from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.files import read_regular, write_bytes, write_text
+from qverify.files import json_of, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, picture, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
@@ -140,9 +140,10 @@ def flat(wanted: Description) -> dict[str, Any]:
 def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
     """Description, files, and the whole of manifest.json. BadFileError for what is none."""
     path = os.path.join(folder, "manifest.json")
+    if not os.path.lexists(path):
+        raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
     try:
-        with open(path, encoding="utf-8") as file:
-            held = json.loads(file.read(MOST_MANIFEST))
+        held = json_of(read_regular(path, MOST_MANIFEST, follow=True), path)
         if not isinstance(held, dict) or held.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: not a manifest of {SCHEMA}")
         files = [{k: printable(str(row[k])) for k in ("file", "source", "sha256")} for row in held["files"]]
@@ -150,8 +151,6 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
             raise BadFileError(f"{path}: file {strange[0]!r}, wanted names like 0000.bin")
         held["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in held["failed"]]
         return described(held["description"], path), files, held
-    except OSError as error:
-        raise BadFileError(f"{path}: {error.strerror}; wanted a folder of qverify inputs prepare") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {error}") from error
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
-import numpy as np
-
 from qverify.errors import BadFileError, UsageError
+from qverify.files import open_regular
 from qverify.inputs import buffers, difference, picture, reading
 from qverify.inputs.description import Description
 from qverify.inputs.difference import Difference, Explanation
@@ -163,28 +160,25 @@ def _capture(path: str, limit: int) -> bytes:
     data = _file(path, limit)
     if not path.lower().endswith(".npy"):
         return data
-    try:
-        array: Any = np.load(BytesIO(data), allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError) as error:
-        raise UsageError(f"{path}: not a readable .npy: {error}") from error
-    if not isinstance(array, np.ndarray) or not array.size:
+    array = reading.npy_of(data, path)
+    if not array.size:
         raise UsageError(f"{path}: holds no elements, nothing to compare")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def _file(path: str, limit: int) -> bytes:
     """A regular file, not empty, no longer than that."""
+    if os.path.isdir(path):
+        raise UsageError(f"{path}: a folder; wanted the bytes of an input")
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_regular(path, follow=True)
         with os.fdopen(handle, "rb") as file:
             seen = os.fstat(handle)
-            if not stat.S_ISREG(seen.st_mode):
-                raise UsageError(f"{path}: not a regular file; wanted the bytes of an input")
             if seen.st_size > limit:
                 raise UsageError(f"{path}: {seen.st_size} bytes; at most {limit} are taken for an input of that size")
             data = file.read(limit + 1)
-    except IsADirectoryError:
-        raise UsageError(f"{path}: a folder; wanted the bytes of an input") from None
+    except BadFileError as error:
+        raise UsageError(f"{error}; wanted the bytes of an input") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     if not data:

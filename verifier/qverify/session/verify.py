@@ -217,5 +217,9 @@ class Remembered:
 
     def __call__(self, names: list[str]) -> dict[str, Any]:
         if wanted := [n for n in names if n not in self._held]:
-            self._held |= self._pull(wanted)
+            try:
+                self._held |= self._pull(wanted)
+            except LinkError as error:
+                self._held |= getattr(error, "came", {})  # what is whole of them
+                raise
         return {n: self._held[n] for n in names if n in self._held}

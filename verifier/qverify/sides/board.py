@@ -26,6 +26,15 @@ SPOT_SEED, MOST_QUOTED = 0, 8
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
+class Unproven(LinkError):
+    """Some of the tensors asked for are not to be had, though the board goes on. came: the others, each of which holds its
+    digest. broken: tensor to why it is not among them."""
+
+    def __init__(self, came: dict[str, Array], broken: dict[str, str]):
+        super().__init__(next(iter(broken.values())))
+        self.came, self.broken = came, broken
+
+
 class Board:
     """One board with one model. A fault of the board gives a Recording that says so, never an exception from run().
     options: of the address (store, memory ...). LinkError at construction when there is no agent to speak to."""
@@ -72,13 +81,14 @@ class Board:
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        recording.missing = {
+        recording.missing |= {
             n: recording.why or "the board did not send it"
             for n in offered
             if n not in recording.tensors and n not in recording.digests
         }
         if recording.missing and recording.state == "complete":
-            recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+            first = next(iter(recording.missing.values()))
+            recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come: {first}"
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
             recording.notes.append("the board has no place for a lock file: nothing keeps another host from using it")
         if self._agent.generation:
@@ -131,8 +141,11 @@ class Board:
         if spot:
             others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
         for name in [*finals, *others]:
-            held |= self.pull([name])
-        if spot:
+            try:
+                held |= self.pull([name])
+            except Unproven as error:
+                recording.missing |= error.broken
+        if spot and others[0] in held:
             recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
@@ -177,8 +190,8 @@ class Board:
         return {k: _number(told.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Tensors of the last run, each checked against the digest the board announced. LinkError when one differs.
-        A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
+        """Tensors of the last run, each checked against the digest the board announced; Unproven where one differs, LinkError
+        where the board breaks. A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
         kept = self._values_are_of_the_run and (self._agent.kept or set(names) <= set(self.graph.outputs))
         try:
             if kept and self._generation == self._agent.generation:
@@ -186,35 +199,51 @@ class Board:
         except AgentError:
             if self._generation == self._agent.generation:
                 raise
-        self._run_again(
+        broken = self._run_again(
             names
         )  # what the run left is gone: no memory for it, a unit ran since, or the connection was lost
-        return self._got(names)
+        try:
+            came = self._got([n for n in names if n not in broken])
+        except Unproven as error:
+            came, broken = error.came, broken | error.broken
+        if broken:
+            raise Unproven(came, broken)
+        return came
 
-    def _run_again(self, names: list[str]) -> None:
-        """So that they can be got; each held to the digest of the first run, where the board announced one."""
+    def _run_again(self, names: list[str]) -> dict[str, str]:
+        """So that they can be got; those that do not hold the digest of the first run, where the board announced one."""
         told = "digests" in self.capabilities
         events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told, names=list(self.graph.tensors))
         self._values_are_of_the_run, self._generation = True, self._agent.generation
-        for event in events if told else []:
-            announced = self._digests.get(event.tensor, event.digest)
-            if event.tensor in names and event.digest != announced:
-                raise LinkError(
-                    f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; "
-                    "it is not deterministic"
-                )
+        return {
+            event.tensor: f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic"
+            for event in (events if told else [])
+            if event.tensor in names and event.digest != self._digests.get(event.tensor, event.digest)
+        }
 
     def _got(self, names: list[str]) -> dict[str, Array]:
-        pulled = {}
+        """Unproven where some of them are not to be had; AgentError only where the connection was made anew meanwhile."""
+        pulled: dict[str, Array] = {}
+        broken: dict[str, str] = {}
         for name in names:
             spec = self.graph.spec(name)
-            value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
+            try:
+                data = self._agent.get(name, spec.valid_bytes)
+            except AgentError as error:
+                if self._generation != self._agent.generation:
+                    raise
+                broken[name] = str(error)
+                continue
+            value = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
             if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
-                raise LinkError(
+                broken[name] = (
                     f"{name}: the bytes pulled do not have the digest the board announced; "
                     "its memory or its link is not stable"
                 )
-            pulled[name] = self._spool.keep(value)
+            else:
+                pulled[name] = self._spool.keep(value)
+        if broken:
+            raise Unproven(pulled, broken)
         return pulled
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,74 +2,70 @@
 
 from __future__ import annotations
 
-import json
 import os
-from functools import partial
-
-import numpy as np
+from typing import Any
 
 from qverify.errors import BadFileError
+from qverify.files import json_of, read_regular
+from qverify.tensors.array_files import HeldArray, npy, npz
+from qverify.tensors.outside_folder import OutsideFile, unfinished
 from qverify.tensors.recording import Array, Recording, State, Tensors
 from qverify.tensors.spec import TensorSpec
 
+MOST_TEXT = 1 << 26
+MOST_HELD = 1 << 28  # bytes of an .npz that are unpacked once; of a larger one, tensor by tensor as often as asked
 
-def little_endian(value: Array) -> Array:
-    return value.astype(value.dtype.newbyteorder("<"), copy=False)
 
-
-def _read(path: str) -> Array:
+def arrays_of(path: str) -> list[str]:
+    """The .npy files of a folder, by name; those a cut-off qverify infer left unfinished are none."""
     try:
-        return little_endian(np.asarray(np.load(path, allow_pickle=False)))
-    except (OSError, ValueError, EOFError) as error:
-        raise BadFileError(f"{path}: not a readable .npy: {error}") from error
+        return sorted(f for f in os.listdir(path) if f.endswith(".npy") and not unfinished(f))
+    except OSError as error:
+        raise BadFileError(f"{path}: {error.strerror}") from error
 
 
-def _files(path: str) -> tuple[dict[str, str], State]:
-    """Tensor name to file, and whether they are all: by manifest.json (qverify infer), otherwise the file's own name."""
+def _manifest(path: str) -> dict[str, Any] | None:
+    """manifest.json of qverify infer; None where there is none. BadFileError for anything else of that name."""
     manifest = os.path.join(path, "manifest.json")
-    if not os.path.isfile(manifest):
-        return {f[:-4]: os.path.join(path, f) for f in sorted(os.listdir(path)) if f.endswith(".npy")}, "complete"
-    try:
-        with open(manifest, encoding="utf-8") as file:
-            held = json.load(file)
-        listed, state = held["tensors"], held.get("state", "complete")
-        found = {str(n): os.path.join(path, f) for f, n in listed.items() if os.path.basename(f) == f}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise BadFileError(f"{manifest}: not a manifest of qverify infer") from error
-    if len(found) != len(listed):
-        raise BadFileError(f"{manifest}: two files for one tensor, or a file outside the folder")
-    return found, "complete" if state == "complete" else "partial"
+    if not os.path.lexists(manifest):
+        return None
+    held = json_of(read_regular(manifest, MOST_TEXT, follow=True), manifest)
+    tensors, inputs = (held.get("tensors"), held.get("inputs", [])) if isinstance(held, dict) else (None, None)
+    if not isinstance(tensors, dict) or not isinstance(inputs, list):
+        raise BadFileError(f"{manifest}: not a manifest of qverify infer")
+    for file in tensors:
+        if os.path.basename(file) != file or not file.endswith(".npy"):
+            raise BadFileError(f"{manifest}: {file[:80]!r} is no .npy file of its folder")
+    names = [str(name) for name in tensors.values()]
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        files = [f for f, n in tensors.items() if str(n) == twice]
+        raise BadFileError(f"{manifest}: two files for one tensor: {' and '.join(files[:2])} for {twice[:80]!r}")
+    return held
 
 
-def _told(path: str) -> dict[str, list[str]]:
-    """Of qverify infer's manifest: inputs, their SHA-256; outputs, names of the final ones. Empty where it is not known."""
-    try:
-        with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
-            held = json.load(file)
-        return {key: [str(item) for item in held.get(key, [])] for key in ("inputs", "outputs")}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+def _held(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
+    """Of a folder by manifest.json, otherwise by the files' own names; or of an .npz."""
+    if not os.path.isdir(path):
+        return npz(_file(path))
+    named = {f: f[:-4] for f in arrays_of(path)} if manifest is None else manifest["tensors"]
+    return [npy(_file(os.path.join(path, f)), str(name)) for f, name in named.items()]
+
+
+def _file(path: str) -> OutsideFile:
+    """Wherever its link leads: the user named the folder."""
+    return OutsideFile(os.path.realpath(path))
 
 
 def dump(path: str, side: str) -> Recording:
-    """Every tensor is final: all of them are judged."""
-    state: State = "complete"
-    if os.path.isdir(path):
-        files, state = _files(path)
-        loaders = {n: partial(_read, f) for n, f in files.items()}
-        tensors: Tensors | dict[str, Array] = Tensors(loaders)
-    else:
-        try:
-            with np.load(path, allow_pickle=False) as held:
-                tensors = {n: little_endian(held[n]) for n in held.files}
-        except (OSError, ValueError, EOFError, AttributeError) as error:
-            raise BadFileError(f"{path}: neither a folder of .npy files nor a readable .npz: {error}") from error
-    specs = {}
-    for name in tensors:
-        value = tensors[name]
-        if value.dtype.kind not in "fiub" or value.dtype.itemsize > 8:
-            raise BadFileError(f"{path}: {name} is {value.dtype}; only numbers of at most 64 bits can be compared")
-        specs[name] = TensorSpec(name, str(value.dtype), value.shape)
+    """Every tensor is final: all of them are judged. BadFileError for a file that is no array, or not whole."""
+    manifest = _manifest(path) if os.path.isdir(path) else None
+    held = _held(path, manifest)
+    state: State = "complete" if manifest is None or manifest.get("state", "complete") == "complete" else "partial"
+    tensors: Tensors | dict[str, Array] = Tensors({one.name: one.array for one in held})
+    if not os.path.isdir(path) and sum(one.size_bytes for one in held) <= MOST_HELD:
+        tensors = dict(tensors)
+    specs = {one.name: TensorSpec(one.name, one.dtype, one.shape) for one in held}
     return Recording(
         side,
         f"dump {os.path.basename(os.path.normpath(path))}",
@@ -77,6 +73,24 @@ def dump(path: str, side: str) -> Recording:
         finals=tuple(specs),
         tensors=tensors,
         state=state,
-        settings=dict(_told(path)) if os.path.isdir(path) else {},
+        settings=_told(manifest),
         why="" if state == "complete" else f"{path}: its manifest says the run was not complete",
+        notes=_left(path),
+    )
+
+
+def _told(manifest: dict[str, Any] | None) -> dict[str, Any]:
+    """Of qverify infer's manifest: inputs, their SHA-256; outputs, names of the final ones."""
+    held = manifest or {}
+    lists = {key: held.get(key, []) for key in ("inputs", "outputs")}
+    return {key: [str(item) for item in listed] for key, listed in lists.items() if isinstance(listed, list)}
+
+
+def _left(path: str) -> list[str]:
+    """What was not read there, for the report."""
+    left = sorted(filter(unfinished, os.listdir(path))) if os.path.isdir(path) else []
+    return (
+        [f"{os.path.join(path, left[0])}: left unfinished by a qverify infer that was cut off; not read"]
+        if left
+        else []
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from qverify_agents.printable import one_line
 
+from qverify.sides.vendor_forms import held_together
 from qverify.sides.vendor_layout import Unsettled
 from qverify.sides.vendor_names import Named, Paired, both, by_index, paired
 from qverify.sides.vendor_tensor import Settled, loader, settled
@@ -67,12 +68,15 @@ class _Reading:
         self.said.setdefault(text, []).extend(names)
 
     def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
-        """The first of its files that can be read for sure; else it is missing, with the reason of the first."""
+        """The first of its files that can be read for sure, the others held to it; else it is missing, with the reason of
+        the first. BadFileError where its files contradict one another."""
         model, why = _of_model(name, self.dump, self.against), ""
         for tensor in _fitting(tensors, other):
             asked = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
                 found = settled(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
+                known = [spec for spec in (model, other) if spec is not None]
+                found.said += [held_together(found, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:
                 why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
                 continue
@@ -175,17 +179,19 @@ def alike(a: VendorDump, b: VendorDump) -> None:
         kept = []
         for tensor in dump.tensors:
             both_have = set.intersection(*(f.get(tensor.name, set()) for f in forms))
-            if tensor.form in both_have or not both_have:
+            if tensor.form in both_have:
                 label = f"{tensor.name} {tensor.form}" if len(both_have) > 1 else tensor.name
-                kept.append(replace(tensor, name=label, form="" if len(both_have) else tensor.form))
+                tensor = replace(tensor, name=label, form="")
+            kept.append(tensor)  # what the other side lacks is held to what it has
         dump.tensors = kept
-    there = {t.name: t for t in b.tensors}
-    pairs = [(one, there[one.name]) for one in a.tensors if one.name in there]
-    equal = {one.name for one, two in pairs if _untold(one, two) and one.read() == two.read()}
+    there = {(t.name, t.form): t for t in b.tensors}
+    pairs = [(one, there[one.name, one.form]) for one in a.tensors if (one.name, one.form) in there]
+    equal = {(one.name, one.form) for one, two in pairs if _untold(one, two) and one.read() == two.read()}
     for dump in (a, b) if equal else ():
-        dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if t.name in equal else t for t in dump.tensors]
+        dump.tensors = [replace(t, dtypes=t.dtypes[:1]) if (t.name, t.form) in equal else t for t in dump.tensors]
     if equal:
-        a.notes.append(f"{a.profile}: {len(equal)} tensors hold equal bytes, of whichever type: {_some(sorted(equal))}")
+        names = sorted(name for name, _ in equal)
+        a.notes.append(f"{a.profile}: {len(equal)} tensors hold equal bytes, of whichever type: {_some(names)}")
 
 
 def _untold(one: VendorTensor, two: VendorTensor) -> bool:

@@ -7,6 +7,7 @@ import os
 import struct
 import tokenize
 import warnings
+import weakref
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.tensors.outside_folder import MOST_BYTES, MOST_FILES, OutsideFile
@@ -34,6 +36,7 @@ _ODD = (
 )
 _ZIP = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, OSError, struct.error, *_ODD)
 _MOST_RATIO = 1100  # deflate packs no denser than 1032 to 1
+_MOST_PACKED, _USUAL_RATIO = 1 << 30, 64  # bytes; what is packed denser than any network's tensors may not be larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class HeldArray:
     def size_bytes(self) -> int:
         return counted(self.shape, self.where) * ITEM[self.dtype]
 
+    def array(self) -> npt.NDArray[Any]:
+        """Its elements, read now."""
+        return np.frombuffer(self.read(), np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
+
 
 def npy(file: OutsideFile, name: str) -> HeldArray:
     """BadFileError where it is no .npy of numbers, or has not exactly the bytes its header declares."""
@@ -61,40 +68,64 @@ def npz(file: OutsideFile) -> list[HeldArray]:
     """Every member, none unpacked yet. BadFileError as npy; for a member twice, or one that unpacks to too much."""
     found: list[HeldArray] = []
     try:
-        with _handle(file) as handle, zipfile.ZipFile(handle) as held:
-            members = held.infolist()
-            if len(members) > MOST_FILES or sum(m.file_size for m in members) > 4 * MOST_BYTES:
-                raise BadFileError(f"{file.path}: {len(members)} members; at most {4 * MOST_BYTES} bytes are unpacked")
-            for member in members:
-                where = f"{file.path}: {member.filename!r} at byte {member.header_offset}"
-                if member.file_size > min(MOST_BYTES, member.compress_size * _MOST_RATIO + 1024):
-                    raise BadFileError(f"{where}: {member.compress_size} bytes that unpack to {member.file_size}")
-                with held.open(member) as packed:
-                    start = packed.read(min(member.file_size, HEADER))
-                read = partial(_member, file, member.filename)
-                found.append(_array(member.filename.removesuffix(".npy"), where, start, member.file_size, read))
+        members = _Members(file)
+        _bounded(file, members.listed)
+        for member in members.listed:
+            where = f"{file.path}: {member.filename!r} at byte {member.header_offset}"
+            if member.file_size > min(MOST_BYTES, member.compress_size * _MOST_RATIO + 1024):
+                raise BadFileError(f"{where}: {member.compress_size} bytes that unpack to {member.file_size}")
+            start = members.start(member)
+            read = partial(members.read, member)
+            found.append(_array(member.filename.removesuffix(".npy"), where, start, member.file_size, read))
     except _ZIP as error:
         raise BadFileError(f"{file.path}: not a readable .npz: {_short(error)}") from error
-    if len({a.name for a in found}) != len(found):
-        raise BadFileError(f"{file.path}: holds two arrays of one name")
     return found
 
 
-def _handle(file: OutsideFile) -> io.BufferedReader:
-    handle = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    return os.fdopen(handle, "rb")
+def _bounded(file: OutsideFile, members: list[zipfile.ZipInfo]) -> None:
+    """BadFileError for too many or too much, before anything is unpacked, and for two of one name."""
+    whole = sum(member.file_size for member in members)
+    if len(members) > MOST_FILES or whole > 4 * MOST_BYTES:
+        raise BadFileError(f"{file.path}: {len(members)} members; at most {4 * MOST_BYTES} bytes are unpacked")
+    if whole > _MOST_PACKED and whole > _USUAL_RATIO * file.size_bytes:
+        raise BadFileError(
+            f"{file.path}: {file.size_bytes} bytes that unpack to {whole}; more than {_USUAL_RATIO} times as many are taken "
+            f"up to {_MOST_PACKED} bytes only; store it with numpy.savez, which does not compress"
+        )
+    seen: dict[str, str] = {}
+    for member in members:
+        name = member.filename.removesuffix(".npy")
+        if name in seen:
+            raise BadFileError(
+                f"{file.path}: holds two arrays of one name, {name!r} (members {seen[name]!r} and {member.filename!r})"
+            )
+        seen[name] = member.filename
 
 
-def _member(file: OutsideFile, name: str, offset: int, size: int) -> bytes:
-    try:
-        with _handle(file) as handle, zipfile.ZipFile(handle) as held, held.open(name) as packed:
-            packed.read(offset)
-            data = packed.read(size)
-            if packed.read(1) or len(data) != size:
-                raise ValueError(f"{len(data)} bytes, {size} declared")
-            return data
-    except _ZIP as error:
-        raise BadFileError(f"{file.path}: {name!r}: {_short(error)}") from error
+class _Members:
+    """The members of an .npz, opened once; closed with the last of its arrays."""
+
+    def __init__(self, file: OutsideFile):
+        self._path = file.path
+        handle = os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
+        weakref.finalize(self, handle.close)
+        self._held = zipfile.ZipFile(handle)
+        self.listed = self._held.infolist()
+
+    def start(self, member: zipfile.ZipInfo) -> bytes:
+        with self._held.open(member) as packed:
+            return packed.read(min(member.file_size, HEADER))
+
+    def read(self, member: zipfile.ZipInfo, offset: int, size: int) -> bytes:
+        try:
+            with self._held.open(member) as packed:
+                packed.read(offset)
+                data = packed.read(size)
+                if packed.read(1) or len(data) != size:
+                    raise ValueError(f"{len(data)} bytes, {size} declared")
+                return data
+        except _ZIP as error:
+            raise BadFileError(f"{self._path}: {member.filename!r}: {_short(error)}") from error
 
 
 def _array(name: str, where: str, start: bytes, size: int, read: Callable[[int, int], bytes]) -> HeldArray:

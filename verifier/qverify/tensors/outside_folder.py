@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 from qverify.errors import BadFileError
 
 MOST_FILES, MOST_BYTES = 200_000, 1 << 31
 DEEPEST = 3
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+_UNFINISHED = re.compile(r"\.\d{4,}\.part\.npy")
+
+
+def unfinished(name: str) -> bool:
+    """A file that a killed or full qverify infer left half-written: no tensor of any dump."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 class OutsideFile:
@@ -56,11 +64,14 @@ class _opened:
 
     def __init__(self, path: str):
         try:
-            self.number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            regular = stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)  # a device is not even opened
+            self.number = os.open(path, _FLAGS) if regular else -1
         except (OSError, ValueError) as error:
             raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-        if not stat.S_ISREG(os.fstat(self.number).st_mode):
+        if regular and not stat.S_ISREG(os.fstat(self.number).st_mode):  # changed meanwhile
             os.close(self.number)
+            regular = False
+        if not regular:
             raise BadFileError(f"{path}: not a regular file")
 
     def __enter__(self) -> _opened:
@@ -115,7 +126,7 @@ class OutsideFolder:
             if entry.is_dir(follow_symlinks=False):
                 if deepest > 1:
                     self._walk(name, deepest - 1, found)
-            else:
+            elif not unfinished(entry.name):
                 found.append(name)
             if len(found) > MOST_FILES:
                 raise BadFileError(f"{self.path}: more than {MOST_FILES} files")

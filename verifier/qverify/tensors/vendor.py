@@ -91,7 +91,7 @@ class Asked:
 
 def counted(shape: tuple[int, ...], where: str) -> int:
     """Elements of a declared shape. BadFileError for a negative dim, or more than MOST_ELEMENTS."""
-    if any(d < 0 for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
+    if any(not 0 <= d <= MOST_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
         raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MOST_ELEMENTS} elements in 16 dims are read")
     return count
 

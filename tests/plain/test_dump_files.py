@@ -1,0 +1,300 @@
+"""Folders of .npy, .npz and manifests that are not what they seem: one line with the file's name, nothing hangs, nothing passes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+VALUES = np.arange(12, dtype=np.float32)
+SPACE = 3 << 30  # bytes of address space: refusing takes none
+
+
+def compare(a: Path, b: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own that a bomb or a pipe cannot take with it."""
+    return subprocess.run(
+        [sys.executable, "-m", "qverify", "compare", str(a), str(b), *more],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE)),
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+def refused(bad: Path, good: Path, *said: str) -> None:
+    done = compare(bad, good)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+    for word in said:
+        assert word in done.stderr, done.stderr
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    folder = tmp_path / "good"
+    folder.mkdir()
+    np.save(folder / "conv1.npy", VALUES)
+    return folder
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    np.save(folder / "a_whole.npy", VALUES)
+    return folder
+
+
+def _socket(path: Path) -> None:
+    os.chdir(path.parent)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+def _fifo_link(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.symlink_to("pipe")
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "link to a fifo": _fifo_link,
+    "socket": _socket,
+    "device": lambda p: p.symlink_to("/dev/zero"),
+    "folder": lambda p: p.mkdir(),
+    "dangling link": lambda p: p.symlink_to("nowhere"),
+    "empty": lambda p: p.touch(),
+    "text": lambda p: p.write_text("conv1\n"),
+    "an npz": lambda p: np.savez(p.open("wb"), y=VALUES),
+    "a pickle": lambda p: np.save(p, np.array([{}]), allow_pickle=True),
+    "trailing bytes": lambda p: (np.save(p, VALUES), p.open("ab").write(b"\0")),
+    "cut": lambda p: (np.save(p, VALUES), os.truncate(p, p.stat().st_size - 1)),
+    "complex": lambda p: np.save(p, VALUES.astype("complex64")),
+    "huge": lambda p: p.write_bytes(_header((1 << 20, 1 << 20, 1 << 20))),
+    "huge and empty": lambda p: p.write_bytes(_header((1 << 62, 0))),
+    "negative": lambda p: p.write_bytes(_header((-4, -3)) + VALUES.tobytes()),
+    "deep": lambda p: p.write_bytes(_raw_header("(" * 30_000)),
+}
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    return _raw_header(repr({"descr": "<f4", "fortran_order": False, "shape": shape}))
+
+
+def _raw_header(text: str) -> bytes:
+    data = text.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x02\x00" + struct.pack("<I", len(data)) + data
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", ODD)
+def test_a_file_that_is_no_array(kind: str, bad: Path, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bad)
+    ODD[kind](bad / "conv1.npy")
+    refused(
+        bad,
+        good,
+        "pipe"
+        if "link to a fifo" in kind
+        else "zero"
+        if kind == "device"
+        else "nowhere"
+        if "dang" in kind
+        else "conv1.npy",
+    )
+
+
+def packed(path: Path, members: dict[str, bytes], mode: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", mode) as target:
+        for name, data in members.items():
+            target.writestr(name, data)
+
+
+def array(values: np.ndarray = VALUES) -> bytes:
+    held = io.BytesIO()
+    np.save(held, values)
+    return held.getvalue()
+
+
+def _encrypted(path: Path) -> None:
+    packed(path, {"y.npy": array()})
+    data = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + at] |= 1
+    path.write_bytes(data)
+
+
+def _changed(path: Path) -> None:
+    packed(path, {"y.npy": array()})
+    data = bytearray(path.read_bytes())
+    data[data.index(VALUES.tobytes()) + 5] ^= 1
+    path.write_bytes(data)
+
+
+ODD_NPZ: dict[str, Callable[[Path], object]] = {
+    "cut": lambda p: (np.savez(p, y=VALUES), os.truncate(p, p.stat().st_size // 2)),
+    "encrypted": _encrypted,
+    "changed": _changed,
+    "a npy": lambda p: p.write_bytes(array()),
+    "text": lambda p: p.write_text("not a zip"),
+    "empty": lambda p: p.touch(),
+    "fifo": os.mkfifo,
+    "folder in it": lambda p: packed(p, {"y/": b""}),
+    "text in it": lambda p: packed(p, {"y.npy": array(), "readme.txt": b"hello"}),
+    "trailing bytes": lambda p: packed(p, {"y.npy": array() + b"\0"}),
+    "a pickle": lambda p: np.savez(p, y=np.array([{}]), allow_pickle=True),
+    "huge": lambda p: packed(p, {"y.npy": _header((1 << 40,))}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", ODD_NPZ)
+def test_an_npz_that_is_none(kind: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", y=VALUES)
+    ODD_NPZ[kind](tmp_path / "bad.npz")
+    refused(tmp_path / "bad.npz", tmp_path / "good.npz", "bad.npz")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("second", ["y.npy", "y"])
+@pytest.mark.parametrize("values", [VALUES, VALUES + 1])
+def test_an_npz_with_two_members_of_one_name(second: str, values: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", y=VALUES)
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as target:
+        target.writestr("y.npy", array(values))
+        target.writestr(second, array())
+    refused(tmp_path / "bad.npz", tmp_path / "good.npz", "bad.npz", "'y.npy'", repr(second))
+
+
+@pytest.mark.parametrize("members", [1, 6])
+def test_an_npz_that_unpacks_to_gigabytes(members: int, tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", y=VALUES)
+    count = (3 << 29) // members // 4
+    block, header = bytes(1 << 24), _header((count,))
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+        for at in range(members):
+            with target.open(f"y{at or ''}.npy", "w", force_zip64=True) as member:
+                member.write(header)
+                for _ in range(4 * count >> 24):
+                    member.write(block)
+    assert (tmp_path / "bad.npz").stat().st_size < 16 << 20
+    refused(tmp_path / "bad.npz", tmp_path / "good.npz", "bad.npz", "unpack to")
+
+
+MANIFESTS = {
+    "deep": "[" * 100_000,
+    "deep objects": '{"a":' * 100_000,
+    "no json": "{",
+    "a list": "[]",
+    "no tensors": '{"state": "complete"}',
+    "tensors a list": '{"tensors": ["0000.npy"]}',
+    "inputs a number": '{"tensors": {"0000.npy": "y"}, "inputs": 7}',
+    "two files": '{"tensors": {"0000.npy": "y", "a_whole.npy": "y"}}',
+    "one file twice": '{"tensors": {"0000.npy": "y", "0000.npy": "z"}}',
+    "outside": '{"tensors": {"../good/conv1.npy": "y"}}',
+    "not utf-8": "\udcff",
+}
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_a_manifest_that_is_none(kind: str, bad: Path, good: Path) -> None:
+    np.save(bad / "0000.npy", VALUES)
+    (bad / "manifest.json").write_bytes(MANIFESTS[kind].encode(errors="surrogateescape"))
+    refused(bad, good, "manifest.json")
+
+
+def test_a_manifest_that_is_a_pipe(bad: Path, good: Path) -> None:
+    os.mkfifo(bad / "manifest.json")
+    refused(bad, good, "manifest.json: not a regular file")
+
+
+def test_a_manifest_names_a_file_that_is_not_there(bad: Path, good: Path) -> None:
+    (bad / "manifest.json").write_text('{"tensors": {"0007.npy": "y"}}')
+    refused(bad, good, "0007.npy")
+
+
+def test_what_infer_left_unfinished_is_no_tensor(good: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    np.save(other / "conv1.npy", VALUES)
+    (other / ".0006.part.npy").write_bytes(array()[:-1])
+    done = compare(good, other, "--json", "-")
+    assert done.returncode == 0 and json.loads(done.stdout)["pairs"][0]["coverage"]["compared"] == 1
+    assert any(".0006.part.npy" in note for note in json.loads(done.stdout)["notes"])
+
+
+def test_links_of_a_folder_are_followed(good: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "conv1.npy").symlink_to(good / "conv1.npy")
+    assert compare(good, other).returncode == 0
+
+
+@pytest.mark.parametrize("room", [0, 300, 500])
+def test_infer_on_a_full_disk(room: int, digits: Path, tmp_path: Path) -> None:
+    """No file may become larger than `room` bytes: writing breaks off as on a full disk."""
+    out = tmp_path / "out"
+
+    def full() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "qverify", "infer", "-m", str(digits / "digits_quant.onnx"), "-o", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=full,
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+    assert "cannot be written: File too large" in done.stderr
+    assert not [f for f in os.listdir(out) if f.startswith(".")]
+    assert compare(out, out).returncode in (2, 3)
+
+
+def test_infer_anew_over_a_former_run_is_none_of_it_until_it_ends(digits: Path, tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "qverify",
+        "infer",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-o",
+        str(tmp_path / "o"),
+    ]
+    assert subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+    (tmp_path / "o" / "0003.npy").unlink()
+    (tmp_path / "o" / "0003.npy").mkdir()  # where the second run breaks off
+    (tmp_path / "o" / "0003.npy" / "full").touch()
+    assert subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 2
+    assert json.loads((tmp_path / "o" / "manifest.json").read_text())["state"] == "partial"
+    assert compare(tmp_path / "o", tmp_path / "o").returncode == 3
+
+
+def test_an_input_with_bytes_after_its_end(digits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    file.write_bytes(array(np.zeros((1, 1, 8, 8), np.float32)) + b"\0")
+    done = subprocess.run(
+        [sys.executable, "-m", "qverify", "-m", str(digits / "digits_quant.onnx"), "-i", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2 and f"{file}: bytes after its end" in done.stderr and done.stderr.count("\n") == 1

@@ -164,7 +164,8 @@ def check_against_original(graph: Graph, model: Any) -> dict[str, Any]:
     from qverify.sides.simulator import Simulator
 
     prepared = random_inputs(graph, 0)
-    listed = [n for n in graph.observable() if n not in graph.outputs]
+    finals = frozenset(graph.outputs)
+    listed = [n for n in graph.observable() if n not in finals]
     there = {o for node in model.graph.node for o in node.output}
     names = [n for n in listed if n in there]
     recorded = dict(Engine(exposed(model, names).SerializeToString()).run(prepared.arrays()))

@@ -53,7 +53,8 @@ def encode(graph: Graph) -> bytes:
     check_graph(graph)
     pools, data = _Pools(), bytearray()
     index = {name: i for i, name in enumerate(graph.tensors)}
-    tensors = b"".join(_tensor_bytes(graph, spec, pools, data) for spec in graph.tensors.values())
+    ends = frozenset(graph.inputs), frozenset(graph.outputs)
+    tensors = b"".join(_tensor_bytes(graph, spec, ends, pools, data) for spec in graph.tensors.values())
     nodes = b"".join(_node_bytes(node, index, pools) for node in graph.nodes)
     inputs = tuple(index[n] for n in graph.inputs)
     outputs = tuple(index[n] for n in graph.outputs)
@@ -83,8 +84,10 @@ def encode(graph: Graph) -> bytes:
     )
 
 
-def _tensor_bytes(graph: Graph, spec: TensorSpec, pools: _Pools, data: bytearray) -> bytes:
-    flags = INPUT * (spec.name in graph.inputs) | OUTPUT * (spec.name in graph.outputs) | INTERIOR * spec.interior
+def _tensor_bytes(
+    graph: Graph, spec: TensorSpec, ends: tuple[frozenset[str], frozenset[str]], pools: _Pools, data: bytearray
+) -> bytes:
+    flags = INPUT * (spec.name in ends[0]) | OUTPUT * (spec.name in ends[1]) | INTERIOR * spec.interior
     flags |= NO_INTEGER_REFERENCE * (not spec.integer_reference)
     offset = 0
     if spec.name in graph.constants:
@@ -197,8 +200,9 @@ def decode(data: bytes) -> Graph:
     outputs = _names(reader.word_run(at_out, n_out, "graph outputs"), names, "graph outputs")
     if len(set(inputs)) < len(inputs):
         raise BadFileError("model.bin section GRPH: an input is listed twice")
+    fed, final = frozenset(inputs), frozenset(outputs)
     for spec, flag in zip(specs, flags, strict=True):
-        if bool(flag & INPUT) != (spec.name in inputs) or bool(flag & OUTPUT) != (spec.name in outputs):
+        if bool(flag & INPUT) != (spec.name in fed) or bool(flag & OUTPUT) != (spec.name in final):
             raise BadFileError(f"tensor {spec.name}: its input or output flag disagrees with GRPH")
     try:
         meta = json.loads(bytes(reader.sections[b"META"]))

@@ -98,12 +98,12 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         for i in model.graph.input
         if i.name not in constants
     }
+    finals = {o.name: o for o in model.graph.output}
     for name, value in Engine(open_model.SerializeToString()).run(feed, unknown).items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
         made = onnx.helper.make_tensor_value_info(name, kind, value.shape)
-        final = next((o for o in model.graph.output if o.name == name), None)
-        if final is not None:
-            final.CopyFrom(made)
+        if name in finals:
+            finals[name].CopyFrom(made)
         else:
             model.graph.value_info.append(made)
     return model

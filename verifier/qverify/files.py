@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
@@ -57,9 +58,10 @@ def write_text(text: str, path: str) -> None:
     write_bytes(text.encode(), path)
 
 
-def write_bytes(data: bytes | memoryview, path: str) -> None:
+def write_bytes(data: bytes | memoryview, path: str, check: Callable[[str], None] | None = None) -> None:
     """A temporary file beside the target, then a rename. A symbolic link's target is replaced, not the link; a device or a
-    pipe is written to as it is. UsageError when the file cannot be written."""
+    pipe is written to as it is. check: sees the whole file before it takes its name; what it raises leaves no file.
+    UsageError when the file cannot be written."""
     target = os.path.realpath(path)
     try:
         if os.path.exists(target) and not os.path.isfile(target):
@@ -70,6 +72,8 @@ def write_bytes(data: bytes | memoryview, path: str) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+            if check is not None:
+                check(part)
             os.chmod(part, 0o644)
             os.replace(part, target)
         except BaseException:

@@ -45,11 +45,11 @@ def alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
 def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
     """Every blamed side once, with its first blamed node and the others, in running order. distrusted: nodes where onnxruntime on this
     host is known to compute something else (canary); what stands against it alone there is the reference's fault."""
-    found: dict[str, Blame] = {}
+    found, suspect = dict[str, Blame](), frozenset(distrusted)
     for unit in units:
         states = {key: _holds(unit, verdicts) for key, verdicts in matrix.items()}
         for side in alone(states.get(RS), states.get(RB), states.get(SB)):
-            if unit.name in distrusted and (side == "compiler" or SB not in states):
+            if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
             else:
                 why = _why(side, unit, matrix, states)

@@ -39,15 +39,16 @@ class Forcing:
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
         self._same: dict[str, bool | None] = {}
+        self._fed, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
         """Pulls at once whatever these units need from b."""
-        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self.graph.inputs and not self.same(n)]
+        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._fed and not self.same(n)]
         self.judged.b.fetch([self._names(n)[1] for n in needed if self.offered(n)])
 
     def same(self, name: str) -> bool | None:
         """Whether both sides hold the same bytes of this tensor; None when that cannot be known."""
-        if name in self.graph.inputs:
+        if name in self._fed:
             return True
         if name not in self._same:
             row = self.judged.rows.get(name)
@@ -100,7 +101,7 @@ class Forcing:
         if name in self.inputs:
             return self.inputs[name]
         name_a, name_b = self._names(name)
-        if name in self.graph.inputs or self.same(name):
+        if name in self._fed or self.same(name):
             for side, called in ((self.judged.b, name_b), (self.judged.a, name_a)):
                 if (value := side.held(called)) is not None:
                     return value
@@ -162,7 +163,7 @@ class Forcing:
     def offered(self, name: str) -> bool:
         """b says it has this tensor."""
         side, called = self.judged.b.recording, self._names(name)[1]
-        return called in side.digests or called in side.tensors or called in side.finals
+        return called in side.digests or called in side.tensors or called in self._finals
 
 
 def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:

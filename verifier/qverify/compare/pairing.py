@@ -31,14 +31,19 @@ def pair_names(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[Na
     pairs = [NamePair(n, n, n) for n in in_a if n in set_b]
     left, right = [n for n in in_a if n not in set_b], [n for n in in_b if n not in set_a]
     stand_in = _covering(graph)
-    for name in list(left):
-        for other in right:
-            if stand_in.get(name) == other or stand_in.get(other) == name:
-                pairs.append(NamePair(other if stand_in.get(name) == other else name, name, other, True))
-                left.remove(name)
-                right.remove(other)
-                break
-    return pairs, left, right
+    free = dict.fromkeys(right)
+    covering: dict[str, list[str]] = {}  # a tensor to the ONNX nodes among `right` that it covers
+    for other in right:
+        if other in stand_in:
+            covering.setdefault(stand_in[other], []).append(other)
+    for name in left:
+        covered = (n for n in covering.get(name, ()) if n in free)
+        other = stand_in[name] if stand_in.get(name) in free else next(covered, "")
+        if other in free:
+            pairs.append(NamePair(other if stand_in.get(name) == other else name, name, other, True))
+            del free[other]
+    paired = {p.a for p in pairs}
+    return pairs, [n for n in left if n not in paired], list(free)
 
 
 def _covering(graph: Graph | None) -> dict[str, str]:

@@ -102,7 +102,7 @@ def check_attributes(view: View) -> None:
 
 def _single_output(view: View, node: Any) -> None:
     for name in node.output[1:]:
-        if name and (view.consumers[name] or name in view.outputs):
+        if name and (view.consumers[name] or name in view.ends):
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): its further output {name!r} is used; only the first can be compiled"
             )

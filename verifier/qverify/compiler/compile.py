@@ -17,6 +17,7 @@ from qverify.compiler.separate import separated
 from qverify.compiler.strip import stripped
 from qverify.compiler.unit import Unit
 from qverify.errors import BadFileError, UnsupportedError
+from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
@@ -88,6 +89,7 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
     matched = match(view)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
+    check_graph(graph)  # what model.bin cannot hold is refused before it is run
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": hashlib.sha256(source).hexdigest(),
@@ -164,7 +166,8 @@ def check_against_original(graph: Graph, model: Any) -> dict[str, Any]:
     from qverify.sides.simulator import Simulator
 
     prepared = random_inputs(graph, 0)
-    listed = [n for n in graph.observable() if n not in graph.outputs]
+    finals = frozenset(graph.outputs)
+    listed = [n for n in graph.observable() if n not in finals]
     there = {o for node in model.graph.node for o in node.output}
     names = [n for n in listed if n in there]
     recorded = dict(Engine(exposed(model, names).SerializeToString()).run(prepared.arrays()))

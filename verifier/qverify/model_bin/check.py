@@ -5,18 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.model_bin.graph import ROUNDINGS, Graph
+from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
 from qverify.tensors.spec import TensorSpec
 
 LONGEST_NAME = 1023  # bytes of a text in PROTOCOL.md
+MAX_COUNT = 65536  # tensors, nodes, and each list of graph inputs and outputs
+MAX_LIST, MAX_COVERS, MAX_SCALES = 64, 4096, 1 << 20  # of a node: inputs, outputs, words; covers. Of a tensor
 
 
 def check_graph(graph: Graph) -> None:
     """Raises BadFileError naming the tensor or node and the rule of FORMAT.md it breaks."""
     if graph.rounding not in ROUNDINGS:
         raise BadFileError(f"unknown rounding {graph.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    for what, count in (("tensors", len(graph.tensors)), ("nodes", len(graph.nodes)), ("outputs", len(graph.outputs))):
+        if count > MAX_COUNT:
+            raise BadFileError(f"{count} {what}; model.bin holds at most {MAX_COUNT}. Cut the model in two")
     for name, spec in graph.tensors.items():
+        _check_size(graph, spec)
         _check_tensor(name, spec)
+    for node in graph.nodes:
+        _check_node(node)
     for name, array in graph.constants.items():
         spec = graph.tensors[name]
         if array.shape != spec.shape or array.dtype != spec.numpy_dtype:
@@ -24,6 +32,52 @@ def check_graph(graph: Graph) -> None:
                 f"constant {name!r}: {array.dtype}{list(array.shape)}, its record says {spec.dtype}{list(spec.shape)}"
             )
     _check_order(graph)
+
+
+def _made_by(graph: Graph, name: str) -> str:
+    node = graph.producers().get(name)
+    return f"tensor {name!r}" if node is None else f"node {node.name!r} ({node.op}): its output {name!r}"
+
+
+def _check_size(graph: Graph, spec: TensorSpec) -> None:
+    """What a record and the runtime's buffers hold."""
+    wrong = ""
+    if len(spec.shape) > MAX_RANK:
+        wrong = (
+            f"has {len(spec.shape)} dims {list(spec.shape)}; model.bin holds at most {MAX_RANK}. Reshape it to fewer"
+        )
+    elif any(not 1 <= n <= MAX_DIM for n in spec.aligned_shape):
+        wrong = f"is {list(spec.aligned_shape)}; model.bin holds dims of 1 to {MAX_DIM}. Change the model's shapes"
+    elif spec.size_bytes > MAX_BYTES:
+        wrong = f"has {spec.size_bytes} bytes ({spec.dtype}{list(spec.aligned_shape)}); a tensor holds at most {MAX_BYTES}. Make its dims smaller"
+    elif len(spec.scale) > MAX_SCALES:
+        wrong = f"has {len(spec.scale)} scales; model.bin holds at most {MAX_SCALES}. Quantize it per tensor"
+    if wrong:
+        raise BadFileError(f"{_made_by(graph, spec.name)} {wrong}, or cut the model before it")
+
+
+def _check_node(node: Node) -> None:
+    limits = np.iinfo(np.int32)
+    for what, count, most in (
+        ("inputs", len(node.inputs), MAX_LIST),
+        ("outputs", len(node.outputs), MAX_LIST),
+        ("words", len(node.words), MAX_LIST),
+        ("ONNX nodes it stands for", len(node.covers), MAX_COVERS),
+    ):
+        if count > most:
+            raise BadFileError(
+                f"node {node.name!r} ({node.op}): {count} {what}; model.bin holds at most {most}. Split it in the ONNX, or cut the model before it"
+            )
+    for word in node.words:
+        if not limits.min <= word <= limits.max:
+            raise BadFileError(
+                f"node {node.name!r} ({node.op}): a word is {word}; model.bin holds 32 bits. Change that attribute"
+            )
+    for text in (node.op, *node.covers):
+        if "\0" in text:
+            raise BadFileError(
+                f"node {node.name!r} ({node.op}): the name {text!r} holds a NUL character; rename that node"
+            )
 
 
 def _check_tensor(name: str, spec: TensorSpec) -> None:

@@ -24,6 +24,7 @@ ROUNDINGS = (
     "mul24",
     "mul31",
 )  # index = rounding id of FORMAT.md
+MAX_RANK, MAX_DIM, MAX_BYTES = 8, 2**30, 2**31 - 1  # of one tensor
 
 
 @dataclass(frozen=True, slots=True)

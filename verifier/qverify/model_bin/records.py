@@ -9,14 +9,13 @@ import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin import container
-from qverify.model_bin.check import check_graph
-from qverify.model_bin.graph import ROUNDINGS, Graph, Node
+from qverify.model_bin.check import MAX_COUNT, MAX_COVERS, MAX_LIST, MAX_SCALES, check_graph
+from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
 from qverify.tensors.spec import LAYOUTS, TensorSpec
 
 DTYPES = ("", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 CONSTANT, INPUT, OUTPUT, INTERIOR, NO_INTEGER_REFERENCE = 1, 2, 4, 8, 16
 TENSOR, NODE = struct.Struct("<6I I I I I I i Q I I".replace(" ", "")), struct.Struct("<12I")
-MAX_TENSORS = 65536
 
 
 class _Pools:
@@ -53,7 +52,8 @@ def encode(graph: Graph) -> bytes:
     check_graph(graph)
     pools, data = _Pools(), bytearray()
     index = {name: i for i, name in enumerate(graph.tensors)}
-    tensors = b"".join(_tensor_bytes(graph, spec, pools, data) for spec in graph.tensors.values())
+    ends = frozenset(graph.inputs), frozenset(graph.outputs)
+    tensors = b"".join(_tensor_bytes(graph, spec, ends, pools, data) for spec in graph.tensors.values())
     nodes = b"".join(_node_bytes(node, index, pools) for node in graph.nodes)
     inputs = tuple(index[n] for n in graph.inputs)
     outputs = tuple(index[n] for n in graph.outputs)
@@ -83,8 +83,10 @@ def encode(graph: Graph) -> bytes:
     )
 
 
-def _tensor_bytes(graph: Graph, spec: TensorSpec, pools: _Pools, data: bytearray) -> bytes:
-    flags = INPUT * (spec.name in graph.inputs) | OUTPUT * (spec.name in graph.outputs) | INTERIOR * spec.interior
+def _tensor_bytes(
+    graph: Graph, spec: TensorSpec, ends: tuple[frozenset[str], frozenset[str]], pools: _Pools, data: bytearray
+) -> bytes:
+    flags = INPUT * (spec.name in ends[0]) | OUTPUT * (spec.name in ends[1]) | INTERIOR * spec.interior
     flags |= NO_INTEGER_REFERENCE * (not spec.integer_reference)
     offset = 0
     if spec.name in graph.constants:
@@ -174,8 +176,8 @@ def decode(data: bytes) -> Graph:
         raise BadFileError(f"model.bin section GRPH: {len(head)} bytes, wanted 64")
     n_tensors, n_nodes, n_in, at_in, n_out, at_out, rounding, producer = struct.unpack_from("<8I", head)
     raw_tensors, raw_nodes = reader.sections[b"TNSR"], reader.sections[b"NODE"]
-    if n_tensors > MAX_TENSORS or n_nodes > MAX_TENSORS or any(head[32:]):
-        raise BadFileError(f"model.bin section GRPH: {n_tensors} tensors, {n_nodes} nodes, at most {MAX_TENSORS} each")
+    if max(n_tensors, n_nodes, n_in, n_out) > MAX_COUNT or any(head[32:]):
+        raise BadFileError(f"model.bin section GRPH: {n_tensors} tensors, {n_nodes} nodes, at most {MAX_COUNT} each")
     if len(raw_tensors) != TENSOR.size * n_tensors or len(raw_nodes) != NODE.size * n_nodes:
         raise BadFileError("model.bin section TNSR or NODE: size does not fit the counts in GRPH")
     if rounding >= len(ROUNDINGS):
@@ -197,8 +199,9 @@ def decode(data: bytes) -> Graph:
     outputs = _names(reader.word_run(at_out, n_out, "graph outputs"), names, "graph outputs")
     if len(set(inputs)) < len(inputs):
         raise BadFileError("model.bin section GRPH: an input is listed twice")
+    fed, final = frozenset(inputs), frozenset(outputs)
     for spec, flag in zip(specs, flags, strict=True):
-        if bool(flag & INPUT) != (spec.name in inputs) or bool(flag & OUTPUT) != (spec.name in outputs):
+        if bool(flag & INPUT) != (spec.name in fed) or bool(flag & OUTPUT) != (spec.name in final):
             raise BadFileError(f"tensor {spec.name}: its input or output flag disagrees with GRPH")
     try:
         meta = json.loads(bytes(reader.sections[b"META"]))
@@ -231,12 +234,14 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     axis, offset, layout, zero = record[11:]
     name = reader.string(name_at, what)
     what = f"tensor {name!r}"
-    if not name or not 0 < dtype < len(DTYPES) or flags > 31 or rank > 8 or layout >= len(LAYOUTS) or zero:
+    if not name or not 0 < dtype < len(DTYPES) or flags > 31 or rank > MAX_RANK or layout >= len(LAYOUTS) or zero:
         raise BadFileError(f"{what}: bad record (dtype {dtype}, flags {flags}, rank {rank}, layout {layout})")
-    if n_scales > 2**20 or not -1 <= axis < max(rank, 1):
+    if n_scales > MAX_SCALES or not -1 <= axis < max(rank, 1):
         raise BadFileError(f"{what}: {n_scales} scales on axis {axis} of rank {rank}")
     shape, aligned = reader.word_run(shape_at, rank, what), reader.word_run(aligned_at, rank, what)
-    if any(not 1 <= n <= 2**30 for n in shape) or any(not n <= m <= 2**30 for n, m in zip(shape, aligned, strict=True)):
+    if any(not 1 <= n <= MAX_DIM for n in shape) or any(
+        not n <= m <= MAX_DIM for n, m in zip(shape, aligned, strict=True)
+    ):
         raise BadFileError(f"{what}: shape {shape} in aligned shape {aligned}")
     spec = TensorSpec(
         name,
@@ -250,7 +255,7 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
         bool(flags & INTERIOR),
         not flags & NO_INTEGER_REFERENCE,
     )
-    if spec.size_bytes != size or size >= 2**31 or reader.word_run(strides_at, rank, what) != spec.strides_bytes:
+    if spec.size_bytes != size or size > MAX_BYTES or reader.word_run(strides_at, rank, what) != spec.strides_bytes:
         raise BadFileError(f"{what}: {size} bytes or its strides do not follow from {DTYPES[dtype]}{list(aligned)}")
     if not flags & CONSTANT:
         if offset:
@@ -269,7 +274,14 @@ def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str)
     name_at, op_at, n_in, in_at, n_out, out_at, n_words, words_at, n_covers, covers_at, flags, zero = record
     name = reader.string(name_at, what)
     what = f"node {name!r}"
-    if n_in > 64 or not 1 <= n_out <= 64 or n_words > 64 or n_covers > 4096 or flags > 1 or zero:
+    if (
+        n_in > MAX_LIST
+        or not 1 <= n_out <= MAX_LIST
+        or n_words > MAX_LIST
+        or n_covers > MAX_COVERS
+        or flags > 1
+        or zero
+    ):
         raise BadFileError(f"{what}: bad record ({n_in} inputs, {n_out} outputs, {n_words} words, {n_covers} covers)")
     run = reader.word_run(in_at, n_in, what)
     if any(not -1 <= i < len(names) for i in run):

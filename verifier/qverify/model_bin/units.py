@@ -28,14 +28,14 @@ def units(graph: Graph) -> list[Unit]:
     for last in graph.nodes:
         if all(graph.tensors[o].interior for o in last.outputs):
             continue
-        members, inputs, todo = {last.name: last}, [], [last]
+        members, inputs, todo = {last.name: last}, dict[str, None](), [last]
         while todo:
             for name in todo.pop().inputs:
                 if name is None or name in graph.constants or name in inputs:
                     continue
                 maker = made_by.get(name)
                 if maker is None or not graph.tensors[name].interior:
-                    inputs.append(name)
+                    inputs[name] = None
                 elif maker.name not in members:
                     members[maker.name] = maker
                     todo.append(maker)

@@ -10,39 +10,47 @@ import onnx
 from qverify.tensors.spec import TensorSpec
 
 
+class Cutter:
+    """Cuts one model many times; what a cut costs depends on the part, not on the model. specs: of its tensors."""
+
+    def __init__(self, model: onnx.ModelProto, specs: Mapping[str, TensorSpec]):
+        self._model, self._specs, self._nodes = model, specs, list(model.graph.node)
+        self._makers = {o: at for at, node in enumerate(self._nodes) for o in node.output}
+        self._constants = {i.name: i for i in model.graph.initializer}
+
+    def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+        """The nodes that make `outputs` of `given`, in running order. Valid alone; unused inputs are left out."""
+        wanted, todo, used = set[int](), list(outputs), set[str]()
+        while todo:
+            name = todo.pop()
+            if name in given or name in self._constants or name not in self._makers:
+                used.add(name)
+            elif (at := self._makers[name]) not in wanted:
+                wanted.add(at)
+                todo += [n for n in self._nodes[at].input if n]
+                used.update(self._nodes[at].input)
+        nodes, ends = [self._nodes[at] for at in sorted(wanted)], {*given, *outputs}
+        inside = [o for n in nodes for o in n.output if o not in ends]
+        graph = onnx.helper.make_graph(
+            nodes,
+            "cut",
+            [self._info(n) for n in given if n in used],
+            [self._info(n) for n in outputs],
+            [self._constants[n] for n in sorted(used) if n in self._constants],
+            value_info=[self._info(n) for n in inside if n in self._specs],  # operators whose shapes nothing infers
+        )
+        made = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        made.ir_version = self._model.ir_version
+        return made
+
+    def _info(self, name: str) -> onnx.ValueInfoProto:
+        spec = self._specs[name]
+        element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype))
+        return onnx.helper.make_tensor_value_info(name, element, spec.shape)
+
+
 def cut(
     model: onnx.ModelProto, specs: Mapping[str, TensorSpec], given: Collection[str], outputs: Collection[str]
 ) -> onnx.ModelProto:
-    """The nodes that make `outputs` of `given`. specs: of these tensors. Valid alone; unused inputs are left out."""
-    source = model.graph
-    producer = {o: node for node in source.node for o in node.output}
-    constants = {i.name: i for i in source.initializer}
-    wanted, todo, used = set(), list(outputs), set()
-    while todo:
-        name = todo.pop()
-        if name in given or name in constants or name not in producer:
-            used.add(name)
-            continue
-        node = producer[name]
-        if id(node) not in wanted:
-            wanted.add(id(node))
-            todo += [n for n in node.input if n]
-            used.update(node.input)
-
-    def info(name: str) -> onnx.ValueInfoProto:
-        element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(specs[name].dtype))
-        return onnx.helper.make_tensor_value_info(name, element, specs[name].shape)
-
-    ends = {*given, *outputs}
-    inside = [o for n in source.node if id(n) in wanted for o in n.output if o not in ends]
-    graph = onnx.helper.make_graph(
-        [n for n in source.node if id(n) in wanted],
-        "cut",
-        [info(n) for n in given if n in used],
-        [info(n) for n in outputs],
-        [constants[n] for n in sorted(used) if n in constants],
-        value_info=[info(n) for n in inside if n in specs],  # operators whose shapes nothing infers
-    )
-    made = onnx.helper.make_model(graph, opset_imports=list(model.opset_import))
-    made.ir_version = model.ir_version
-    return made
+    """One cut, as of Cutter."""
+    return Cutter(model, specs).cut(given, outputs)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper, shape_inference
 
 from qverify.errors import BadFileError, UnsupportedError
+from qverify.onnx_model.engine import Engine
 
 MAX_BYTES = 2**31 - 1
 
@@ -71,13 +74,33 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
         del model.graph.value_info[:]
         for output in model.graph.output:
             output.type.tensor_type.ClearField("shape")
+        return _completed(model, name, shapes)
     return complete_shapes(shape_inference.infer_shapes(model))
+
+
+def _completed(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto:
+    """Inferred anew and run once: what inference does not see, such as a Reshape to constant dims, shows here."""
+    try:
+        whole = complete_shapes(shape_inference.infer_shapes(model))
+        Engine(whole.SerializeToString()).run(_zeros(whole))
+    except BadFileError as error:
+        asked = " ".join(f"--shape {_option(n, shapes)}" for n in shapes)
+        raise BadFileError(f"{name} does not run with {asked}: {error}") from error
+    return whole
+
+
+def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Zeros for every input that is no initializer."""
+    constants = {i.name for i in model.graph.initializer}
+    return {
+        i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], _numpy_type(i))
+        for i in model.graph.input
+        if i.name not in constants
+    }
 
 
 def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Shapes that ONNX inference does not know (com.microsoft operators), taken from one run on zeros."""
-    from qverify.onnx_model.engine import Engine
-
     known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
     known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
     unknown = [
@@ -89,21 +112,12 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     open_model.CopyFrom(model)
     there = {o.name for o in open_model.graph.output}
     open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in there)
-    constants = {i.name for i in model.graph.initializer}
-    feed = {
-        i.name: np.zeros(
-            [d.dim_value for d in i.type.tensor_type.shape.dim],
-            onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type),
-        )
-        for i in model.graph.input
-        if i.name not in constants
-    }
-    for name, value in Engine(open_model.SerializeToString()).run(feed, unknown).items():
+    finals = {o.name: o for o in model.graph.output}
+    for name, value in Engine(open_model.SerializeToString()).run(_zeros(model), unknown).items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
         made = onnx.helper.make_tensor_value_info(name, kind, value.shape)
-        final = next((o for o in model.graph.output if o.name == name), None)
-        if final is not None:
-            final.CopyFrom(made)
+        if name in finals:
+            finals[name].CopyFrom(made)
         else:
             model.graph.value_info.append(made)
     return model
@@ -150,16 +164,14 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
             f"{name}: --shape names {sorted(unknown)}, the model's inputs are {[i.name for i in inputs]}"
         )
     for value in inputs:
-        dims = value.type.tensor_type.shape.dim
         if value.name in shapes:
-            if len(shapes[value.name]) != len(dims):
-                raise BadFileError(
-                    f"{name}: --shape gives {value.name!r} {len(shapes[value.name])} dims, the model has {len(dims)}"
-                )
-            for dim, size in zip(dims, shapes[value.name], strict=True):
-                dim.Clear()
-                dim.dim_value = size
-        if not value.type.tensor_type.HasField("shape") or any(d.dim_value < 1 for d in dims):
+            _set_dims(value.type.tensor_type, shapes[value.name], f"{name}: --shape {_option(value.name, shapes)}")
+        dims = value.type.tensor_type.shape.dim
+        if not value.type.tensor_type.HasField("shape"):
+            raise BadFileError(
+                f"{name}: input {value.name!r} has no shape; give --shape {value.name}=1,3,224,224, or what it is"
+            )
+        if any(d.dim_value < 1 for d in dims):
             if any(d.HasField("dim_value") and d.dim_value == 0 for d in dims):
                 raise BadFileError(f"{name}: input {value.name!r} has a dim of size 0; there is nothing to compute")
             shown = [d.dim_param or d.dim_value or "?" for d in dims]
@@ -167,6 +179,38 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
             raise BadFileError(
                 f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}={example}"
             )
+        size = math.prod(d.dim_value for d in dims) * _numpy_type(value).itemsize
+        if value.name in shapes and size > MAX_BYTES:
+            raise BadFileError(
+                f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor holds at most {MAX_BYTES}; give smaller dims"
+            )
+
+
+def _numpy_type(value: onnx.ValueInfoProto) -> np.dtype[Any]:
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
+    return f"{name}={','.join(map(str, shapes[name]))}"
+
+
+def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -> None:
+    """Gives the dynamic dims of an input their sizes. BadFileError where the file says something else: the untouched file
+    could not be run on such an input."""
+    if not kind.HasField("shape"):
+        kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
+        return
+    held = [d.dim_param or d.dim_value or "?" for d in kind.shape.dim]
+    if len(shape) != len(held):
+        raise BadFileError(f"{where}: {len(shape)} dims, the model's input has {len(held)}: {held}")
+    for dim, size in zip(kind.shape.dim, shape, strict=True):
+        if dim.dim_value not in (0, size):
+            raise BadFileError(
+                f"{where}: the model's input is {held}, and {size} is given where it is {dim.dim_value}. "
+                "Give it the model's dims, or export the model with that dim dynamic"
+            )
+        dim.Clear()
+        dim.dim_value = size
 
 
 def _finite(model: onnx.ModelProto, name: str) -> None:

@@ -82,7 +82,7 @@ class View:
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
-        named: set[str] = set()
+        named: dict[str, int] = {}  # to how many nodes asked for this name
         for i, node in enumerate(graph.node):
             if node.op_type == "Constant":
                 self.constants[node.output[0]] = self._constant(node)
@@ -91,11 +91,14 @@ class View:
             copy.CopyFrom(node)
             copy.name = node.name or f"{node.op_type}_{i}"
             while copy.name in named:  # an unnamed node, or a name used twice
-                copy.name += "~"
-            named.add(copy.name)
+                named[copy.name] += 1
+                copy.name += "~" if named[copy.name] == 2 else f"~{named[copy.name]}"
+            named[copy.name] = 1
             self.nodes.append(copy)
+        self.order = {node.name: i for i, node in enumerate(self.nodes)}
         self.inputs = [i.name for i in graph.input if i.name not in self.constants]
         self.outputs = [o.name for o in graph.output]
+        self.ends = frozenset(self.outputs)
         self.producer = {o: n for n in self.nodes for o in n.output if o}
         self.consumers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
         for node in self.nodes:
@@ -208,4 +211,4 @@ class View:
 
     def sole_consumer(self, name: str) -> onnx.NodeProto | None:
         users = self.consumers[name]
-        return users[0] if len(users) == 1 and name not in self.outputs else None
+        return users[0] if len(users) == 1 and name not in self.ends else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from qverify.compiler.compile import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
-from qverify.model_bin.graph import Graph
+from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_file
 from qverify.session.model_claims import contradiction
@@ -37,16 +37,22 @@ class Models:
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """NAME=1,3,224,224 options. UsageError for any other form."""
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
         try:
-            found[name] = tuple(int(d) for d in dims.split(","))
+            given = tuple(int(d) for d in dims.split(","))
         except ValueError:
-            name = ""
-        if not name or any(d < 1 for d in found[name]):
-            raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of at least 1")
+            name, given = "", ()
+        if not name or any(not 1 <= d <= MAX_DIM for d in given):
+            raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of at least 1, at most {MAX_DIM}")
+        if found.setdefault(name, given) != given:
+            raise UsageError(f"--shape {value}: another --shape gives {name!r} the dims {_dims(found[name])}; give one")
     return found
+
+
+def _dims(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
 
 
 def open_models(

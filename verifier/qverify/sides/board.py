@@ -42,7 +42,7 @@ class Board:
     def __init__(
         self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0, options: Mapping[str, str] | None = None
     ):
-        self.uri, self.graph, self._model = uri, graph, model
+        self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._sha256 = hashlib.sha256(model).hexdigest()
         self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
@@ -121,7 +121,8 @@ class Board:
                 progress(min(done, len(observable)), len(observable))
 
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
-        finals = [n for n in self.graph.outputs if n not in self.graph.inputs]
+        fed = frozenset(self.graph.inputs)
+        finals = [n for n in self.graph.outputs if n not in fed]
         try:
             self._agent.run(
                 self._sha256,
@@ -134,9 +135,9 @@ class Board:
             self._generation = self._agent.generation
         finally:
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
-        held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
+        held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
         recording.tensors = held
-        others = [n for n in observable if n not in finals] if per_node else []
+        others = [n for n in observable if n not in self._finals] if per_node else []
         spot = digests and pull != "all" and bool(others)
         if spot:
             others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
@@ -153,12 +154,13 @@ class Board:
         and the values of those whose digest is not the given one, as this run left them (None: no values). LinkError where
         the board breaks, or a tensor it offers does not come."""
         per_node, told = "per_node" in self.capabilities, "digests" in self.capabilities
-        made = {n for n in self.graph.outputs if n not in self.graph.inputs}
+        fed = frozenset(self.graph.inputs)
+        made = {n for n in self.graph.outputs if n not in fed}
         names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in made]
-        self.came = {}
+        wanted, self.came = frozenset(names), {}
 
         def on_node(event: NodeEvent) -> None:
-            if told and event.tensor in names:
+            if told and event.tensor in wanted:
                 self.came[event.tensor] = event.digest
 
         events = self._agent.run(
@@ -171,7 +173,7 @@ class Board:
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
-        self._digests = {e.tensor: e.digest for e in events if e.tensor in names} if told else {}
+        self._digests = {e.tensor: e.digest for e in events if e.tensor in wanted} if told else {}
         try:
             values = {} if told else self._got(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
@@ -192,7 +194,7 @@ class Board:
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Tensors of the last run, each checked against the digest the board announced; Unproven where one differs, LinkError
         where the board breaks. A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
-        kept = self._values_are_of_the_run and (self._agent.kept or set(names) <= set(self.graph.outputs))
+        kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
         try:
             if kept and self._generation == self._agent.generation:
                 return self._got(names)
@@ -215,10 +217,11 @@ class Board:
         told = "digests" in self.capabilities
         events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told, names=list(self.graph.tensors))
         self._values_are_of_the_run, self._generation = True, self._agent.generation
+        wanted = frozenset(names)
         return {
             event.tensor: f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic"
             for event in (events if told else [])
-            if event.tensor in names and event.digest != self._digests.get(event.tensor, event.digest)
+            if event.tensor in wanted and event.digest != self._digests.get(event.tensor, event.digest)
         }
 
     def _got(self, names: list[str]) -> dict[str, Array]:

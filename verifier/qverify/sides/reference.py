@@ -13,7 +13,7 @@ import onnx
 from qverify.arithmetic import float32
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.onnx_model.cut import cut
+from qverify.onnx_model.cut import Cutter
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.exposed import exposed
 from qverify.ops.quantize import parameters
@@ -35,19 +35,22 @@ class Reference:
         self._model = onnx.load_from_string(integer_onnx)
         there = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in there]
+        self._cutter: Cutter | None = None
         self._engine = Engine(exposed(self._model, self.names).SerializeToString())
         self._front = front(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
-        return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in self.names]
+        ours = set(self.names)
+        return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in ours]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         start = time.perf_counter()
         fed = made(self.graph, self._front, prepared.arrays())
         values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
         duration = time.perf_counter() - start
-        values |= {n: v for n, v in prepared.arrays().items() if n in self.graph.outputs}
+        finals = frozenset(self.graph.outputs)
+        values |= {n: v for n, v in prepared.arrays().items() if n in finals}
         specs = {n: self.graph.spec(n) for n in values}
         return Recording(
             "reference",
@@ -90,7 +93,8 @@ class Reference:
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         """The nodes between these tensors as a model of their own."""
-        return cut(self._model, self.graph.tensors, given, outputs)
+        self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
+        return self._cutter.cut(given, outputs)
 
     def _stripped(self, end: str) -> Mapping[str, str]:
         """Of "inputs" or "outputs" whose quantization was stripped: our name to the untouched file's."""

@@ -64,9 +64,8 @@ class Simulator:
         seen = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
             self._compute(dict(prepared.arrays()), seen, progress)
-        for name in graph.outputs:
-            if name in graph.inputs:
-                seen.held[name] = prepared.arrays()[name]
+        finals = frozenset(graph.outputs)
+        seen.held |= {n: v for n, v in prepared.arrays().items() if n in finals}
         return Recording(
             "simulator",
             "qverify simulator",
@@ -100,7 +99,7 @@ class Simulator:
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit alone on the given inputs (valid elements by tensor name)."""
-        values = dict(inputs)
+        values = {name: inputs[name] for name in unit.inputs if name in inputs}
         with one_blas_thread():
             for node in unit.nodes:
                 values |= self._node(node, values)
@@ -115,24 +114,27 @@ class _Seen:
         self.held: dict[str, Array] = {}
         self._wanted, self._digests = wanted, digests
         self._marks: dict[str, Future[str]] = {}
+        self._waiting: list[str] = []  # held by both, their digests not looked at yet
         self._theirs = peer.digests if peer is not None else {}
-        self._known = (
-            dict(peer.tensors) if peer is not None and isinstance(peer.tensors, dict) else {}
-        )  # not looked at yet
+        self._known = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
 
     def add(self, name: str, value: Array) -> None:
         if self._digests:
             self._marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
         if name in self._wanted:
             self.held[name] = value
+            if name in self._known and name in self._marks:
+                self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
         """Gives up our copy of what the peer holds too, where its digest is there; wait: for every digest."""
-        marks, known = self._marks, self._known
-        for name in [n for n in self.held if n in known and n in marks and (wait or marks[n].done())]:
-            if self._theirs.get(name) == marks[name].result():
-                self.held[name] = known[name]
-            del known[name]
+        unfinished = []
+        for name in self._waiting:
+            if not wait and not self._marks[name].done():
+                unfinished.append(name)
+            elif self._theirs.get(name) == self._marks[name].result():
+                self.held[name] = self._known[name]
+        self._waiting = unfinished
 
     def digests(self) -> dict[str, str]:
         return {name: mark.result() for name, mark in self._marks.items()}

@@ -58,6 +58,7 @@ def command(
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
     from qverify.session.models import parse_shapes
+    from qverify.session.readable import check_readable
 
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
@@ -87,7 +88,7 @@ def command(
     data = encode(compiled.graph)
     if integer_onnx:
         write_bytes(compiled.integer_onnx, integer_onnx)
-    write_bytes(data, output)
+    write_bytes(data, output, check_readable)
     without = [n for n in compiled.graph.nodes if not n.integer_reference]
     say(f"{output}: {len(data)} bytes, {len(compiled.graph.nodes)} nodes, rounding {rounding}")
     if without:

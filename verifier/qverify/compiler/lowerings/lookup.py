@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
     size = int(np.prod(view.shape(x.name)))
     if any(int(np.prod(view.shape(n.output[0]))) != size for n in members.values()):
         return None
-    return x, [n for n in view.nodes if n.name in members]
+    return x, sorted(members.values(), key=lambda n: view.order[n.name])
 
 
 def match(view: View, output: str, y: Quantized) -> Unit | None:
@@ -94,11 +95,8 @@ def match(view: View, output: str, y: Quantized) -> Unit | None:
     if found is None or len(y.scale) > 1:
         return None
     x, nodes = found
-    unit = Unit(
-        y.name,
-        lambda b: lower(b, view, x, y, harvest(view, x, y, output, nodes, unit)),
-        covers=tuple(n.name for n in nodes),
-    )
+    table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
+    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
         unit.onnx = [
@@ -111,7 +109,8 @@ def from_operator(view: View, node: Any) -> Unit:
     from qverify.compiler.qoperator import quantized_input, quantized_output
 
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, harvest(view, x, y, "", [], unit)), [node])
+    table = cache(lambda: harvest(view, x, y, "", [], unit))
+    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), [node])
     return unit
 
 
@@ -134,7 +133,7 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
         body.append(kernel)
     else:
         body.append(helper.make_node("DequantizeLinear", [source, x.scale_name, x.zero_name], [dequantized]))
-        leaf = {n.output[0] for n in view.nodes if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
+        leaf = {n.output[0] for n in view.consumers[x.name] if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
         for node in nodes:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)

@@ -1,0 +1,40 @@
+"""A model.bin is read again before it takes its name: by our own reader, and by this machine's runtime where there is one."""
+
+from __future__ import annotations
+
+import subprocess
+
+from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import one_line
+
+from qverify.errors import BadFileError, InternalError
+from qverify.model_bin.records import decode, encode
+
+PATIENCE_S = 60.0  # for the runtime's check of the largest model; it is no reason to refuse one
+REFUSES = ("not a valid model.bin", "damaged", "not supported by this runtime")  # qv_status_phrase
+
+
+def check_readable(path: str) -> None:
+    """BadFileError where a reader refuses the file; InternalError where it reads as another model."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        again = encode(decode(data))
+    except BadFileError as error:
+        raise BadFileError(f"no model.bin is written, its own reader refuses it: {error}") from error
+    if again != data:
+        raise InternalError("no model.bin is written: it reads back as another model; please report this")
+    if said := _refused(path):
+        raise BadFileError(f"no model.bin is written, the runtime refuses it: {said}. Cut the model before that node")
+
+
+def _refused(path: str) -> str:
+    """Why this machine's runtime refuses the file; nothing where it takes it, or cannot be asked."""
+    try:
+        command = [str(runtime_path(host_architecture())), "model_info", f"--model_file={path}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False)
+    except (BoardUnreachable, OSError, subprocess.TimeoutExpired):
+        return ""
+    said = one_line(done.stderr.decode(errors="replace").partition(": ")[2])
+    return said if done.returncode and said.startswith(REFUSES) else ""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
+from collections import Counter
+from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 
@@ -22,6 +25,20 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
             return file.read(min(limit, held.st_size + 1))
     except (OSError, ValueError) as error:
         raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def json_once(data: bytes) -> Any:
+    """JSON in which no object names a key twice, as readers differ in which of the two they take. ValueError for any other,
+    RecursionError for what is nested too deeply."""
+    return json.loads(data, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{twice[:60]!r} stands there twice")
+    return found
 
 
 def write_text(text: str, path: str) -> None:

@@ -20,6 +20,7 @@ from qverify.session.frames import Kept, Tell, frame_row, not_run
 from qverify.session.host import Host, Ran, Watch
 from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
+from qverify.session.other_inputs import mark_others
 from qverify.session.repeat import mark_repeat
 from qverify.session.verify import Outcome, Remembered, Seen, absent
 from qverify.tensors.prepared import PreparedInputs
@@ -94,8 +95,8 @@ def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) 
 
 
 def repeated(report: Report, capture: Capture, number: int) -> None:
-    """What --repeat found in the captured run holds for its board. BadFileError where it cannot be read."""
-    for key, option, mark in (("repeat", "--repeat", mark_repeat),):
+    """What --repeat and --paranoid found in the captured run holds for its board. BadFileError where it cannot be read."""
+    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
         if not (found := capture.frames[number].get(key)):
             continue
         try:

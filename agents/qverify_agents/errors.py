@@ -8,6 +8,7 @@ LinkError            one line for the user; exit 3
  +- LinkClosed       the other end went away
  +- AgentError       the call failed, the agent lives: status and text of the agent
  +- ProtocolError    what came cannot be understood
+     +- Contradiction two things that came cannot both be true, or one that cannot be true of what was asked
 """
 
 from __future__ import annotations
@@ -52,3 +53,7 @@ class AgentError(LinkError):
 
 class ProtocolError(LinkError):
     pass
+
+
+class Contradiction(ProtocolError):
+    """Nothing else that the board said in this run is to be believed, either."""

@@ -199,6 +199,40 @@ static qv_status check_flags(qv_model *m) {
   return QV_OK;
 }
 
+enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_OTHERWISE = 8 };
+
+/* Whether the lookup's output is what `before` is the preactivation of: NAME of NAME/preactivation, and shown. */
+static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *before) {
+  const qv_tensor *after = qv_out(m, n, 0);
+  size_t length = strlen(after->name);
+  return strcmp(n->op_name, "lookup") == 0 && !(after->flags & QV_INTERIOR) && strncmp(before->name, after->name, length) == 0 &&
+         strcmp(before->name + length, "/preactivation") == 0;
+}
+
+/* Interior is only what the next tensor that is not shows. last_use serves as the mark until lifetimes are planned. */
+static qv_status check_interior(qv_model *m) {
+  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].last_use = 0;
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    for (int i = 0; i < n->n_inputs; i++) {
+      if (n->inputs[i] < 0) continue;
+      qv_tensor *t = &m->tensors[n->inputs[i]];
+      int32_t mark = READ_BY_ITS_LOOKUP;
+      if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t)) mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
+      t->last_use |= mark;
+    }
+    if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;
+  }
+  for (int i = 0; i < m->n_tensors; i++) {
+    const qv_tensor *t = &m->tensors[i];
+    if (!(t->flags & QV_INTERIOR)) continue;
+    int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
+                                    : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
+    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT)) return refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
+  }
+  return QV_OK;
+}
+
 /* Marks: each tensor is a constant, a graph input, or made by exactly one earlier node before it is read. */
 static qv_status check_order(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
@@ -222,7 +256,8 @@ static qv_status check_order(qv_model *m) {
     if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0) return refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
   for (int i = 0; i < m->n_tensors; i++)
     if (m->tensors[i].arena_offset != 0) return refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
-  return check_flags(m);
+  qv_status status = check_flags(m);
+  return status == QV_OK ? check_interior(m) : status;
 }
 
 qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes) {

@@ -10,7 +10,7 @@ import pytest
 from qverify.capture.reader import open_capture
 from qverify.cli.main import main
 
-from tests.plain.captured_run import NODE, judged_again
+from tests.plain.captured_run import NODE, judged_again, report
 
 
 def test_what_is_named_holds_even_where_it_is_the_default(captured, tmp_path):
@@ -275,3 +275,69 @@ def test_a_mistake_leaves_no_capture_behind(digits, tmp_path):
     assert [p.name for p in (tmp_path / "cap").iterdir()] == ["thesis.txt"]
     (tmp_path / "cap" / "thesis.txt").unlink()
     assert main(words) == 0
+
+
+def board_of(held: dict[str, object]) -> dict[str, object]:
+    return held["frames"][0]["sides"][2]
+
+
+SELF_CONTRADICTIONS = {
+    "interior": (lambda h: h["specs"][NODE].update(interior=True), "flagged interior"),
+    "there and missing": (lambda h: board_of(h)["missing"].update({NODE: "gone"}), "and missing there"),
+    "two inputs": (lambda h: h["frames"][0]["inputs"].append(h["frames"][0]["inputs"][0]), "two inputs of one name"),
+    "two models": (lambda h: h["models"].append(h["models"][0]), "twice"),
+    "two frames": (lambda h: h["frames"].append(h["frames"][0]), "two frames of one number"),
+    "another zero point": (lambda h: h["specs"][NODE].update(zero_point=[7]), "contradicts the model"),
+    "another shape": (
+        lambda h: h["specs"][NODE].update(shape=[256], aligned_shape=[256]),
+        "contradicts the model",
+    ),
+    "no integer reference": (lambda h: h["specs"][NODE].update(integer_reference=False), "contradicts the model"),
+}
+
+
+@pytest.mark.parametrize("how", SELF_CONTRADICTIONS, ids=[n.replace(" ", "_") for n in SELF_CONTRADICTIONS])
+def test_a_capture_that_contradicts_itself_is_refused(how, captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
+    change, said = SELF_CONTRADICTIONS[how]
+    manifest = tmp_path / "cap" / "capture.json"
+    held = json.loads(manifest.read_text())
+    change(held)
+    manifest.write_text(json.dumps(held))
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path / "cap"), "-r"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_key_twice_in_a_capture_is_refused(captured, tmp_path, capsys):
+    """Readers differ in which of the two they take; here the last would have been a healthy board's digest."""
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
+    manifest = tmp_path / "cap" / "capture.json"
+    text = manifest.read_text()
+    place = text.rindex(f'"{NODE}": [')
+    manifest.write_text(f'{text[:place]}"{NODE}": [0, null], {text[place:]}')
+    assert main(["replay", str(tmp_path / "cap"), "-r"]) == 2
+    assert f"'{NODE}' stands there twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [{"precision": -300}, {"precision": 0}, {"runtime": "other"}])
+def test_a_side_s_own_settings_loosen_nothing(settings, captured, tmp_path, capsys):
+    assert captured(f"faulty:local?fault=plus_one@{NODE}") == 1
+    manifest = tmp_path / "cap" / "capture.json"
+    held = json.loads(manifest.read_text())
+    for side in held["frames"][0]["sides"]:
+        side["settings"].update(settings)
+    manifest.write_text(json.dumps(held))
+    capsys.readouterr()
+    status, again = judged_again(tmp_path / "cap", "-r")
+    (key,) = settings
+    assert (
+        status == 1
+        and f"capture: '{key}' in the settings of the board is not taken; its values are exact" in again["notes"]
+    )
+    assert [p["gate"] for p in again["pairs"]] == [p["gate"] for p in report(tmp_path / "r.json")["pairs"]]
+    good = tmp_path / "good"
+    (tmp_path / "cap").rename(good)
+    assert captured("local") == 0
+    assert main(["compare", str(tmp_path / "cap"), str(good)]) == 1

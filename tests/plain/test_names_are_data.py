@@ -57,7 +57,9 @@ def test_of_tensors_in_the_main_job_compare_and_triage(evil, tmp_path, capsys) -
     assert main(["compare", one, two, "--json", str(held)]) == 1
     assert not any(line.startswith(PASSED) for line in lines_of(capsys))
     assert EVIL in [row["name"] for row in json.loads(held.read_text())["pairs"][0]["tensors"]]
-    assert main(["-m", ",".join(evil), "-b", "faulty:local?fault=bitflip@logits_QuantizeLinear_Output", "-r", "True"]) in (
+    assert main(
+        ["-m", ",".join(evil), "-b", "faulty:local?fault=bitflip@logits_QuantizeLinear_Output", "-r", "True"]
+    ) in (
         1,
         2,
     )

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,14 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
         (lambda d: change(d / "about.txt", "model=", "model=0"), "another model"),
         (lambda d: change(d / "about.txt", "input=", "input=0"), "other inputs"),
         (lambda d: (d / "digests.txt").write_text(""), "not printed by the board"),
+        (lambda d: change(d / "about.txt", "model=", "model=0\nmodel="), "says 'model' twice"),
+        (lambda d: change(d / "about.txt", "digests_only=0", "digests_only=1\ndigests_only=0"), "digests_only' twice"),
+        (lambda d: more(d, lambda first: "0" * 16 + first[16:]), "twice, "),
+        (lambda d: more(d, lambda first: first), "twice, "),
+        (lambda d: more(d, lambda first: f"{'0' * 16} image 1"), "'image', no tensor of this model"),
+        (lambda d: shutil.copy(d / NODE_3, d / "node_3_other.bin"), "are two files of one tensor"),
+        (lambda d: shutil.copy(d / NODE_3, d / "node_99_other.bin"), "is of no tensor of this model"),
+        (lambda d: flip(next(d.glob("node_*_prob.bin"))), "do not have the digest"),
         (lambda d: shorten(d / "node_3_relu2_QuantizeLinear_Output.bin"), "255 bytes, wanted 256"),
         (lambda d: flip(d / "node_3_relu2_QuantizeLinear_Output.bin"), "do not have the digest"),
         (lambda d: flip(d / "model_infer_output_0_prob.bin"), "do not have the digest"),
@@ -105,6 +114,14 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
         "model",
         "inputs",
         "empty",
+        "model-twice",
+        "key-twice",
+        "two-digests",
+        "line-twice",
+        "not-of-the-model",
+        "two-files",
+        "file-of-no-node",
+        "second-file-of-a-final",
         "short",
         "flipped",
         "final",
@@ -118,6 +135,15 @@ def test_a_dump_that_is_not_whole_never_passes(bundle, capsys, spoil, said):
     assert main(["replay", str(bundle), "-r"]) == 3
     shown = capsys.readouterr().out
     assert said in shown and "Sim and Arm result Strict check PASSED" not in shown
+
+
+NODE_3 = "node_3_relu2_QuantizeLinear_Output.bin"
+
+
+def more(dump: Path, made: Callable[[str], str]) -> None:
+    """A line before all others, made of the first."""
+    path = dump / "digests.txt"
+    path.write_text(made(path.read_text().splitlines()[0]) + "\n" + path.read_text())
 
 
 def change(path: Path, before: str, after: str) -> None:
@@ -230,7 +256,8 @@ def test_plan_counts_what_a_run_then_takes(digits, tmp_path, capsys):
     local, serial = json.loads(capsys.readouterr().out)
     store = tmp_path / "store"
     for state in ("first_bytes", "cached_bytes"):
-        assert main(["-m", model, "-b", f"local?store={store}", "--json", str(tmp_path / "r.json")]) == 0
+        words = ["-m", model, "--spot-seed", "0"]
+        assert main([*words, "-b", f"local?store={store}", "--json", str(tmp_path / "r.json")]) == 0
         link = json.loads((tmp_path / "r.json").read_text())["link"]
         assert abs(link["bytes_sent"] + link["bytes_received"] - local[state]) <= 8  # HELLO's numbers
     assert serial["agent_bytes"] > runtime_path("aarch64").stat().st_size * 4 / 3

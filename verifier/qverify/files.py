@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -40,16 +41,22 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
 def json_of(text: str | bytes, where: str) -> Any:
     """Plain values. BadFileError for what is no JSON, lies too deep, or names one key of an object twice."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json_once(text)
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
+
+
+def json_once(data: str | bytes) -> Any:
+    """JSON in which no object names a key twice, as readers differ in which of the two they take. ValueError for any other,
+    RecursionError for what is nested too deeply."""
+    return json.loads(data, object_pairs_hook=_once)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)[:80]!r} stands in it twice")
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{twice[:60]!r} stands in it twice")
     return found
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from qverify_agents.errors import AgentError, ProtocolError
-from qverify_agents.printable import one_line
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.conversation import Conversation
+from qverify_agents.protocol.events import Events
 from qverify_agents.protocol.keep_alive import in_turn
 from qverify_agents.protocol.messages import NodeEvent
 
 OnNode = Callable[[NodeEvent], Any]
-MOST_EVENTS = 1 << 20
 
 
 class Agent(Conversation):
@@ -86,71 +85,62 @@ class Agent(Conversation):
         repeat: int = 1,
         injected: Mapping[str, str] | None = None,
         names: Sequence[str] = (),
+        events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
         """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order).
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
         ran. on_node: sees each event as it comes; True cancels the run (AgentError). names: of the model's tensors in their
-        order in model.bin; with them no event of another tensor is taken, and events come gathered where the link is slow."""
+        order in model.bin; with them no event of another tensor is taken, and events come gathered where the link is slow.
+        events: the tensors that one iteration has events of, in running order; with them these come, or Contradiction."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
         payload = messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat)
-        most = min(MOST_EVENTS, repeat * len(names)) if names else MOST_EVENTS
-        return self._events(frames.RUN, payload, on_node, names, most)
+        ledger = Events(frozenset(names), events, repeat, self._link.ahead == 0)
+        return self._events(frames.RUN, payload, on_node, names, ledger)
 
     @in_turn
     def run_unit(
-        self, model: str, nodes: list[str], inputs: Mapping[str, str], names: Sequence[str] = ()
+        self,
+        model: str,
+        nodes: list[str],
+        inputs: Mapping[str, str],
+        names: Sequence[str] = (),
+        events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes, on injected tensors (content hashes of dense bytes). names: as for run."""
-        most = len(names) or MOST_EVENTS
-        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, most)
+        """Runs only these nodes, on injected tensors (content hashes of dense bytes). names, events: as for run."""
+        ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
+        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, ledger)
 
     def _events(
-        self,
-        kind: int,
-        payload: bytes,
-        on_node: OnNode | None,
-        names: Sequence[str] = (),
-        most: int = MOST_EVENTS,
+        self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """All events of a run, each once, in order, at most `most`; those lost on the way are asked for. names: of all there
-        can be."""
-        seen: dict[int, NodeEvent] = {}
-        known = frozenset(names)
+        """All events of a run, each once, in order; those lost on the way are asked for. names: of all there can be."""
 
-        def add(index: int, event: NodeEvent) -> tuple[bool, bool]:
-            if index >= most:
-                raise ProtocolError(f"the board sent event {index}; this run has at most {most}")
-            if known and event.tensor not in known:
-                raise ProtocolError(
-                    f"the board sent an event of {one_line(event.tensor[:60])!r}, no tensor of this model"
-                )
-            if index in seen:
-                return False, False
-            seen[index] = event
-            return True, on_node is not None and on_node(event) is True
+        def add(index: int, event: NodeEvent, asked: bool = False) -> tuple[bool, bool]:
+            fresh, first = ledger.add(index, event, self.generation, asked)
+            return fresh, first and on_node is not None and on_node(event) is True
 
         def add_frame(frame: frames.Frame) -> tuple[bool, bool]:
             if frame.type == frames.NODES:
                 found = [add(i, event) for i, event in messages.read_events(frame.payload, names)]
                 return any(new for new, _ in found), any(cancel for _, cancel in found)
-            return add(*messages.read_event(frame.payload)[:2])
+            return add(*messages.read_node(frame.payload))
 
         done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
         self.kept = done.kept
-        while len(seen) < done.events:
-            first = next(i for i in range(done.events) if i not in seen)
-            answer, at = self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS), 0
-            while at < len(answer):
-                index, event, at = messages.read_event(answer, at)
-                add(index, event)
-            if first not in seen:
+        while (first := ledger.first_lacking(done)) is not None:
+            answer = messages.read_events_from(
+                first, done.events, self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS)
+            )
+            if not answer:
                 raise ProtocolError(f"the board lost event {first} of {done.events}")
+            for index, event in answer:
+                add(index, event, asked=True)
         if done.status:
             raise AgentError(done.status, done.text)
-        return [seen[i] for i in range(done.events)]
+        return ledger.in_order()
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
         """The tensor's dense valid bytes after the last run. ProtocolError when it is not size_bytes long."""

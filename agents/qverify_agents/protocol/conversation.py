@@ -174,6 +174,8 @@ class Conversation:
             return frame.payload
         if frame is not None and frame.type == frames.PACKED and wanted == frames.DATA:
             return messages.read_packed(frame.payload)
+        if frame is not None:
+            raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
         for _ in range(len(waiting)):  # their answers are passed over by what follows
             waiting.append((None, *waiting.popleft()[1:]))
         return self._ask(kind, payload, wanted)

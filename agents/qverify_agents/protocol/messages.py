@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qverify_agents.errors import AgentError, ProtocolError
+from qverify_agents.errors import AgentError, Contradiction, ProtocolError
 from qverify_agents.printable import one_line
 
 DIGESTS, EVERY_TENSOR, BATCHED = 1, 2, 4
@@ -165,6 +165,26 @@ def read_event(payload: bytes, at: int = 0) -> tuple[int, NodeEvent, int]:
     index, iteration, digest, elapsed = struct.unpack_from("<IIQQ", payload, at)
     name, end = read_text(payload, at + 24)
     return index, NodeEvent(name, f"{digest:016x}", elapsed, iteration), end
+
+
+def read_node(payload: bytes) -> tuple[int, NodeEvent]:
+    """A NODE: its index in the run and the event, and nothing behind them."""
+    index, event, end = read_event(payload)
+    if end != len(payload):
+        raise ProtocolError("NODE has a wrong size")
+    return index, event
+
+
+def read_events_from(first: int, most: int, payload: bytes) -> list[tuple[int, NodeEvent]]:
+    """The answer to EVENTS: one event after the other from `first`, below `most`."""
+    found: list[tuple[int, NodeEvent]] = []
+    at = 0
+    while at < len(payload):
+        index, event, at = read_event(payload, at)
+        if index != first + len(found) or index >= most:
+            raise Contradiction(f"the board was asked for its events from {first} of {most} and sent event {index}")
+        found.append((index, event))
+    return found
 
 
 def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEvent]]:

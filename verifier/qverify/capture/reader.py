@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import numpy as np
 from qverify.capture.parts import Part, PartReader
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError, UsageError
-from qverify.files import read_regular
+from qverify.files import json_once, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -26,6 +25,7 @@ from qverify.tensors.spec import TensorSpec
 MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
 MOST_PADDING = 4096  # elements of a dim
 SIDES = ("reference", "simulator", "board")
+LOOSENING = ("precision", "runtime")  # of settings: what a text dump, or another runtime, is judged by
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 
@@ -80,7 +80,7 @@ class Capture:
         if self.report_sha256 and hashlib.sha256(data).hexdigest() != self.report_sha256:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         try:
-            held = json.loads(data)
+            held = json_once(data)
         except (ValueError, RecursionError) as error:
             raise BadFileError(f"{path}: not JSON: {error}") from error
         if not isinstance(held, dict):
@@ -102,6 +102,7 @@ class Capture:
 
     def _recording(self, row: Mapping[str, Any]) -> Recording:
         missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
+        settings, notes = _settings(row)
         specs = {n: self.specs[n] for n in (*row["tensors"], *missing) if n in self.specs}
         loaders, digests = {}, {}
         for name, (part, digest) in row["tensors"].items():
@@ -121,7 +122,7 @@ class Capture:
             str(row["side"]),
             printable(str(row["engine"])),
             printable(str(row["version"])),
-            dict(row["settings"]),
+            settings,
             printable(str(row["host"])),
             float(row["duration_s"]),
             specs,
@@ -135,7 +136,8 @@ class Capture:
             state,  # type: ignore[arg-type]
             why,
             {str(k): int(v) for k, v in row["link"].items()},
-            [printable(str(n)) for n in row["notes"]],
+            [*(printable(str(n)) for n in row["notes"]), *notes],
+            borrowed=frozenset(str(n) for n in row.get("by_digest", [])),
         )
 
     def _wrong(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
@@ -161,6 +163,16 @@ class Capture:
         return np.frombuffer(self.parts.read(part), spec.numpy_dtype).reshape(spec.shape)
 
 
+def _settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A side's settings without those that would loosen what it is judged by, and a note for each of these: the sides of a
+    capture are ours, and no value of theirs is known to few digits."""
+    held = {str(k): v for k, v in row["settings"].items()}
+    refused = [k for k in LOOSENING if held.pop(k, None) is not None]
+    return held, [
+        f"capture: {k!r} in the settings of the {row['side']} is not taken; its values are exact" for k in refused
+    ]
+
+
 def is_capture(path: str) -> bool:
     """A folder of --capture, be it whole or not."""
     return os.path.isfile(os.path.join(path, "capture.json")) or os.path.isfile(os.path.join(path, "parts.zst"))
@@ -174,7 +186,7 @@ def open_capture(folder: str) -> Capture:
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:
-        held = json.loads(read_regular(path, MOST_MANIFEST))
+        held = json_once(read_regular(path, MOST_MANIFEST))
         schema = held.get("schema")
         if schema != SCHEMA:
             later = isinstance(schema, str) and schema.startswith("qverify.capture/")
@@ -218,8 +230,12 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
         file = str(row["file"])
         if os.path.basename(file) != file or file in ("", ".", ".."):
             raise ValueError(f"model file {file!r}")
+        if file in models:
+            raise ValueError(f"model file {file!r} twice")
         models[file] = {k: str(row[k]) for k in ("path", "kind", "sha256")}
-    frames = [_frame(row) for row in held["frames"]]
+    frames = [_frame(row, specs) for row in held["frames"]]
+    if len({row["frame"] for row in frames}) != len(frames):
+        raise ValueError("two frames of one number")
     why = "" if held["state"] == "complete" else printable(str(held["why"])) or "it says so itself"
     reader = PartReader(os.path.join(folder, "parts.zst"), parts)
     return Capture(
@@ -227,7 +243,7 @@ def _opened(folder: str, held: dict[str, Any]) -> Capture:
     )
 
 
-def _frame(row: dict[str, Any]) -> dict[str, Any]:
+def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     _count(row["frame"])
     if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
         raise ValueError("source or why of a frame")
@@ -241,15 +257,28 @@ def _frame(row: dict[str, Any]) -> dict[str, Any]:
             part, digest = pair
             if not isinstance(part, int | None) or not isinstance(digest, str | None) or isinstance(part, bool):
                 raise ValueError(f"tensor {pair!r}")
+        _consistent(side, specs)
         for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
             if not isinstance(side[key], kind):
                 raise ValueError(f"{key} of a side")
-    if not isinstance(row.get("repeat", {}), dict):
-        raise ValueError("repeat of a frame")
+    if not all(isinstance(row.get(key, {}), dict) for key in ("repeat", "other_inputs")):
+        raise ValueError("repeat or other_inputs of a frame")
     for item in row["inputs"]:
         if not {"name", "part", "sha256", "source", "seed"} <= item.keys():
             raise ValueError("an input")
+    names = [str(item["name"]) for item in row["inputs"]]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two inputs of one name among {names}")
     return row
+
+
+def _consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
+    """ValueError for what a side says twice, one thing and another, or that would keep a tensor of it from being compared."""
+    for name in (*side["tensors"], *side["missing"]):
+        if name in specs and specs[name].interior:
+            raise ValueError(f"{name!r} is a tensor of the {side['side']} and flagged interior")
+    if both := side["tensors"].keys() & side["missing"].keys():
+        raise ValueError(f"{min(both)!r} is a tensor of the {side['side']} and missing there")
 
 
 def _count(value: Any) -> int:

@@ -82,13 +82,20 @@ class CaptureWriter:
         """What --repeat found at the last frame (Report.repeat)."""
         self._held["frames"][-1]["repeat"] = dict(found)
 
+    def on_others(self, found: Mapping[str, Any]) -> None:
+        """What --paranoid found at the last frame (session/other_inputs.py)."""
+        self._held["frames"][-1]["other_inputs"] = dict(found)
+
     def _side(self, label: str, recording: Recording, pull: Pull | None) -> dict[str, Any]:
         self._held["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._held["specs"]}
-        names = [n for n in recording.specs if n in recording.tensors or n in recording.digests]
-        missing, tensors = dict(recording.missing), dict[str, list[Any]]()
+        came = set(recording.tensors)
+        names = [n for n in recording.specs if n in came or n in recording.digests]
+        missing, tensors, by_digest = dict(recording.missing), dict[str, list[Any]](), list[str]()
         for name in names:
             digest = recording.digests.get(name)
             part = self._parts.known(digest, recording.specs[name].valid_bytes) if digest is not None else None
+            if part is not None and name not in came:
+                by_digest.append(name)
             if part is None:
                 part = self._fetched(name, recording, pull)
             tensors[name] = [part, digest]
@@ -104,6 +111,7 @@ class CaptureWriter:
             "notes": list(recording.notes),
             "missing": missing,
             "tensors": tensors,
+            "by_digest": by_digest,
         }
 
     def _fetched(self, name: str, recording: Recording, pull: Pull | None) -> int | None:

@@ -97,7 +97,7 @@ class Judge:
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
-                coverage.enter(judged.pair.coverage, row)
+                coverage.enter(judged.pair.coverage, row, bool(row.digests_equal) and not self._both_sent(p))
         judged.pair.agreement = [
             agreement(name, one, two)
             for name in judged.rows
@@ -105,6 +105,10 @@ class Judge:
             for one, two in [(self.a.held(judged.names[name].a), self.b.held(judged.names[name].b))]
             if one is not None and two is not None
         ]
+
+    def _both_sent(self, p: NamePair) -> bool:
+        """Whether both sides gave the tensor's bytes, not its digest alone."""
+        return self.a.sent(p.a) and self.b.sent(p.b)
 
     def _digests_equal(self, p: NamePair) -> bool | None:
         one, two = self.a.digest(p.a), self.b.digest(p.b)

@@ -23,6 +23,11 @@ class Values:
     def digest(self, name: str) -> str | None:
         return self.recording.digests.get(name)
 
+    def sent(self, name: str) -> bool:
+        """Whether the side itself gave the bytes."""
+        recording = self.recording
+        return name in self.pulled or (name in recording.tensors and name not in recording.borrowed)
+
     def fetch(self, names: list[str]) -> None:
         """Pulls what is not held, in one request."""
         wanted = [n for n in dict.fromkeys(names) if n not in self.failed and self.held(n) is None]

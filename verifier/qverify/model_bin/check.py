@@ -6,6 +6,7 @@ import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
+from qverify.model_bin.units import may_be_interior
 from qverify.tensors.spec import TensorSpec
 
 LONGEST_NAME = 1023  # bytes of a text in PROTOCOL.md
@@ -32,6 +33,11 @@ def check_graph(graph: Graph) -> None:
                 f"constant {name!r}: {array.dtype}{list(array.shape)}, its record says {spec.dtype}{list(spec.shape)}"
             )
     _check_order(graph)
+    if hidden := {n for n, spec in graph.tensors.items() if spec.interior} - may_be_interior(graph):
+        raise BadFileError(
+            f"tensor {min(hidden)!r}: flagged interior, which would keep it from being compared; only floats between "
+            "dequantize and quantize may be"
+        )
 
 
 def _made_by(graph: Graph, name: str) -> str:

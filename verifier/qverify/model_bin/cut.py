@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import may_be_interior
 
 
 def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
@@ -26,12 +27,15 @@ def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph
     read = {n for node in nodes for n in node.inputs if n is not None}
     inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))
     names = {*read, *inputs, *outputs, *(o for node in nodes for o in node.outputs)}
-    return Graph(
+    part = Graph(
         nodes,
-        {n: replace(s, interior=s.interior and n not in inputs) for n, s in graph.tensors.items() if n in names},
+        {n: s for n, s in graph.tensors.items() if n in names},
         {n: v for n, v in graph.constants.items() if n in names},
         inputs,
         outputs,
         graph.rounding,
         graph.producer,
     )
+    inside = may_be_interior(part)
+    part.tensors = {n: replace(s, interior=s.interior and n in inside) for n, s in part.tensors.items()}
+    return part

@@ -20,6 +20,31 @@ class Unit:
     integer_reference: bool
 
 
+def may_be_interior(graph: Graph) -> set[str]:
+    """Tensors that a model.bin may flag interior: what no comparison of the ONNX would find, and the unit around it shows.
+
+    Floats that `dequantize` makes or that only `quantize` reads; and of --no-fuse NAME/preactivation, whose node has no integer
+    reference and which only the lookup that makes NAME reads. Never a graph output."""
+    outputs, readers = set(graph.outputs), dict[str, list[Node]]()
+    for node in graph.nodes:
+        for name in {n for n in node.inputs if n is not None}:
+            readers.setdefault(name, []).append(node)
+    return {
+        name
+        for node in graph.nodes
+        for name in node.outputs
+        if name not in outputs and _inside(graph, name, node, readers.get(name, []))
+    }
+
+
+def _inside(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
+    spec = graph.spec(name)
+    if spec.dtype == "float32":
+        return maker.op == "dequantize" or (bool(readers) and all(n.op == "quantize" for n in readers))
+    shown = [n.name for n in readers if n.op == "lookup" and not graph.spec(n.name).interior]
+    return not spec.integer_reference and len(readers) == 1 and name in [f"{n}/preactivation" for n in shown]
+
+
 def units(graph: Graph) -> list[Unit]:
     """One Unit a node with an observable output, in running order. Interior producers (a DequantizeLinear, a float that
     feeds only a QuantizeLinear) belong to every unit that reads them."""

@@ -89,9 +89,10 @@ def _pairs(report: Report) -> list[str]:
     lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     for pair in report.pairs:
         ledger, who = pair.coverage, f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
+        digests = f" ({ledger.by_digest} of them by digest)" if ledger.by_digest else ""
         bits = "bit-equal" if pair.bit_equal else "not bit-equal"
         lines.append(
-            f"{who}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared, {len(ledger.missing)} missing, "
+            f"{who}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared{digests}, {len(ledger.missing)} missing, "
             f"{len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
         )
         lines += [f"  missing: {m.tensor} on the {m.side}: {m.why}" for m in ledger.missing[:SHOWN]]

@@ -42,13 +42,15 @@ class MissingTensor:
 
 @dataclass(slots=True)
 class Coverage:
-    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected."""
+    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected.
+    by_digest: of the elements, those whose bytes one side did not send, so that they are equal by digest only."""
 
     expected: int = 0
     compared: int = 0
     missing: list[MissingTensor] = field(default_factory=list)
     elements: int = 0
     not_offered: list[MissingTensor] = field(default_factory=list)
+    by_digest: int = 0
 
 
 @dataclass(slots=True)

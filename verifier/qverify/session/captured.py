@@ -7,21 +7,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from qverify_agents.errors import LinkError
 
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import Asked
+from qverify.model_bin.graph import Graph
 from qverify.report.document import Report, worst
 from qverify.session.frames import Kept, Tell, frame_row, not_run
 from qverify.session.host import Host, Ran, Watch
 from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
+from qverify.session.other_inputs import mark_others
 from qverify.session.repeat import mark_repeat
 from qverify.session.verify import Outcome, Remembered, Seen, absent
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording, Tensors
+from qverify.tensors.spec import TensorSpec
 
 RERUN = ("reference", "simulator")
 ORDER = (*RERUN, "board")
@@ -91,16 +95,15 @@ def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) 
 
 
 def repeated(report: Report, capture: Capture, number: int) -> None:
-    """What --repeat found in the captured run holds for its board. BadFileError where it cannot be read."""
-    found = capture.frames[number].get("repeat")
-    if not found:
-        return
-    try:
-        mark_repeat(report, found)
-    except (LookupError, TypeError, ValueError) as error:
-        raise BadFileError(
-            f"{capture.folder}: what --repeat found at frame {number} cannot be read: {error}"
-        ) from error
+    """What --repeat and --paranoid found in the captured run holds for its board. BadFileError where it cannot be read."""
+    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
+        if not (found := capture.frames[number].get(key)):
+            continue
+        try:
+            mark(report, found)
+        except (LookupError, TypeError, ValueError) as error:
+            said = f"{capture.folder}: what {option} found at frame {number} cannot be read: {error}"
+            raise BadFileError(said) from error
 
 
 def unproven(report: Report, why: str) -> None:
@@ -222,8 +225,25 @@ def _captured(
         if why := _another(side, capture, models, prepared):
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
+        else:
+            _layouts_hold(capture, side, models.graph)
     _expect(held, models)
     return held
+
+
+def _layouts_hold(capture: Capture, side: Recording, graph: Graph) -> None:
+    """What a tensor is, the model says: BadFileError where the capture says otherwise."""
+    for name, spec in side.specs.items():
+        known = graph.tensors.get(name)
+        if known is not None and _stored(spec) != _stored(known):
+            raise BadFileError(
+                f"{capture.folder}: what it says of tensor {name!r} contradicts the model; the capture was changed"
+            )
+
+
+def _stored(spec: TensorSpec) -> TensorSpec:
+    """As model.bin holds it."""
+    return replace(spec, scale=tuple(float(np.float32(s)) for s in spec.scale))
 
 
 def ran_with(capture: Capture) -> list[str]:

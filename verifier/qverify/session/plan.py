@@ -67,7 +67,7 @@ def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> Counted:
 
 
 def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
-    board = Board(address, models.binary, models.graph, options={"store": store})
+    board = Board(address, models.binary, models.graph, options={"store": store}, spot_seed=0)
     try:
         link = board.run(prepared, pull="all" if every else "differ").link
     finally:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, UsageError
-from qverify.files import read_regular
+from qverify.files import json_once, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.session.host import Host, Watch
@@ -55,7 +54,7 @@ def replay(request: Replay, watch: Watch | None = None) -> Outcome:
 def _manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "manifest.json")
     try:
-        held = json.loads(read_regular(path, MOST_MANIFEST))
+        held = json_once(read_regular(path, MOST_MANIFEST))
         if held.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: schema {held.get('schema')!r}, wanted {SCHEMA!r}")
         files = {str(n): str(v["sha256"]) for n, v in held["files"].items()}
@@ -68,6 +67,8 @@ def _manifest(folder: str) -> dict[str, Any]:
             }
             for i in held["inputs"]
         ]
+        if len({i["name"] for i in inputs}) != len(inputs):
+            raise ValueError("two inputs of one name")
     except BadFileError as error:
         raise BadFileError(f"{error}; wanted the folder that qverify pack made (unpack a tarball first)") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

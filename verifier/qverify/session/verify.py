@@ -19,6 +19,7 @@ from qverify.report.document import EXIT, Report
 from qverify.session.host import Host, Ran, Watch, step_of
 from qverify.session.judging import Pull, judged
 from qverify.session.models import Models, open_models
+from qverify.session.other_inputs import mark_others, run_on_others
 from qverify.session.repeat import repeat
 from qverify.session.spread import ReferenceSpread, mark_spread
 from qverify.tensors.prepared import PreparedInputs
@@ -45,6 +46,8 @@ class Request:
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
     capture: str | None = None  # folder that keeps everything the run sees
     repeat: int = 1  # runs of the board on the same inputs
+    paranoid: bool = False  # every tensor is pulled, and the board runs on other inputs, too
+    spot_seed: int | None = None  # of the spot check and of those inputs; None: fresh in each run
     reference_spread: bool = False  # how far apart the reference's own settings are
     reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
     reference_timeout_s: float = 900.0  # for each of their runs
@@ -99,6 +102,8 @@ class Job:
             raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
         if request.repeat > 1 and request.board is None:
             raise UsageError("--repeat runs a board again; give -b BOARD")
+        if request.paranoid and not (sides["board"] and sides["simulator"]):
+            raise UsageError("--paranoid holds a board to the simulator on other inputs; give -b BOARD and -s True")
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None:
             raise UsageError("--reference-python takes part in --reference-spread; give that, too")
@@ -123,6 +128,8 @@ class Job:
         seen = Seen(prepared, ran, pull)
         self.repeat(report, seen, self.request.repeat, watch)
         self.refresh(ran)
+        if self.request.paranoid:
+            self._on_others(report, seen, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, seen)
 
@@ -133,6 +140,22 @@ class Job:
         repeat(self._board, seen, self.models.graph, report, times, step_of(watch, "repeat"))
         if self._capture is not None:
             self._capture.repeated(report.repeat or {})
+
+    def _on_others(self, report: Report, seen: Seen, options: Options, watch: Watch | None) -> None:
+        """--paranoid, once the first run's values are not asked for any more."""
+        before = seen.ran.recordings["board"]
+        if self._board is None or before.state != "complete":
+            return
+        found, recording = run_on_others(
+            self._board, self.models, seen.prepared, before, options, self.request.spot_seed, step_of(watch, "paranoid")
+        )
+        seen.pull = None
+        mark_others(report, found)
+        if self._capture is not None:
+            self._capture.on_others(found)
+        if recording is not None and recording.state != "complete":
+            self._carried.update(recording.link)
+            self._disconnect()
 
     def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
         """Of frame `number`."""
@@ -149,7 +172,8 @@ class Job:
             unreached = " ".join(str(error).split())
             ran.recordings["board"] = absent(self.models.graph, str(self.request.board), unreached)
         if board is not None:
-            ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), self.request.pull)
+            pull = "all" if self.request.paranoid else self.request.pull
+            ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
         return ran, Remembered(board.pull) if board is not None else None, unreached
 
     def refresh(self, ran: Ran) -> None:
@@ -163,7 +187,9 @@ class Job:
 
         asked = self.request
         if self._board is None and asked.board is not None:
-            self._board = Board(asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach)
+            self._board = Board(
+                asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach, asked.spot_seed
+            )
         return self._board
 
     def not_run(self, number: int, source: str, why: str) -> None:

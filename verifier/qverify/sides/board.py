@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.errors import AgentError, Contradiction, LinkError
 from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
@@ -22,7 +23,7 @@ from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
-SPOT_SEED, MOST_QUOTED = 0, 8
+MOST_QUOTED = 8
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
@@ -37,12 +38,20 @@ class Unproven(LinkError):
 
 class Board:
     """One board with one model. A fault of the board gives a Recording that says so, never an exception from run().
-    options: of the address (store, memory ...). LinkError at construction when there is no agent to speak to."""
+    options: of the address (store, memory ...). spot_seed: which tensor a run pulls to hold it to its digest; None: another
+    in each run. LinkError at construction when there is no agent to speak to."""
 
     def __init__(
-        self, uri: str, model: bytes, graph: Graph, deadline_s: float = 120.0, options: Mapping[str, str] | None = None
+        self,
+        uri: str,
+        model: bytes,
+        graph: Graph,
+        deadline_s: float = 120.0,
+        options: Mapping[str, str] | None = None,
+        spot_seed: int | None = None,
     ):
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
+        self._spot_seed = spot_seed
         self._sha256 = hashlib.sha256(model).hexdigest()
         self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
@@ -78,6 +87,9 @@ class Board:
         )
         try:
             self._run(prepared, recording, progress, pull)
+        except Contradiction as error:  # then none of its words holds
+            self._digests, recording.digests, recording.tensors = {}, {}, {}
+            recording.state, recording.why = "partial", f"the board contradicts itself: {error}"
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
@@ -116,21 +128,24 @@ class Board:
             nonlocal done
             done += 1
             if digests and event.tensor in self.graph.tensors:
-                self._digests[event.tensor] = self.came[event.tensor] = event.digest
+                _note(self._digests, event)
+                self.came[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
 
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
         fed = frozenset(self.graph.inputs)
         finals = [n for n in self.graph.outputs if n not in fed]
+        reported = observable if per_node else finals if digests else []
         try:
             self._agent.run(
                 self._sha256,
                 self._inputs,
                 on_node,
-                nodes="all" if per_node else finals if digests else [],
+                nodes="all" if per_node else reported,
                 digests=digests,
                 names=list(self.graph.tensors),
+                events=self._made(reported),
             )
             self._generation = self._agent.generation
         finally:
@@ -139,15 +154,22 @@ class Board:
         recording.tensors = held
         others = [n for n in observable if n not in self._finals] if per_node else []
         spot = digests and pull != "all" and bool(others)
+        seed = secrets.randbelow(1 << 32) if self._spot_seed is None else self._spot_seed
         if spot:
-            others = [others[int(np.random.Generator(np.random.PCG64(SPOT_SEED)).integers(len(others)))]]
+            others = [others[int(np.random.Generator(np.random.PCG64(seed)).integers(len(others)))]]
         for name in [*finals, *others]:
             try:
                 held |= self.pull([name])
             except Unproven as error:
                 recording.missing |= error.broken
         if spot and others[0] in held:
-            recording.notes.append(f"{others[0]} was pulled whole and holds its digest (seed {SPOT_SEED})")
+            recording.settings["spot_seed"] = seed
+            recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
+
+    def _made(self, names: Collection[str]) -> list[str]:
+        """Those of `names` that nodes make, in running order: the events of a run that reports them."""
+        wanted = set(names)
+        return [o for node in self.graph.nodes for o in node.outputs if o in wanted]
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """One more run on the same inputs: the digest of every tensor (made here of the values, where the board sends none),
@@ -161,7 +183,7 @@ class Board:
 
         def on_node(event: NodeEvent) -> None:
             if told and event.tensor in wanted:
-                self.came[event.tensor] = event.digest
+                _note(self.came, event)
 
         events = self._agent.run(
             self._sha256,
@@ -170,10 +192,11 @@ class Board:
             nodes="all" if per_node else names if told else [],
             digests=told,
             names=list(self.graph.tensors),
+            events=self._made(names if per_node or told else []),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
-        self._digests = {e.tensor: e.digest for e in events if e.tensor in wanted} if told else {}
+        self._digests = _digests(e for e in events if e.tensor in wanted) if told else {}
         try:
             values = {} if told else self._got(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
@@ -215,7 +238,14 @@ class Board:
     def _run_again(self, names: list[str]) -> dict[str, str]:
         """So that they can be got; those that do not hold the digest of the first run, where the board announced one."""
         told = "digests" in self.capabilities
-        events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=told, names=list(self.graph.tensors))
+        events = self._agent.run(
+            self._sha256,
+            self._inputs,
+            nodes=names,
+            digests=told,
+            names=list(self.graph.tensors),
+            events=self._made(names),
+        )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         wanted = frozenset(names)
         return {
@@ -257,8 +287,11 @@ class Board:
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
-        events = self._agent.run_unit(self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors))
-        free_running, self._digests = self._digests, {e.tensor: e.digest for e in events}
+        told = [o for node in unit.nodes for o in node.outputs if not self.graph.spec(o).interior]
+        events = self._agent.run_unit(
+            self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors), told
+        )
+        free_running, self._digests = self._digests, _digests(events)
         try:
             return self._got(list(unit.outputs))
         finally:
@@ -267,6 +300,19 @@ class Board:
     def close(self) -> None:
         self._spool.close()
         self._agent.close()
+
+
+def _note(digests: dict[str, str], event: NodeEvent) -> None:
+    """A tensor has one digest in a run."""
+    if digests.setdefault(event.tensor, event.digest) != event.digest:
+        raise Contradiction(f"{event.tensor}: digest {digests[event.tensor]}, and digest {event.digest}, in one run")
+
+
+def _digests(events: Iterable[NodeEvent]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for event in events:
+        _note(found, event)
+    return found
 
 
 def _number(told: object) -> float | None:

@@ -8,6 +8,7 @@ import re
 import tarfile
 import tempfile
 import zlib
+from collections import Counter
 from contextlib import closing
 from typing import IO, Protocol
 
@@ -128,15 +129,15 @@ def opened(path: str, graph: Graph) -> Files:
 
 def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
     """The board's Recording. Every tensor is read once and must hold the digest the board printed; what does not is
-    missing, with the reason. prepared: when given, the board's inputs must have been these. A dump of another model or
-    of other inputs did not run."""
+    missing, with the reason. prepared: when given, the board's inputs must have been these. A dump of another model, of
+    other inputs, or that contradicts itself or the model did not run."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     recording = Recording("board", "qvrt", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     recording.capabilities = frozenset({"finals", "per_node", "digests"})
     recording.model_sha256, recording.settings["carried"] = model_sha256, recording.host
     with closing(opened(path, graph)) as files:
         names = set(files.names())
-        recording.why = _about(files, names, model_sha256, prepared, recording)
+        recording.why = _about(files, names, model_sha256, prepared, recording) or _contradiction(files, names, graph)
         if recording.why:
             recording.state = "did not run"
             recording.missing = dict.fromkeys(specs, recording.why)
@@ -147,13 +148,11 @@ def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs
 
 def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> None:
     """The digests, and every tensor that has a file and holds its digest; the others are missing."""
-    printed, by_label, whole = _digests(files), _by_label(names), recording.settings.get("digests_only") == "0"
+    printed, by_label, whole = dict(_printed(files)), _by_label(names), recording.settings.get("digests_only") == "0"
     recording.digests = {n: d for n, d in printed.items() if n in recording.specs}
     tensors: dict[str, Array] = {}
     with closing(Spool()) as spool:
-        for name, label in _labels(graph).items():
-            if name not in recording.specs and name not in graph.outputs:
-                continue
+        for name, (label, *others) in _labels(graph).items():
             why = "not printed by the board" if name in recording.specs and name not in printed else ""
             found = by_label.get(label)
             if found is None and whole and not why:
@@ -161,6 +160,8 @@ def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> 
             if not why and found is not None:
                 try:
                     tensors[name] = spool.keep(_tensor(files, found, graph.spec(name), printed.get(name)))
+                    for other in (by_label[o] for o in others if o in by_label):
+                        _tensor(files, other, graph.spec(name), printed.get(name))
                 except (ValueError, OSError, BadFileError, tarfile.TarError) as error:
                     why = str(error)
             if why:
@@ -182,7 +183,11 @@ def _about(
     lines = files.read("about.txt", 1 << 16).decode(errors="replace").splitlines()
     if lines[:1] != [DUMP]:
         return f"about.txt is not of a {DUMP}"
-    said = dict(one_line(line).partition("=")[::2] for line in lines[1:])
+    pairs = [one_line(line).partition("=")[::2] for line in lines[1:]]
+    counted = Counter(key for key, _ in pairs if key != "input")
+    if twice := [key for key, times in counted.items() if times > 1]:
+        return f"about.txt says {twice[0][:40]!r} twice"
+    said = dict(pairs)
     recording.version = said.get("runtime", "").removeprefix("qvrt ")[:40]
     recording.settings |= {k: said[k][:120] for k in ("machine", "kernel", "digests_only") if k in said}
     if said.get("model") != model_sha256:
@@ -194,40 +199,62 @@ def _about(
     return ""
 
 
-def _digests(files: Files) -> dict[str, str]:
-    """What the board printed; a name printed twice with two digests is left out."""
+def _printed(files: Files) -> list[tuple[str, str]]:
+    """(tensor, digest) of each line that the board printed."""
     text = files.read("digests.txt", MOST_TEXT).decode(errors="replace")
-    found: dict[str, str] = {}
-    twice = set()
-    for line in text.splitlines():
-        if (match := _LINE.fullmatch(line)) is not None:
-            if found.setdefault(match[2], match[1]) != match[1]:
-                twice.add(match[2])
-    return {n: d for n, d in found.items() if n not in twice}
+    found = (_LINE.fullmatch(line) for line in text.splitlines())
+    return [(match[2], match[1]) for match in found if match is not None]
 
 
-def _labels(graph: Graph) -> dict[str, str]:
-    """Tensor to the start of its file's name, as qvrt infer writes it: the node's, for a final output of digests-only the output's."""
-    found = {name: f"model_infer_output_{i}" for i, name in enumerate(graph.outputs)}
+def _contradiction(files: Files, names: set[str], graph: Graph) -> str:
+    """What cannot be of one run of this model: a tensor twice, one that the model does not have, a file of no tensor; "" where
+    nothing is."""
+    seen: dict[str, str] = {}
+    known = set(graph.observable())
+    for tensor, digest in _printed(files):
+        if tensor not in known:
+            return f"digests.txt has {tensor[:60]!r}, no tensor of this model that is compared"
+        if tensor in seen:
+            return f"digests.txt has {tensor[:60]!r} twice, {seen[tensor]} and {digest}"
+        seen[tensor] = digest
+    labels = {*_node_labels(graph).values(), *_output_labels(graph)}
+    taken: dict[str, str] = {}
+    for name in sorted(names):
+        if (match := _FILE.fullmatch(name)) is None:
+            continue
+        if match[1] not in labels:
+            return f"{name[:80]!r} is of no tensor of this model that is compared"
+        if match[1] in taken:
+            return f"{taken[match[1]][:80]!r} and {name[:80]!r} are two files of one tensor"
+        taken[match[1]] = name
+    return ""
+
+
+def _output_labels(graph: Graph) -> list[str]:
+    return [f"model_infer_output_{i}" for i in range(len(graph.outputs))]
+
+
+def _node_labels(graph: Graph) -> dict[str, str]:
+    """Tensor to the start of the name of its file as a node's output, as qvrt infer writes it."""
+    found = {}
     for at, node in enumerate(graph.nodes):
-        several = len(node.outputs) > 1
-        found |= {
-            name: f"node_{at}.{i}" if several else f"node_{at}"
-            for i, name in enumerate(node.outputs)
-            if name not in graph.outputs
-        }
+        for i, name in enumerate(node.outputs):
+            if not graph.spec(name).interior:
+                found[name] = f"node_{at}.{i}" if len(node.outputs) > 1 else f"node_{at}"
+    return found
+
+
+def _labels(graph: Graph) -> dict[str, list[str]]:
+    """Tensor to the starts of its files' names: a final output's own first, and the node's."""
+    found = {name: [label] for name, label in zip(graph.outputs, _output_labels(graph), strict=True)}
+    for name, label in _node_labels(graph).items():
+        found.setdefault(name, []).append(label)
     return found
 
 
 def _by_label(names: set[str]) -> dict[str, str]:
-    """Label to file; a label with two files (two dumps in one folder) is left out."""
-    found: dict[str, str] = {}
-    twice = set()
-    for name in names:
-        if (match := _FILE.fullmatch(name)) is not None:
-            if found.setdefault(match[1], name) != name:
-                twice.add(match[1])
-    return {label: name for label, name in found.items() if label not in twice}
+    """Label to file."""
+    return {match[1]: name for name in names if (match := _FILE.fullmatch(name)) is not None}
 
 
 def _tensor(files: Files, name: str, spec: TensorSpec, digest: str | None) -> Array:

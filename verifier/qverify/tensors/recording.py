@@ -24,6 +24,9 @@ class Tensors(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         return self._loaders[name]()
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaders
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaders)
 
@@ -59,3 +62,4 @@ class Recording:
     link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
     notes: list[str] = field(default_factory=list)
     runtime: str = "qvrt"
+    borrowed: frozenset[str] = frozenset()  # of tensors: another side's of the same digest, this side sent no bytes

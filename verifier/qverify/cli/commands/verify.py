@@ -58,6 +58,16 @@ if TYPE_CHECKING:
     help="runs of the board on the same inputs; names what changes",
 )
 @click.option(
+    "--paranoid",
+    is_flag=True,
+    help="pull every tensor, and hold the board to the simulator on other, random inputs, too",
+)
+@click.option(
+    "--spot-seed",
+    type=click.IntRange(0, 2**32 - 1),
+    help="which tensor is pulled to hold it to its digest, and --paranoid's inputs; without it others in each run (reported)",
+)
+@click.option(
     "--reference-spread",
     is_flag=True,
     help="run the reference under its other settings, too, and mark differences no larger than theirs",
@@ -94,6 +104,8 @@ def command(
     pull: Literal["differ", "all"],
     allow_other_model: bool,
     repeat: int,
+    paranoid: bool,
+    spot_seed: int | None,
     reference_spread: bool,
     reference_python: tuple[str, ...],
     reference_timeout_s: float,
@@ -127,6 +139,8 @@ def command(
         pull=pull,
         reach=reach,
         repeat=repeat,
+        paranoid=paranoid,
+        spot_seed=spot_seed,
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,

@@ -112,7 +112,9 @@ class Bench:
 
 
 def _takes(kind: str, node: Node) -> bool:
-    return node.op in PLACES[kind] and not node.integer_reference and (kind != "bias_slight" or node.inputs[2] is not None)
+    return (
+        node.op in PLACES[kind] and not node.integer_reference and (kind != "bias_slight" or node.inputs[2] is not None)
+    )
 
 
 def _alone(host: Subject, ran: Ran, prepared: PreparedInputs, pull: Any) -> list[str]:
@@ -135,7 +137,11 @@ def summary(plants: list[Slight]) -> dict[str, Any]:
     def tally(found: list[Slight]) -> dict[str, int]:
         changed = [p for p in found if p.changed]
         names = ("detected", "located", "alone")
-        return {"planted": len(found), "changed_bytes": len(changed), **{n: sum(getattr(p, n) for p in changed) for n in names}}
+        return {
+            "planted": len(found),
+            "changed_bytes": len(changed),
+            **{n: sum(getattr(p, n) for p in changed) for n in names},
+        }
 
     return {
         **tally(plants),
@@ -162,7 +168,11 @@ def main(words: list[str]) -> int:
                     unit = open_units[name]
                     alarms[f"{host.name} {unit.op} {'integer' if unit.integer_reference else 'tie-aware'}"] += 1
         result = summary([bench.plant(i) for i in range(options.count)])
-        result |= {"seed": options.seed, "models": [s.name for s in bench.subjects], "healthy_runs": options.healthy * len(bench.subjects)}
+        result |= {
+            "seed": options.seed,
+            "models": [s.name for s in bench.subjects],
+            "healthy_runs": options.healthy * len(bench.subjects),
+        }
         result["failing_though_healthy"] = dict(alarms)
     text = json.dumps(result, indent=1)
     print(text)

@@ -54,7 +54,9 @@ class _Network:
         joined = self.node("Reshape", [self.node("Transpose", [mixed], p + "ot", perm=[0, 2, 1, 3]), "whole"], p + "or")
         x = self.node("Add", [x, self.linear(joined, p + "o", DEPTH, DEPTH)], p + "res1")
         y = self.linear(self.norm(x, p + "ln2"), p + "f1", DEPTH, 4 * DEPTH)
-        return self.node("Add", [x, self.linear(self.node("Gelu", [y], p + "gelu"), p + "f2", 4 * DEPTH, DEPTH)], p + "res2")
+        return self.node(
+            "Add", [x, self.linear(self.node("Gelu", [y], p + "gelu"), p + "f2", 4 * DEPTH, DEPTH)], p + "res2"
+        )
 
 
 def _float_model(seed: int) -> onnx.ModelProto:
@@ -62,13 +64,20 @@ def _float_model(seed: int) -> onnx.ModelProto:
     n.constant("root", np.float32((DEPTH // HEADS) ** -0.5)), n.constant("whole", np.array([1, TOKENS, DEPTH]))
     x = n.node("Conv", ["x", n.weight("pw", DEPTH, 3, 4, 4, spread=0.15), n.weight("pb", DEPTH)], "pe", strides=[4, 4])
     x = n.node("Reshape", [x, n.constant("s0", np.array([1, DEPTH, TOKENS - 1]))], "pr")
-    x = n.node("Concat", [n.weight("cls", 1, 1, DEPTH, spread=0.5), n.node("Transpose", [x], "pt", perm=[0, 2, 1])], "pc", axis=1)
+    x = n.node(
+        "Concat",
+        [n.weight("cls", 1, 1, DEPTH, spread=0.5), n.node("Transpose", [x], "pt", perm=[0, 2, 1])],
+        "pc",
+        axis=1,
+    )
     x = n.node("Add", [x, n.weight("pos", 1, TOKENS, DEPTH, spread=0.2)], "pa")
     for at in range(LAYERS):
         x = n.layer(x, at)
     first = n.node("Gather", [n.norm(x, "fln"), n.constant("zero", np.array(0))], "cl", axis=1)
     n.node("Gemm", [first, n.weight("hw", CLASSES, DEPTH, spread=0.2), n.weight("hb", CLASSES)], "y", transB=1)
-    ends = [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in (("x", [1, 3, 16, 16]), ("y", [1, CLASSES]))]
+    ends = [
+        helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in (("x", [1, 3, 16, 16]), ("y", [1, CLASSES]))
+    ]
     graph = helper.make_graph(n.nodes, "small_vit", ends[:1], ends[1:], n.constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 

@@ -99,5 +99,3 @@ def _taken(value: Held, at: Array) -> Held:
         return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at])
     error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]
     return Whole(value.low.reshape(-1)[at], value.high.reshape(-1)[at], error)
-
-

@@ -86,9 +86,19 @@ def _applied(function: Function, x: Real, p: float, q: float, even: bool) -> Rea
         else:
             ends = [function.of(x.value + s * x.error, p, q) for s in (-1, 1)]
             moved = np.maximum(*(np.abs(end - y) for end in ends))
-            moved = np.where(np.sign(x.value - x.error) == np.sign(x.value + x.error), moved, np.maximum(moved, np.inf * (function is FUNCTIONS[28])))
+            moved = np.where(
+                np.sign(x.value - x.error) == np.sign(x.value + x.error),
+                moved,
+                np.maximum(moved, np.inf * (function is FUNCTIONS[28])),
+            )
     edge = np.abs(y) + moved
-    return Real(y, moved + ROUNDOFF * (np.maximum(function.off(x.value, y, p), 0) + np.abs(y) * 1.0) + 8 * ROUNDOFF * (edge - np.abs(y)) + TINY)
+    return Real(
+        y,
+        moved
+        + ROUNDOFF * (np.maximum(function.off(x.value, y, p), 0) + np.abs(y) * 1.0)
+        + 8 * ROUNDOFF * (edge - np.abs(y))
+        + TINY,
+    )
 
 
 def _two(function: int, a: Real, b: Real) -> Real:

@@ -108,7 +108,9 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
         1,
     )
     base = bias + alpha / size * total
-    off = gamma(2 * channels + size + 4) * (abs(alpha) / size * squares.sum(1, keepdims=True) + np.abs(base) + abs(bias))
+    off = gamma(2 * channels + size + 4) * (
+        abs(alpha) / size * squares.sum(1, keepdims=True) + np.abs(base) + abs(bias)
+    )
     if (base - off <= 0).any():
         raise NoBound("lrn over a base that may be 0")
     value = x.value / base**beta

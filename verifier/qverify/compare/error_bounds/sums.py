@@ -90,7 +90,9 @@ def conv_transpose(o: Operands, at: Array) -> Sums:
     into = w.shape[1] * group
     image, channel, row, column = np.unravel_index(at, (len(x), into, *plane_shape(o.shape)))
     rows, columns = (
-        _sources(where, window.pad[axis], window.stride[axis], window.dilation[axis], window.kernel[axis], x.shape[2 + axis])
+        _sources(
+            where, window.pad[axis], window.stride[axis], window.dilation[axis], window.kernel[axis], x.shape[2 + axis]
+        )
         for axis, where in ((0, row), (1, column))
     )
     each = len(w) // group
@@ -198,4 +200,4 @@ def elements(o: Operands, at: Array) -> Whole:
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
-    return integers(sums.value, error, np.int64(y.zero_point[0]), (low, high))
+    return integers(sums.value, error, y.zero_point[0], (low, high))

@@ -83,10 +83,13 @@ def float_word(word: int) -> float:
     return float(np.array(word, np.int32).view(np.float32))
 
 
-def integers(value: Reals, error: Reals, zero: Array, limits: tuple[int, int]) -> Whole:
+def integers(value: Reals, error: Reals, zero: Array | int, limits: tuple[int, int]) -> Whole:
     """What rounding to nearest may give within value +- error (LSB before the zero point), any rule at the tie itself."""
     reach = np.where(np.isnan(error), np.inf, error)
-    low, high = (np.clip(np.nan_to_num(v, nan=-np.inf) + zero, *limits) for v in (np.ceil(value - reach - 0.5), np.floor(value + reach + 0.5)))
+    low, high = (
+        np.clip(np.nan_to_num(v, nan=-np.inf) + zero, *limits)
+        for v in (np.ceil(value - reach - 0.5), np.floor(value + reach + 0.5))
+    )
     return Whole(low.astype(np.int64), np.maximum(low, high).astype(np.int64), error)
 
 
@@ -111,14 +114,18 @@ def dequantize(value: Whole, spec: TensorSpec) -> Real:
 def quantize(value: Real, spec: TensorSpec) -> Whole:
     """clip(round(x / s) + z); the division rounds once."""
     scale, zero = parameters(spec)
-    limits = np.iinfo(spec.numpy_dtype)
+    limits = np.iinfo(spec.dtype)
     stepped = Real(value.value / scale, value.error / scale).rounded()
     return integers(stepped.value, stepped.error, zero, (int(limits.min), int(limits.max)))
 
 
 def requantized(value: Held, spec: TensorSpec, y: TensorSpec) -> Held:
     """As concat and where store a branch: a copy where the parameters are equal."""
-    if isinstance(value, Real) or not y.scale or (spec.scale, spec.zero_point, spec.dtype) == (y.scale, y.zero_point, y.dtype):
+    if (
+        isinstance(value, Real)
+        or not y.scale
+        or (spec.scale, spec.zero_point, spec.dtype) == (y.scale, y.zero_point, y.dtype)
+    ):
         return value
     return quantize(dequantize(value, spec), y)
 

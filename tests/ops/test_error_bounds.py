@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +102,23 @@ def test_layer_norm_whose_mean_outweighs_its_deviation(mean: float, depth: int) 
     assert ("layer_norm", 0) in found and not any(count for _, count in found)
 
 
-def test_the_multipliers_of_an_integer_mode_have_no_evaluation(tmp_path: Path) -> None:
+def test_a_bias_whose_scale_is_not_quite_that_of_the_products() -> None:
+    """Without an integer kernel the reference adds its real value; a bias of 2^26 steps that are 5e-4 too long is 33,554 steps off."""
+    built = Qdq("uint16", seed=4)
+    x = built.input((3, 64))
+    steps = built.constants["in0_scale"] * np.float32(0.01) * np.float32(1.0005)
+    built.constant("w_i8", built.rng.integers(-127, 128, (7, 64)).astype(np.int8))
+    built.constant("w_scale", np.full(7, 0.01, np.float32)), built.constant("w_zp", np.zeros(7, np.int8))
+    built.op("DequantizeLinear", ["w_i8", "w_scale", "w_zp"], "w_dq", axis=0)
+    built.constant("b_i32", np.full(7, 1 << 26, np.int32)), built.constant("b_zp", np.zeros(7, np.int32))
+    built.constant("b_scale", np.full(7, steps, np.float32))
+    bias = built.op("DequantizeLinear", ["b_i32", "b_scale", "b_zp"], "b_dq", axis=0)
+    built.output(built.quantize(built.op("Gemm", [x, "w_dq", bias], transB=1)))
+    found = {u.op: [outside(h, m) for m in sides] for u, _, h, sides in exact_and_made(built, 0)}
+    assert found["fully_connected"] == [0, 0]
+
+
+def test_the_multipliers_of_an_integer_mode_have_no_evaluation() -> None:
     built = Qdq("uint16", seed=1)
     CASES["conv_relu"][0](built)
     graph = compile_model(built.model().SerializeToString(), "m", CompileOptions("mul15", check=False)).graph

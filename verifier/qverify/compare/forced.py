@@ -135,8 +135,8 @@ class Forcing:
             outcome = held_to(Exact(unit, name, self.graph, given), made, recorded, limit, plain)
         except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
             return self._unknown(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
-        if outcome is None:
-            return distance(made, recorded, self.graph.spec(name), plain, found.by, found.on)
+        if isinstance(outcome, Limit):
+            return distance(made, recorded, self.graph.spec(name), outcome, found.by, found.on)
         return _concluded(found, outcome, made.shape)
 
     def _limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:

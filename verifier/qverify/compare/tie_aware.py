@@ -52,16 +52,16 @@ def _as_before(limit: Limit, why: str) -> Limit:
     return Limit(limit.lsb, limit.share, f"{limit.text} ({why})")
 
 
-def held_to(exact: Exact, made: Array, recorded: Array, limit: Limit, plain: Limit) -> Outcome | None:
-    """Both arrays against the exact values, elements in which they differ. limit: of tie_aware; plain: of limit_for, which an
-    op that turns out to have no evaluation keeps: then None where only that can be judged."""
+def held_to(exact: Exact, made: Array, recorded: Array, limit: Limit, plain: Limit) -> Outcome | Limit:
+    """Both arrays against the exact values, elements in which they differ. limit: of tie_aware; plain: of limit_for, which is
+    returned, saying why, where an op turns out to have no evaluation. ValueError, IndexError: of inputs that do not fit."""
     one, other = made.reshape(-1), recorded.reshape(-1)
     try:
         if one.dtype.kind == "f":
             return _floats(exact, one.astype(np.float64), other.astype(np.float64), plain)
         return _integers(exact, one.astype(np.int64), other.astype(np.int64), limit)
-    except NoBound:
-        return None
+    except NoBound as why:
+        return _as_before(plain, f"no float64 evaluation of {why}")
 
 
 def _integers(exact: Exact, one: Array, other: Array, limit: Limit) -> Outcome:

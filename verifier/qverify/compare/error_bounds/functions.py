@@ -14,11 +14,11 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """of: x, p0, p1 in float64. off(x, y, p0): largest error of a float32 library, in roundoffs. slope: the largest |dy/dx|
-    where of is not monotone; 0: it is."""
+    """of: x, p0, p1 in float64. off(x, y, p0): largest error of a float32 library, in roundoffs, beside the rounding of y
+    itself; None: exact. slope: the largest |dy/dx| where of is not monotone; 0: it is."""
 
     of: Callable[[Reals, float, float], Reals]
-    off: Callable[[Reals, Reals, float], Reals]
+    off: Callable[[Reals, Reals, float], Reals] | None
     slope: float = 0.0
 
 
@@ -35,8 +35,8 @@ def _gelu(x: Reals, p: float, q: float) -> Reals:
 
 
 FUNCTIONS = {
-    16: Function(lambda x, p, q: np.maximum(x, 0.0), _relative(0)),
-    17: Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), _relative(0)),
+    16: Function(lambda x, p, q: np.maximum(x, 0.0), None),
+    17: Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
     18: Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p: 6.0 + 0 * y),
     19: Function(lambda x, p, q: np.tanh(x), _relative(10)),
     20: Function(lambda x, p, q: np.exp(x), _relative(4)),
@@ -45,8 +45,8 @@ FUNCTIONS = {
     23: Function(lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p: 2 * np.abs(p * x) * (y < 1) + 1.0 * y),
     24: Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), lambda x, y, p: 4 * np.abs(x), 1.5),
     25: Function(lambda x, p, q: np.where(x < 0, p * x, x), _relative(1)),
-    26: Function(lambda x, p, q: -x, _relative(0)),
-    27: Function(lambda x, p, q: np.abs(x), _relative(0), 1.0),
+    26: Function(lambda x, p, q: -x, None),
+    27: Function(lambda x, p, q: np.abs(x), None, 1.0),
     28: Function(lambda x, p, q: 1.0 / x, _relative(2)),
     29: Function(lambda x, p, q: np.log(x), lambda x, y, p: 3.0 + 2.0 * np.abs(y)),
     30: Function(
@@ -76,29 +76,24 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
 
 
 def _applied(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
+    """The error of x carried through the function, then what a float32 library adds, at the worst of the values reached."""
     y = function.of(x.value, p, q)
-    moved = np.zeros_like(y)
-    if x.error.any():
-        if even:
-            moved = (2 * np.abs(x.value) + x.error) * x.error
-        elif function.slope:
-            moved = function.slope * x.error
-        else:
-            ends = [function.of(x.value + s * x.error, p, q) for s in (-1, 1)]
-            moved = np.maximum(*(np.abs(end - y) for end in ends))
-            moved = np.where(
-                np.sign(x.value - x.error) == np.sign(x.value + x.error),
-                moved,
-                np.maximum(moved, np.inf * (function is FUNCTIONS[28])),
-            )
-    edge = np.abs(y) + moved
-    return Real(
-        y,
-        moved
-        + ROUNDOFF * (np.maximum(function.off(x.value, y, p), 0) + np.abs(y) * 1.0)
-        + 8 * ROUNDOFF * (edge - np.abs(y))
-        + TINY,
-    )
+    moved = _carried(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
+    if function.off is None:
+        return Real(y, moved)
+    roundoffs = function.off(x.value, y, p) + np.abs(y) + 10 * moved
+    return Real(y, moved + ROUNDOFF * roundoffs + TINY)
+
+
+def _carried(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
+    """How far y moves while x moves by its error."""
+    if even:
+        return (2 * np.abs(x.value) + x.error) * x.error
+    if function.slope:
+        return function.slope * x.error
+    ends = [np.abs(function.of(x.value + s * x.error, p, q) - y) for s in (-1, 1)]
+    around_zero = np.abs(x.value) <= x.error
+    return np.where(around_zero & (function is FUNCTIONS[28]), np.inf, np.maximum(*ends))
 
 
 def _two(function: int, a: Real, b: Real) -> Real:

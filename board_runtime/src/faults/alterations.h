@@ -14,7 +14,11 @@
 /* Withheld from the verifier, and held to change enough elements (table.c). */
 #define QV_ODD_ALTERATIONS(X) X(weight_half_lost) X(input_sign_folded) X(weights_pruned) X(weights_block_float) X(input_dithered)
 
+/* Slight ones, of nodes that are left in float or sum 16 bits. */
+#define QV_FLOAT_ALTERATIONS(X) X(gamma_row) X(epsilon_tenfold) X(variance_unbiased) X(bias_slight)
+
 #define QV_DECLARE_ALTERATION(name) qv_why qv_alter_##name(qv_shadow *w);
 QV_ALTERATIONS(QV_DECLARE_ALTERATION)
 QV_ODD_ALTERATIONS(QV_DECLARE_ALTERATION)
+QV_FLOAT_ALTERATIONS(QV_DECLARE_ALTERATION)
 #endif

@@ -20,7 +20,11 @@
   X(error_diffused) X(slew_limited) X(supply_droop) X(crosstalk) X(median_filtered) X(rows_blended) X(bank_hashed) \
   X(multiplier_mitchell) X(sum_in_bfloat16) X(carry_late) X(winograd_cut)
 
+/* Slight ones, of nodes that are left in float. */
+#define QV_FLOAT_SPOILERS(X) X(offset_slight) X(exp_rough)
+
 #define QV_DECLARE_SPOILER(name) qv_why qv_spoil_##name(const qv_spoiling *f);
 QV_SPOILERS(QV_DECLARE_SPOILER)
 QV_ODD_SPOILERS(QV_DECLARE_SPOILER)
+QV_FLOAT_SPOILERS(QV_DECLARE_SPOILER)
 #endif

@@ -22,7 +22,8 @@ enum { FEWEST = 16 };
 #define ALTERATION(kind) {#kind, NULL, qv_alter_##kind, 0},
 #define ODD_SPOILER(kind) {#kind, qv_spoil_##kind, NULL, FEWEST},
 #define ODD_ALTERATION(kind) {#kind, NULL, qv_alter_##kind, FEWEST},
-static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER) QV_ODD_ALTERATIONS(ODD_ALTERATION)};
+static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER) QV_ODD_ALTERATIONS(ODD_ALTERATION)
+                                   QV_FLOAT_SPOILERS(SPOILER) QV_FLOAT_ALTERATIONS(ALTERATION)};
 
 /* One fault as asked for: `text` up to `end`. */
 typedef struct {

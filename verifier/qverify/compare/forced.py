@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.paired_values import PairedValues, bits_equal
+from qverify.compare.tie_aware import Exact, Outcome, held_to, tie_aware
 from qverify.compare.values import same
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
@@ -113,23 +114,43 @@ class Forcing:
             recorded = self.judged.a.held(self._names(name)[0])
         if recorded is None:
             return self._unknown(unit, name, f"its output {name} is not there on the {self.judged.pair.b}")
-        limit = self._limit(unit, name)
+        limit, by_ties = self._limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
             return Forced(
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
-        return distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
+        found = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
+        return self._by_ties(unit, name, made, recorded, found) if by_ties and found.mismatched else found
 
-    def _limit(self, unit: Unit, name: str) -> Limit:
+    def _by_ties(self, unit: Unit, name: str, made: Array, recorded: Array, found: Forced) -> Forced:
+        """The verdict of a tie-aware limit: the unit once more, in float64."""
+        plain, given = limit_for(unit, name, self.graph), {}
+        for source in unit.inputs:
+            value = self._value(source)
+            if value is None:
+                return self._unknown(unit, name, f"its input {source} is not there on the {self.judged.pair.b}")
+            given[source] = value
+        try:
+            limit = self._limit(unit, name)[0]
+            outcome = held_to(Exact(unit, name, self.graph, given), made, recorded, limit, plain)
+        except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
+            return self._unknown(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
+        if isinstance(outcome, Limit):
+            return distance(made, recorded, self.graph.spec(name), outcome, found.by, found.on)
+        return _concluded(found, outcome, made.shape)
+
+    def _limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
+        """As stated while nothing is evaluated, and whether it is tie-aware: another runtime rounds in its own way."""
         if self.exact:
-            return BITS
+            return BITS, False
         limit = limit_for(unit, name, self.graph)
-        foreign = self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt"
-        return another_runtime(limit, unit, name, self.graph) if foreign else limit
+        if self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt":
+            return another_runtime(limit, unit, name, self.graph), False
+        return tie_aware(limit, unit, name, self.graph)
 
     def _settled(self, unit: Unit, name: str) -> Forced:
-        spec, limit = self.graph.spec(name), self._limit(unit, name)
+        spec, (limit, _) = self.graph.spec(name), self._limit(unit, name)
         lsb = 0 if spec.numpy_dtype.kind in "iub" else None
         return Forced(
             "PASSED",
@@ -150,7 +171,7 @@ class Forcing:
             None,
             None,
             0,
-            self._limit(unit, name).text,
+            self._limit(unit, name)[0].text,
             self.judged.pair.a,
             self.judged.pair.b,
             why,
@@ -192,3 +213,11 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
         on,
         why,
     )
+
+
+def _concluded(found: Forced, outcome: Outcome, shape: tuple[int, ...]) -> Forced:
+    """The distances with the verdict of the limit that was applied."""
+    if outcome.holds:
+        return replace(found, verdict="PASSED", limit=outcome.limit.text, why="")
+    at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"
+    return replace(found, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")

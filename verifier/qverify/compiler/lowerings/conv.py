@@ -25,15 +25,17 @@ ONNX_TYPES = ("Conv", "ConvTranspose")
 
 
 def integer_bias(
-    view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool
+    view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool, kernel: bool
 ) -> tuple[Array | None, str, dict[str, Array]]:
-    """The int32 bias of a unit, its name in the integer ONNX, and a new initializer when it had to be quantized here."""
+    """The int32 bias of a unit, its name in the integer ONNX, and a new initializer when it had to be quantized here.
+    kernel: an integer kernel reads it; without one the reference adds its real value, whatever scale it was stored with."""
     if not name:
         return None, "", {}
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
     stored = view.dequantized(name)
     if stored is not None and stored.value is not None and stored.dtype == "int32" and not stored.zero_point.any():
-        if np.allclose(stored.scale, steps, rtol=1e-3):
+        near = {"rtol": 1e-3} if kernel else {"rtol": 2.0**-20, "atol": 0.0}
+        if np.allclose(stored.scale, steps, **near):
             return stored.value.reshape(-1), stored.name, {}
     real = view.float_constant(name)
     if real is None:
@@ -55,9 +57,9 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
         return None
     transposed = node.op_type == "ConvTranspose"
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide)
-    unit = Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel), constants=new)
     kernel = not transposed and integer_kernel(x, y, w) and not wide
+    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, kernel)
+    unit = Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel), constants=new)
     if kernel:
         inputs = [*triple(x), *triple(w), y.scale_name, y.zero_name] + ([bias_name] if bias_name else [])
         plain = {k: v for k, v in attributes(node).items()}

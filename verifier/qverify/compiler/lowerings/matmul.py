@@ -49,11 +49,12 @@ def _gemm(view: View, node: Any, x: Quantized, w: Quantized, y: Quantized, act: 
     alpha = np.float32(attrs.get("alpha", 1.0))
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
-    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", scaled, w, wide)
+    kernel = integer_kernel(x, y, w) and not wide
+    bias_of = node.input[2] if len(node.input) > 2 else ""
+    bias, bias_name, new = integer_bias(view, node, bias_of, scaled, w, wide, kernel)
     columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
     if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
         return None  # a bias by rows, or one number for all: stays a float node, or is refused there
-    kernel = integer_kernel(x, y, w) and not wide
     unit = Unit(y.name, lambda b: lower_gemm(b, view, node, x, w, bias, y, act, kernel))
     if kernel:
         inputs = [*triple(x), *triple(w), bias_name, y.scale_name, y.zero_name]

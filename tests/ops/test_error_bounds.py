@@ -1,0 +1,126 @@
+"""What NUMERICS.md section 4 promises: onnxruntime and the simulator lie within the derived bound of the float64 value, everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.compare.error_bounds.chain import evaluated, missing
+from qverify.compare.error_bounds.values import Held, Real, Whole
+from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit, units
+from qverify.sides.reference import Reference
+from qverify.sides.simulator import Simulator
+
+from tests.ops.qdq import Qdq
+from tests.ops.test_units_equal_onnxruntime import ACTIVATIONS, CASES
+
+Array = Any
+
+
+def judged_by_ties(graph: Graph) -> list[Unit]:
+    """Units without an integer reference, or with float outputs, that have a float64 evaluation."""
+    return [
+        u
+        for u in units(graph)
+        if not missing(u, graph)
+        and (not u.integer_reference or graph.spec(u.name).numpy_dtype.kind == "f")
+        and (graph.spec(u.name).quantized or graph.spec(u.name).numpy_dtype.kind == "f")
+    ]
+
+
+def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, Held, list[Array]]]:
+    """Every such output: its float64 value and bound, and what onnxruntime and the simulator make of the same inputs."""
+    compiled = compile_model(built.model().SerializeToString(), "m", CompileOptions(check=False))
+    graph, prepared = compiled.graph, random_inputs(compiled.graph, seed)
+    reference, simulator = Reference(compiled.integer_onnx, graph), Simulator(graph)
+    recorded = {**reference.run(prepared).tensors, **prepared.arrays()}
+    for unit in judged_by_ties(graph):
+        given = {n: recorded[n] for n in unit.inputs}
+        sides = [side.run_unit(unit, given) for side in (reference, simulator)]
+        for name in unit.outputs:
+            made = [np.asarray(side[name]).reshape(-1) for side in sides]
+            for at, holds in evaluated(unit, name, graph, given, np.arange(made[0].size)):
+                yield unit, name, holds, [m[at] for m in made]
+
+
+def outside(holds: Held, made: Array) -> int:
+    """Elements beyond the bound."""
+    if isinstance(holds, Whole):
+        return int(((made < holds.low) | (made > holds.high)).sum())
+    same = (made == holds.value) | (np.isnan(made) & np.isnan(holds.value))
+    return int((~same & ~(np.abs(made.astype(np.float64) - holds.value) <= holds.error)).sum())
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_side_lies_within_the_bound(name: str, act: str) -> None:
+    built = Qdq(*ACTIVATIONS[act], seed=sum(name.encode()))
+    CASES[name][0](built)
+    for seed in (1, 2):
+        for unit, output, holds, made in exact_and_made(built, seed):
+            assert [outside(holds, m) for m in made] == [0, 0], (unit.op, output)
+            if isinstance(holds, Whole) and holds.error is not None and "16" not in act:
+                assert float(np.median(holds.error)) < 0.01, (unit.op, output)
+
+
+ONE_INPUT = {
+    **{k: {} for k in ("Sigmoid", "Tanh", "Exp", "Erf", "Sqrt", "HardSwish", "Reciprocal", "Log", "Softplus", "Relu")},
+    **{k: {} for k in ("Abs", "Neg", "Elu", "LeakyRelu", "HardSigmoid")},
+    "Softmax": {"axis": -1},
+    "LRN": {"size": 5},
+}
+
+
+@pytest.mark.parametrize("kind", ONE_INPUT)
+def test_float_functions_over_wide_ranges(kind: str) -> None:
+    """On exact floats of every size, not only those a quantizer leaves; the bound is not a thousand times too wide either."""
+    built, worst = Qdq("uint16", seed=3), 0.0
+    x = built.input((1, 6, 40, 50), low=1e-3 if kind in ("Log", "Sqrt", "Reciprocal") else -9.0, high=9.0)
+    made = built.op(kind, [built.op("Add", [x, x])], **ONE_INPUT[kind])
+    built.output(built.op("Mul", [made, built.constant("half", np.float32(0.37))]))
+    for _, output, holds, sides in exact_and_made(built, 5):
+        assert isinstance(holds, Real)
+        assert [outside(holds, side) for side in sides] == [0, 0], output
+        off = np.abs(sides[0].astype(np.float64) - holds.value) / np.maximum(holds.error, 2.0**-126)
+        worst = max(worst, float(off[np.isfinite(off)].max(initial=0.0)))
+    assert worst > 0.001
+
+
+@pytest.mark.parametrize(("mean", "depth"), [(0.0, 7), (3.0, 64), (40.0, 768)])
+def test_layer_norm_whose_mean_outweighs_its_deviation(mean: float, depth: int) -> None:
+    built = Qdq("uint16", seed=depth)
+    x = built.input((1, 23, depth), low=mean - 1.0, high=mean + 1.0)
+    spread = built.op("Mul", [x, built.constant("k", built.rng.normal(1, 0.01, depth).astype(np.float32))])
+    constants = [built.constant(n, built.rng.normal(1, 0.5, depth).astype(np.float32)) for n in ("g", "b")]
+    built.output(built.op("LayerNormalization", [spread, *constants], axis=-1))
+    found = [(u.op, outside(h, m)) for u, _, h, sides in exact_and_made(built, 0) for m in sides]
+    assert ("layer_norm", 0) in found and not any(count for _, count in found)
+
+
+def test_a_bias_whose_scale_is_not_quite_that_of_the_products() -> None:
+    """Without an integer kernel the reference adds its real value; a bias of 2^26 steps that are 5e-4 too long is 33,554 steps off."""
+    built = Qdq("uint16", seed=4)
+    x = built.input((3, 64))
+    steps = built.constants["in0_scale"] * np.float32(0.01) * np.float32(1.0005)
+    built.constant("w_i8", built.rng.integers(-127, 128, (7, 64)).astype(np.int8))
+    built.constant("w_scale", np.full(7, 0.01, np.float32)), built.constant("w_zp", np.zeros(7, np.int8))
+    built.op("DequantizeLinear", ["w_i8", "w_scale", "w_zp"], "w_dq", axis=0)
+    built.constant("b_i32", np.full(7, 1 << 26, np.int32)), built.constant("b_zp", np.zeros(7, np.int32))
+    built.constant("b_scale", np.full(7, steps, np.float32))
+    bias = built.op("DequantizeLinear", ["b_i32", "b_scale", "b_zp"], "b_dq", axis=0)
+    built.output(built.quantize(built.op("Gemm", [x, "w_dq", bias], transB=1)))
+    found = {u.op: [outside(h, m) for m in sides] for u, _, h, sides in exact_and_made(built, 0)}
+    assert found["fully_connected"] == [0, 0]
+
+
+def test_the_multipliers_of_an_integer_mode_have_no_evaluation() -> None:
+    built = Qdq("uint16", seed=1)
+    CASES["conv_relu"][0](built)
+    graph = compile_model(built.model().SerializeToString(), "m", CompileOptions("mul15", check=False)).graph
+    whys = {missing(u, graph) for u in units(graph) if u.op == "conv"}
+    assert whys == {"no float64 evaluation of conv with mul15's multipliers"}

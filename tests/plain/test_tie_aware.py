@@ -1,0 +1,156 @@
+"""A node without an integer reference may be 1 LSB off at a tie of its exact value, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.report.document import Forced
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
+
+X = np.array([1.0, 1.1, 3.125, 3.2, 30.0, -30.0, 0.0, 2.0], np.float32)
+AT_TIE, AWAY, AT_END = 2, 3, 4  # 4 * 3.125 = 12.5 LSB, 12.8 LSB, beyond the type
+WORDS = {"add": (0, 0, 0), "pow": (6, int(np.float32(0.4).view(np.int32)), 0)}
+
+
+def graph_of(dtype: str = "int8", op: str = "elementwise_float", rounding: str = "ref-exact") -> Graph:
+    """y = quantize(x + x), scale 0.5: exact values of 4 * x LSB."""
+    tensors = {
+        "x": TensorSpec("x", "float32", X.shape),
+        "sum": TensorSpec("sum", "float32", X.shape, interior=dtype != "float32"),
+        "k": TensorSpec("k", "float32", (1,)),
+    }
+    inputs = ("x", "x") if op == "elementwise_float" else ("x", "k", "k")
+    nodes = [Node("sum", op, inputs, ("sum",), WORDS["add"] if op == "elementwise_float" else (), (), False)]
+    if dtype != "float32":
+        tensors["y"] = TensorSpec("y", dtype, X.shape, scale=(0.5,), zero_point=(0,))
+        nodes.append(Node("y", "quantize", ("sum",), ("y",)))
+    last = nodes[-1].name
+    return Graph(nodes, tensors, {"k": np.ones(1, np.float32)}, ("x",), (last,), rounding)
+
+
+def forced(graph: Graph, made: Any, recorded: Any, x: Any = X, **settings: Any) -> Forced:
+    """The forced verdict of the one unit: the reference makes `made`, the board recorded `recorded`."""
+    name = graph.outputs[0]
+
+    def side(label: str, value: Any, **more: Any) -> Recording:
+        return Recording(
+            label,
+            "test",
+            specs={name: graph.spec(name)},
+            finals=graph.outputs,
+            tensors={name: value},
+            capabilities=frozenset({"finals", "per_node"}),
+            **more,
+        )
+
+    sides = {"reference": side("reference", made), "board": side("board", recorded, settings=settings)}
+    runs = {"reference": lambda unit, given: {name: made}}
+    report = judge_all(sides, graph, units(graph), Options(dump_all=True), runs, None, {"x": x})
+    found = report.pairs[0].tensors[0].forced
+    assert found is not None
+    return found
+
+
+def right(dtype: str = "int8") -> Any:
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(4 * X.astype(np.float64)), limits.min, limits.max).astype(dtype)
+
+
+def off(at: int, by: int = 1, dtype: str = "int8") -> Any:
+    value = right(dtype)
+    value[at] += by
+    return value
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_one_lsb_at_a_tie_passes(dtype: str) -> None:
+    found = forced(graph_of(dtype), right(dtype), off(AT_TIE, 1, dtype))
+    assert (found.verdict, found.max_lsb, found.mismatched) == ("PASSED", 1, 1)
+    assert found.limit.startswith("1 LSB within ") and found.limit.endswith(" LSB of a tie (derived)")
+    assert forced(graph_of(dtype), off(AT_TIE, 1, dtype), right(dtype)).verdict == "PASSED"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("by", [1, -1])
+def test_one_lsb_away_from_a_tie_fails(dtype: str, by: int) -> None:
+    found = forced(graph_of(dtype), right(dtype), off(AWAY, by, dtype))
+    assert (found.verdict, found.max_lsb, found.mismatched) == ("FAILED", 1, 1)
+    assert found.why.endswith(f"at [{AWAY}]") and "of a tie" in found.limit
+
+
+def test_at_a_tie_only_the_two_integers_beside_it_are_open() -> None:
+    assert right()[AT_TIE] == 12
+    assert forced(graph_of(), right(), off(AT_TIE, -1)).verdict == "FAILED"
+    assert forced(graph_of(), right(), off(AT_TIE, 2)).verdict == "FAILED"
+    assert forced(graph_of(), off(AT_TIE, -1), off(AT_TIE, 1)).verdict == "FAILED"
+
+
+def test_one_element_in_the_middle_fails_though_every_tie_is_taken() -> None:
+    recorded = off(AT_TIE)
+    recorded[AWAY] -= 1
+    assert forced(graph_of(), right(), recorded).verdict == "FAILED"
+
+
+def test_beyond_the_ends_of_the_type_nothing_is_open() -> None:
+    """120 LSB fits int8, 4 * 40 does not: there the exact value is far from the end, whatever its fraction."""
+    x = X.copy()
+    x[AT_END] = 40.125
+    made = right()
+    made[AT_END] = 127
+    recorded = made.copy()
+    recorded[AT_END] = 126
+    assert forced(graph_of(), made, recorded, x).verdict == "FAILED"
+
+
+def test_nan_leaves_nothing_open() -> None:
+    x = X.copy()
+    x[AWAY] = np.nan
+    assert forced(graph_of(), right(), off(AWAY), x).verdict == "FAILED"
+
+
+def test_a_foreign_runtime_keeps_its_one_lsb() -> None:
+    found = forced(graph_of(), right(), off(AWAY), runtime="litert")
+    assert (found.verdict, found.limit) == ("PASSED", "1 LSB")
+
+
+def test_an_op_without_an_evaluation_keeps_its_limit_and_says_so() -> None:
+    found = forced(graph_of(op="batch_norm"), right(), off(AWAY))
+    assert (found.verdict, found.limit) == ("PASSED", "1 LSB (no float64 evaluation of batch_norm)")
+
+
+def test_a_function_that_turns_out_to_have_no_evaluation_keeps_its_limit() -> None:
+    """A power of a negative number."""
+    graph = graph_of()
+    graph.nodes[0] = Node("sum", "elementwise_float", ("x",), ("sum",), WORDS["pow"], (), False)
+    found = forced(graph, right(), off(AWAY))
+    assert (found.verdict, found.limit) == ("PASSED", "1 LSB (no float64 evaluation of a power of negative numbers)")
+
+
+def test_floats_are_held_to_twice_their_own_bound() -> None:
+    """Not to a share of the largest: 60 lies beside 2, and what 60 may be off 2 may not."""
+    made = (X + X).astype(np.float32)
+    near, far = made.copy(), made.copy()
+    near[0] = np.nextafter(made[0], np.float32(9))
+    far[0] += np.float32(1e-6)
+    assert forced(graph_of("float32"), made, near).verdict == "PASSED"
+    found = forced(graph_of("float32"), made, far)
+    assert found.verdict == "FAILED" and "derived error of both sides" in found.limit
+
+
+def test_inputs_that_do_not_fit_are_inconclusive() -> None:
+    graph = graph_of()
+    graph.nodes[0] = Node("sum", "elementwise_float", ("x", "k"), ("sum",), WORDS["add"], (), False)
+    graph.constants["k"] = np.ones(3, np.float32)
+    found = forced(graph, right(), off(AWAY))
+    assert found.verdict == "INCONCLUSIVE" and "float64" in found.why
+
+
+def test_equal_bytes_state_the_rule() -> None:
+    assert forced(graph_of(), right(), right()).limit == "1 LSB within the derived error of a tie"

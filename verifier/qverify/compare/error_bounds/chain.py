@@ -1,0 +1,101 @@
+"""A whole unit in float64 from the inputs one side recorded, the error bound carried from node to node (NUMERICS.md section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from qverify.compare.error_bounds import functions, movement, rows, sums
+from qverify.compare.error_bounds.values import Array, Held, NoBound, Real, Whole, held, inputs_of
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import Unit
+
+Page = Callable[[Node, list[Held | None], Graph], list[Held]]
+PAGES: dict[str, Page] = {
+    "elementwise_float": functions.elementwise_float,
+    "layer_norm": rows.layer_norm,
+    "softmax_float": rows.softmax_float,
+    "reduce_mean": rows.reduce_mean,
+    "lrn": rows.lrn,
+    "resize_linear": rows.resize_linear,
+    "normalize": rows.normalize,
+    "dequantize": rows.dequantize,
+    "quantize": rows.quantize,
+    "slice": movement.slice_,
+    **{
+        f.__name__: f
+        for f in (
+            movement.reshape,
+            movement.transpose,
+            movement.split,
+            movement.gather,
+            movement.resize_nearest,
+            movement.pad,
+            movement.depth_to_space,
+            movement.max_pool,
+            movement.concat,
+            movement.where,
+        )
+    },
+}
+Part = tuple[Array, Held]  # flat positions of the output, and what holds there
+
+
+def missing(unit: Unit, graph: Graph) -> str:
+    """Why this unit has no float64 evaluation; empty: it has one."""
+    first, *others = unit.nodes
+    if _sums(first, graph):
+        rq = graph.constants.get(next(n for n in reversed(first.inputs) if n is not None))
+        if rq is None or rq.dtype.kind != "f" or rq.dtype.itemsize != 8:
+            return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
+        odd = [n.op for n in others if n.op != "lookup"]
+    else:
+        odd = [n.op for n in unit.nodes if n.op not in PAGES or _sums(n, graph)]
+    return f"no float64 evaluation of {odd[0]}" + (" here" if odd[0] in PAGES else "") if odd else ""
+
+
+def _sums(node: Node, graph: Graph) -> bool:
+    """Whether it sums integers of its own (reduce_mean may sum floats)."""
+    return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
+
+
+def evaluated(unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
+    """What holds at these flat positions of one output, in parts; the caller may stop early. Raises NoBound; ValueError and
+    IndexError for inputs that do not fit."""
+    with np.errstate(all="ignore"):
+        if _sums(unit.nodes[0], graph):
+            yield from _by_elements(unit, graph, given, at)
+            return
+        values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
+        for node in unit.nodes:
+            values |= zip(node.outputs, PAGES[node.op](node, inputs_of(node, graph, values), graph), strict=True)
+        yield at, _taken(values[output], at)
+
+
+def _by_elements(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
+    first, *others = unit.nodes
+    operands = sums.Operands(first, graph, dict(given))
+    step = max(1, sums.TERMS_AT_ONCE // sums.terms_of(operands))
+    for start in range(0, len(at), step):
+        part = at[start : start + step]
+        whole = sums.elements(operands, part)
+        for node in others:
+            whole = _looked_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
+        yield part, whole
+
+
+def _looked_up(whole: Whole, table: Array, dtype: str) -> Whole:
+    """A table that never falls, or never rises, between the ends: an activation that stands alone."""
+    ends = [table[v - np.iinfo(dtype).min].astype(np.int64) for v in (whole.low, whole.high)]
+    steps = np.diff(table.astype(np.int64))
+    if (steps < 0).any() and (steps > 0).any() and (whole.low != whole.high).any():
+        raise NoBound("a table that rises and falls")
+    return Whole(np.minimum(*ends), np.maximum(*ends), whole.error)
+
+
+def _taken(value: Held, at: Array) -> Held:
+    if isinstance(value, Real):
+        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at])
+    error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]
+    return Whole(value.low.reshape(-1)[at], value.high.reshape(-1)[at], error)

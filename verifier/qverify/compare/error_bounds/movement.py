@@ -1,0 +1,135 @@
+"""Ops that move values, or choose among them: what holds of a value and its error moves with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qverify.arithmetic.windows import as_planes, plane_shape, window_of
+from qverify.compare.error_bounds.values import Array, Held, NoBound, Real, Whole, certain, requantized
+from qverify.model_bin.graph import Graph, Node
+
+
+def moved(value: Held | None, move: Callable[[Array], Array]) -> Held:
+    """A value with all that is known of it, moved alike."""
+    if isinstance(value, Real):
+        return Real(move(value.value), move(value.error))
+    if isinstance(value, Whole):
+        low = move(value.low)
+        return Whole(low, low if value.high is value.low else move(value.high))
+    raise NoBound("an input that is not there")
+
+
+def reshape(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    return [moved(inputs[0], lambda x: x.reshape(graph.spec(node.outputs[0]).shape))]
+
+
+def transpose(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    return [moved(inputs[0], lambda x: x.transpose(node.words))]
+
+
+def slice_(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    shape = graph.spec(node.outputs[0]).shape
+    starts, steps = node.words[: len(shape)], node.words[len(shape) :]
+    index = np.ix_(*(np.arange(n) * step + start for n, start, step in zip(shape, starts, steps, strict=True)))
+    return [moved(inputs[0], lambda x: x[index])]
+
+
+def split(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    axis = node.words[0]
+    cuts = np.cumsum([graph.spec(n).shape[axis] for n in node.outputs])[:-1]
+    return [
+        moved(inputs[0], lambda x, at=at: np.split(x, cuts, axis)[at])  # type: ignore[misc]
+        for at in range(len(node.outputs))
+    ]
+
+
+def gather(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    indices, axis, shape = certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
+    return [moved(inputs[0], lambda x: x.take(indices, axis).reshape(shape))]
+
+
+def resize_nearest(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    cuts = np.cumsum(graph.spec(node.outputs[0]).shape)[:-1]
+    index = np.ix_(*np.split(certain(inputs[1]), cuts))
+    return [moved(inputs[0], lambda x: x[index])]
+
+
+def pad(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    mode, value, *begin = node.words
+    x, y = graph.spec(node.inputs[0] or "").shape, graph.spec(node.outputs[0])
+    widths = [(b, out - n - b) for b, out, n in zip(begin, y.shape, x, strict=True)]
+    if mode:
+        return [moved(inputs[0], lambda v: np.pad(v, widths, "reflect" if mode == 1 else "edge"))]
+    fill: Any = np.array(value, np.int32).view(np.float32)[()] if y.dtype == "float32" else value
+    source = inputs[0]
+    if isinstance(source, Real):
+        return [Real(np.pad(source.value, widths, constant_values=float(fill)), np.pad(source.error, widths))]
+    return [moved(source, lambda v: np.pad(v, widths, constant_values=fill))]
+
+
+def depth_to_space(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    n, c, h, w = graph.spec(node.inputs[0] or "").shape
+    block, crd = node.words
+    dims = (n, c // block**2, block, block, h, w) if crd else (n, block, block, c // block**2, h, w)
+    order = (0, 1, 4, 2, 5, 3) if crd else (0, 3, 4, 1, 5, 2)
+    shape = graph.spec(node.outputs[0]).shape
+    return [moved(inputs[0], lambda x: x.reshape(dims).transpose(order).reshape(shape))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Largest:
+    """The largest of each window of a plane."""
+
+    node: Node
+    shape: tuple[int, ...]
+
+    def of(self, x: Array) -> Array:
+        window, out = window_of(self.node.words), plane_shape(self.shape)
+        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        taps = list(window.taps(window.padded(as_planes(x), out, lowest), out))
+        return np.asarray(np.max(taps, axis=0)).reshape(self.shape)
+
+
+def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """max is monotone: of the low ends and of the high ends."""
+    largest, x = _Largest(node, graph.spec(node.outputs[0]).shape), inputs[0]
+    if not isinstance(x, Real):
+        return [moved(x, largest.of)]
+    value = largest.of(x.value)
+    if not x.error.any():
+        return [Real(value, np.zeros_like(value))]
+    return [Real(value, np.maximum(largest.of(x.value + x.error) - value, value - largest.of(x.value - x.error)))]
+
+
+def _branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:
+    y = graph.spec(node.outputs[0])
+    found = [
+        requantized(value, graph.spec(name), y)
+        for value, name in zip(inputs[first:], node.inputs[first:], strict=True)
+        if value is not None and name is not None
+    ]
+    if len({type(value) for value in found}) != 1:
+        raise NoBound("floats and integers together")
+    return found
+
+
+def concat(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    return [_joined(_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
+
+
+def where(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    condition = certain(inputs[0]) != 0
+    return [_joined(_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
+
+
+def _joined(parts: list[Held], join: Callable[[list[Array]], Array]) -> Held:
+    if isinstance(parts[0], Real):
+        reals = [p for p in parts if isinstance(p, Real)]
+        return Real(join([p.value for p in reals]), join([p.error for p in reals]))
+    wholes = [p for p in parts if isinstance(p, Whole)]
+    errors = [np.zeros(p.low.shape) if p.error is None else p.error for p in wholes]
+    return Whole(join([p.low for p in wholes]), join([p.high for p in wholes]), join(errors))

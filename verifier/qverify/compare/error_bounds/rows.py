@@ -1,0 +1,159 @@
+"""Ops that sum float rows: layer_norm, softmax_float, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md section 4)."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from qverify.compare.error_bounds.values import (
+    ROUNDOFF,
+    TINY,
+    Held,
+    NoBound,
+    Real,
+    Reals,
+    Whole,
+    certain,
+    exact,
+    float_word,
+    gamma,
+    real,
+)
+from qverify.model_bin.graph import Graph, Node
+
+EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
+
+
+def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
+    rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
+    mean, mean_error = _mean(rows)
+    centred = rows.value - mean
+    root, root_error = _deviation(rows, mean, mean_error, epsilon)
+    least = root - root_error
+    above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
+    value = centred / root
+    error = np.where(least > 0, (above + np.abs(value) * root_error) / np.where(least > 0, least, 1.0), np.inf)
+    y = Real(value, error).rounded(2)
+    if inputs[1] is not None:
+        factor = real(inputs[1]).value.reshape(-1)
+        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+    if inputs[2] is not None:
+        offset = real(inputs[2]).value.reshape(-1)
+        largest = np.abs(offset) + np.abs(y.value) + y.error
+        y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY)
+    return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
+
+
+def _mean(rows: Real) -> tuple[Reals, Reals]:
+    """Of each row, with its error: gamma(D + 1) * mean |x|, and the mean of the terms' own errors."""
+    moved = rows.error.mean(1, keepdims=True)
+    size = np.abs(rows.value).mean(1, keepdims=True) + moved
+    return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
+
+
+def _deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals]:
+    """sqrt(var + eps) with its error, var as mean((x - mean)^2) or as mean(x^2) - mean^2: the worse of the two."""
+    depth = rows.value.shape[1]
+    centred, moved = rows.value - mean, rows.error + rows.error.mean(1, keepdims=True)
+    variance = (centred**2).mean(1, keepdims=True)
+    carried = (2 * np.abs(centred) * moved + moved**2).mean(1, keepdims=True)
+    size = np.abs(mean) + mean_error
+    two_passes = mean_error**2 + gamma(depth + 4) * (variance + carried + mean_error**2)
+    squares = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
+    one_pass = gamma(depth + 3) * squares + 2 * size * mean_error + 2 * ROUNDOFF * size**2
+    off = carried + np.maximum(two_passes, one_pass)
+    off = off + 2 * ROUNDOFF * (variance + off + epsilon) + TINY
+    root = np.sqrt(variance + epsilon)
+    low, high = np.sqrt(np.maximum(variance + epsilon - off, 0.0)), np.sqrt(variance + epsilon + off)
+    return root, np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+
+
+def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x = real(inputs[0])
+    value, error = x.value.reshape(node.words), x.error.reshape(node.words)
+    below = value - value.max(1, keepdims=True)
+    logs = error + ROUNDOFF * (np.abs(below) + 2 * error.max(1, keepdims=True)) + EXPONENTIAL * ROUNDOFF
+    e = np.exp(below)
+    y = e / e.sum(1, keepdims=True)
+    least = (y * np.exp(-logs)).sum(1, keepdims=True)
+    share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
+    shape = graph.spec(node.outputs[0]).shape
+    return [Real(y.reshape(shape), (y * share + node.words[1] * TINY).reshape(shape))]
+
+
+def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x = real(inputs[0])
+    axes = tuple(i for i in range(x.value.ndim) if node.words[0] >> i & 1)
+    count = prod(x.value.shape[i] for i in axes)
+    moved = x.error.mean(axes)
+    off = moved + gamma(count + 2) * (np.abs(x.value).mean(axes) + moved) + TINY
+    shape = graph.spec(node.outputs[0]).shape
+    return [Real(x.value.mean(axes).reshape(shape), off.reshape(shape))]
+
+
+def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """The window's sum may be kept from channel to channel, added to and subtracted from: the error is of all channels' squares."""
+    x, size = real(inputs[0]), node.words[0]
+    if x.error.any():
+        raise NoBound("lrn of inexact floats")
+    alpha, beta, bias = (float_word(w) for w in node.words[1:])
+    squares, channels = x.value**2, x.value.shape[1]
+    total = np.stack(
+        [
+            squares[:, max(0, c - (size - 1) // 2) : min(channels - 1, c + size // 2) + 1].sum(1)
+            for c in range(channels)
+        ],
+        1,
+    )
+    base = bias + alpha / size * total
+    off = gamma(2 * channels + size + 4) * (
+        abs(alpha) / size * squares.sum(1, keepdims=True) + np.abs(base) + abs(bias)
+    )
+    if (base - off <= 0).any():
+        raise NoBound("lrn over a base that may be 0")
+    value = x.value / base**beta
+    ends = [np.abs(x.value / (base + s * off) ** beta - value) for s in (-1, 1)]
+    return [Real(value, np.maximum(*ends)).rounded(8)]
+
+
+def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Of floats. The reference's four products in float32: 5 roundings each at most."""
+    if node.words[0]:
+        raise NoBound("resize_linear on integers")
+    x, y = real(inputs[0]), graph.spec(node.outputs[0])
+    index, weight = certain(inputs[1]), real(inputs[2]).value
+    rows, columns = y.shape[-2:]
+    cuts = [rows, 2 * rows, 2 * rows + columns]
+    (row1, row2, column1, column2), (dy2, dy1, dx2, dx1) = np.split(index, cuts), np.split(weight, cuts)
+    value, size, moved = (np.zeros(y.shape) for _ in range(3))
+    for row, dy in ((row1, dy2), (row2, dy1)):
+        for column, dx in ((column1, dx2), (column2, dx1)):
+            part = dy[:, None] * dx
+            taken = x.value[..., row, :][..., column]
+            value, size = value + part * taken, size + np.abs(part * taken)
+            moved = moved + np.abs(part) * x.error[..., row, :][..., column]
+    return [Real(value, moved + gamma(6) * (size + moved) + TINY)]
+
+
+def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x = certain(inputs[0]).astype(np.float64)
+    mean, scale = np.array(node.words, np.int32).view(np.float32).astype(np.float64).reshape(2, 1, -1, 1, 1)
+    value = (x - mean) * scale
+    return [exact(value).rounded(3)]
+
+
+def dequantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    from qverify.compare.error_bounds import values
+
+    x = inputs[0]
+    if not isinstance(x, Whole):
+        raise NoBound("floats where integers are wanted")
+    return [values.dequantize(x, graph.spec(node.inputs[0] or ""))]
+
+
+def quantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    from qverify.compare.error_bounds import values
+
+    return [values.quantize(real(inputs[0]), graph.spec(node.outputs[0]))]

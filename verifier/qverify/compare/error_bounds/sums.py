@@ -1,0 +1,203 @@
+"""Integer sums that onnxruntime makes in float32 (16-bit and mixed types, conv_transpose): exact value and bound of chosen elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qverify.arithmetic.linear import along_axis
+from qverify.arithmetic.windows import as_planes, plane_shape, window_of
+from qverify.compare.error_bounds.values import Array, NoBound, Reals, Whole, gamma, integers
+from qverify.model_bin.graph import Graph, Node
+
+EXTRA = 8  # roundings beside the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
+TERMS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """value: sums before the zero point, in LSB of the output. size: of |terms|. terms: of one sum. doubt: of the bias, LSB."""
+
+    value: Reals
+    size: Reals
+    terms: int
+    doubt: Reals | float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What a node reads, its recorded or constant integers."""
+
+    node: Node
+    graph: Graph
+    given: dict[str, Array]
+
+    def centred(self, at: int) -> Reals:
+        name = self.node.inputs[at] or ""
+        spec = self.graph.spec(name)
+        value = self.graph.constants[name] if name in self.graph.constants else self.given[name]
+        zero = along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
+        return value.astype(np.float64) - zero
+
+    @property
+    def rq(self) -> Reals:
+        """Scales in LSB of the output; NoBound in the integer modes, whose multipliers are others."""
+        value = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
+        if value.dtype.kind != "f":
+            raise NoBound(f"{self.node.op} with the multipliers of {self.graph.rounding}")
+        return value.astype(np.float64)
+
+    def scale(self, channel: Array) -> Reals:
+        rq = self.rq
+        return rq[channel] if rq.size > 1 else np.broadcast_to(rq.reshape(-1)[:1], channel.shape)
+
+    def bias(self, channel: Array) -> Reals | None:
+        name = self.node.inputs[2]
+        return None if name is None else self.graph.constants[name].astype(np.float64).reshape(-1)[channel]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.graph.spec(self.node.outputs[0]).shape
+
+    def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> Sums:
+        """Along the last axis. A bias is kept to half a step of the accumulator."""
+        scale, products = self.scale(channel), x * w
+        value, size = products.sum(-1), np.abs(products).sum(-1)
+        if bias is not None:
+            value, size = value + bias, size + np.abs(bias)
+        return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale)
+
+
+def conv(o: Operands, at: Array) -> Sums:
+    x, w = as_planes(o.centred(0)), o.centred(1)
+    window, out, group = window_of(o.node.words), plane_shape(o.shape), o.node.words[10]
+    image, channel, row, column = np.unravel_index(at, (len(x), len(w), *out))
+    padded, each = window.padded(x, out, 0.0), w.shape[1]
+    reads = (channel // (len(w) // group) * each)[:, None] + np.arange(each)
+    rows = (row * window.stride[0])[:, None] + np.arange(window.kernel[0]) * window.dilation[0]
+    columns = (column * window.stride[1])[:, None] + np.arange(window.kernel[1]) * window.dilation[1]
+    patch = padded[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
+    return o.dot(patch.reshape(len(at), -1), w[channel].reshape(len(at), -1), channel, o.bias(channel))
+
+
+def conv_transpose(o: Operands, at: Array) -> Sums:
+    x, w = as_planes(o.centred(0)), o.centred(1)
+    window, group = window_of(o.node.words), o.node.words[10]
+    into = w.shape[1] * group
+    image, channel, row, column = np.unravel_index(at, (len(x), into, *plane_shape(o.shape)))
+    rows, columns = (
+        _sources(
+            where, window.pad[axis], window.stride[axis], window.dilation[axis], window.kernel[axis], x.shape[2 + axis]
+        )
+        for axis, where in ((0, row), (1, column))
+    )
+    each = len(w) // group
+    reads = (channel // w.shape[1] * each)[:, None] + np.arange(each)
+    patch = x[image[:, None, None, None], reads[:, :, None, None], rows[0][:, None, :, None], columns[0][:, None, None]]
+    patch = patch * (rows[1][:, None, :, None] & columns[1][:, None, None])
+    taken = w[reads, (channel % w.shape[1])[:, None]]
+    return o.dot(patch.reshape(len(at), -1), taken.reshape(len(at), -1), channel, o.bias(channel))
+
+
+def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
+    """Which input each tap of an output comes from [E, kernel], and whether there is one."""
+    far = where[:, None] + pad - np.arange(kernel) * dilation
+    index = far // stride
+    return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)
+
+
+def fully_connected(o: Operands, at: Array) -> Sums:
+    x, w = o.centred(0), o.centred(1)
+    row, column = np.unravel_index(at, (len(x), len(w)))
+    return o.dot(x[row], w[column], column, o.bias(column))
+
+
+def matmul(o: Operands, at: Array) -> Sums:
+    a, b = o.centred(0), o.centred(1)
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (np.broadcast_to(v, (*lead, *v.shape[-2:])) for v in (a, b))
+    *outer, row, column = np.unravel_index(at, (*lead, a.shape[-2], b.shape[-1]))
+    return o.dot(a[(*outer, row)], np.moveaxis(b, -1, -2)[(*outer, column)], column, None)
+
+
+def _broadcast(o: Operands, at: Array) -> tuple[Reals, Reals]:
+    a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
+    return a.reshape(-1)[at], b.reshape(-1)[at]
+
+
+def add(o: Operands, at: Array) -> Sums:
+    a, b = _broadcast(o, at)
+    if o.rq.size != 2:
+        raise NoBound("add in float32")
+    a, b = a * o.rq[0], b * o.rq[1]
+    return Sums(a + b, np.abs(a) + np.abs(b), 2)
+
+
+def mul(o: Operands, at: Array) -> Sums:
+    a, b = _broadcast(o, at)
+    value = a * b * o.rq.reshape(-1)[0]
+    return Sums(value, np.abs(value), 1)
+
+
+def global_average_pool(o: Operands, at: Array) -> Sums:
+    x = o.centred(0)
+    taken = x.reshape(x.shape[0] * x.shape[1], -1)[at]
+    return _mean(o, taken)
+
+
+def reduce_mean(o: Operands, at: Array) -> Sums:
+    x = o.centred(0)
+    axes = [i for i in range(x.ndim) if o.node.words[0] >> i & 1]
+    count = prod(x.shape[i] for i in axes)
+    return _mean(o, np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)[at])
+
+
+def _mean(o: Operands, taken: Reals) -> Sums:
+    scale = o.rq.reshape(-1)[0]
+    return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1])
+
+
+def average_pool(o: Operands, at: Array) -> Sums:
+    x, (include_pad, *_) = as_planes(o.centred(0)), o.node.words[8:]
+    if o.rq.size != 1:
+        raise NoBound("average_pool in float32")
+    window, out = window_of(o.node.words, dilated=False), plane_shape(o.shape)
+    image, channel, row, column = np.unravel_index(at, (*x.shape[:2], *out))
+    rows, columns = (
+        (where * window.stride[axis])[:, None] + np.arange(window.kernel[axis])
+        for axis, where in ((0, row), (1, column))
+    )
+    index = (image[:, None, None], channel[:, None, None], rows[:, :, None], columns[:, None])
+    padded, there = window.padded(x, out, 0.0), window.padded(np.ones_like(x), out, 0.0)
+    taken, count = padded[index].reshape(len(at), -1), there[index].reshape(len(at), -1).sum(1)
+    divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
+    scale = o.rq.reshape(-1)[0] / divisor
+    return Sums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1])
+
+
+SUMS: dict[str, Callable[[Operands, Array], Sums]] = {
+    f.__name__: f
+    for f in (conv, conv_transpose, fully_connected, matmul, add, mul, global_average_pool, reduce_mean, average_pool)
+}
+
+
+def terms_of(o: Operands) -> int:
+    """Of one element, roughly: how many can be made at once."""
+    spec: Any = o.graph.spec(o.node.inputs[0] or "")
+    if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
+        weights = o.graph.spec(o.node.inputs[1])
+        return max(1, weights.elements // max(1, weights.shape[1 if o.node.op == "conv_transpose" else 0]))
+    return int(max(1, spec.shape[-1])) if o.node.op == "matmul" else int(max(1, spec.elements // max(1, prod(o.shape))))
+
+
+def elements(o: Operands, at: Array) -> Whole:
+    """Of these flat positions of the output."""
+    y = o.graph.spec(o.node.outputs[0])
+    low, high = o.node.words[-2:]
+    sums = SUMS[o.node.op](o, at)
+    error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
+    return integers(sums.value, error, y.zero_point[0], (low, high))

@@ -1,8 +1,11 @@
-"""Triage on the shipped bad cases: the right rung, the known culprit first; on another runtime's dumps nobody is blamed."""
+"""Triage on the shipped bad cases, with every input named for them: the right rung, the known culprit first; good models
+hold on theirs; on another runtime's dumps nobody is blamed."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from qverify.cli.main import main
 
 from tests.conftest import MODELS, need_models
-from tests.models.test_inputs_end_to_end import IMAGES, MBV1, YUNET
+from tests.models.test_inputs_end_to_end import IMAGES, YUNET
 
 pytestmark = need_models()
 BAD = MODELS / "bad"
@@ -23,6 +26,28 @@ def triage(tmp_path: Path, *words: object) -> tuple[int, dict[str, Any]]:
     out = tmp_path / "triage.json"
     status = main(["triage", *map(str, words), "--json", str(out)])
     return status, json.loads(out.read_text())
+
+
+@cache
+def zoo() -> Any:
+    """The preparation that the models were trained and evaluated with."""
+    spec = importlib.util.spec_from_file_location("zoo", MODELS / "scripts" / "zoo.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fed(folder: Path, prepare: str, source: str | int) -> Path:
+    """The network's input of a picture, a clip, or a row of the ToyCar features, as a file."""
+    made = zoo()
+    if isinstance(source, int):
+        value = made.toycar()[source]
+    else:
+        value = getattr(made, prepare)(made.wav(source) if source.endswith(".wav") else made.load(source))
+    path = folder / "x.npy"
+    np.save(path, value)
+    return path
 
 
 def described(folder: Path, words: str) -> Path:
@@ -37,51 +62,97 @@ def described(folder: Path, words: str) -> Path:
     return path
 
 
+FACES = ("face.jpg", "grace_hopper.jpg")
+PHOTOS = ("parrot.jpg", "cat.jpg", "hot_dog.jpg", "owl.jpg", "grace_hopper.jpg", "face.jpg")
+CLIPS = ("yes_1000ms.wav", "no_1000ms.wav", "silence_1000ms.wav", "noise_1000ms.wav", "marvin.wav")
+OBJECTNESS = ["obj_8", "obj_16", "obj_32"]
+
+
+@pytest.mark.parametrize("photo", FACES)
 @pytest.mark.parametrize(
     ("case", "culprits", "kind"),
     [
         ("onelayer_obj16", ["obj_16"], "few_clipped"),
         ("onelayer_220", ["220"], "few_clipped"),
-        ("objheads", ["obj_8", "obj_16", "obj_32"], "few_clipped"),
-        ("blackcalib", ["obj_8", "obj_16", "obj_32"], "clipped"),
+        ("objheads", OBJECTNESS, "few_clipped"),
+        ("blackcalib", OBJECTNESS, "clipped"),
     ],
 )
-def test_yunet(case: str, culprits: list[str], kind: str, tmp_path: Path) -> None:
+def test_yunet(case: str, culprits: list[str], kind: str, photo: str, tmp_path: Path) -> None:
     models = f"{MODELS}/yunet_n_320/yunet_n_320.onnx,{BAD}/yunet_{case}_u8s8_qdq.onnx"
-    more = ("-b", "local", "-i", IMAGES / "face.jpg", "--description", described(tmp_path, YUNET))
-    status, found = triage(tmp_path, "-m", models, *more)
+    status, found = triage(tmp_path, "-m", models, "-b", "local", "-i", fed(tmp_path, "p_yunet", photo))
     assert (status, found["broken"], found["rungs"][0]["kind"]) == (1, "float ~ reference", kind)
-    assert sorted(row["tensor"] for row in found["losses"][: len(culprits)]) == sorted(culprits)
+    ranked = [row["tensor"] for row in found["losses"]]
+    assert ranked[0] in culprits
+    spared = (
+        1 if (case, photo) == ("blackcalib", "grace_hopper.jpg") else 0
+    )  # its 211 is clipped as hard as the outputs
+    assert set(culprits) <= set(ranked[: len(culprits) + spared])
+    if kind == "few_clipped":
+        assert sorted(found["what_if"]["steps"][-1]["tensors"]) == sorted(culprits) and found["what_if"]["holds"]
     assert [r["verdict"] for r in found["rungs"][1:]] == ["PASSED", "PASSED"] and not found["unpaired"]
 
 
+@pytest.mark.parametrize("photo", FACES)
+@pytest.mark.parametrize("words", ["fit=stretch", "fit=crop", "fit=letterbox", "fit=letterbox-top-left", YUNET])
+def test_an_output_below_half_a_step_is_no_culprit(words: str, photo: str, tmp_path: Path) -> None:
+    """However the picture is fitted: of face.jpg stretched, obj_32 is at most 0.00045, and its step 0.0013."""
+    if words != YUNET:
+        words = f"--format featuremap --train bgr --size 320x320 --{words.replace('=', ' ')}"
+    models = f"{MODELS}/yunet_n_320/yunet_n_320.onnx,{BAD}/yunet_onelayer_obj16_u8s8_qdq.onnx"
+    status, found = triage(tmp_path, "-m", models, "-i", IMAGES / photo, "--description", described(tmp_path, words))
+    assert (status, found["rungs"][0]["kind"], found["losses"][0]["tensor"]) == (1, "few_clipped", "obj_16")
+    assert [step["tensors"] for step in found["what_if"]["steps"]] == [["obj_16"]] and found["what_if"]["holds"]
+    if "stretch" in words and photo == "face.jpg":
+        assert next((q["tensor"], q["output"]) for q in found["quiet"]) == ("obj_32", True)
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
 @pytest.mark.parametrize(
     ("case", "first", "kind"), [("pertensor", "conv_dw_", "weights"), ("rawcalib", "input", "input_range")]
 )
-def test_mobilenet(case: str, first: str, kind: str, tmp_path: Path) -> None:
+def test_mobilenet(case: str, first: str, kind: str, photo: str, tmp_path: Path) -> None:
     models = f"{MODELS}/mbv1_025_224/mbv1_025_224.onnx,{BAD}/mbv1_025_224_{case}_u8s8_qdq.onnx"
-    more = ("-b", "local", "-i", IMAGES / "parrot.jpg", "--description", described(tmp_path, MBV1))
-    status, found = triage(tmp_path, "-m", models, *more)
+    status, found = triage(tmp_path, "-m", models, "-b", "local", "-i", fed(tmp_path, "p_mbv1", photo))
     assert (status, found["broken"], found["rungs"][0]["kind"]) == (1, "float ~ reference", kind)
     assert found["losses"][0]["tensor"].startswith(first)
     assert [r["verdict"] for r in found["rungs"][1:]] == ["PASSED", "PASSED"]
 
 
-def test_the_converter_that_lost_biases(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clip", [None, *CLIPS])
+def test_the_converter_that_lost_biases(clip: str | None, tmp_path: Path) -> None:
     models = f"{MODELS}/kwt1/kwt1.onnx,{BAD}/kwt1_tf2onnx_lostbias_float.onnx"
-    status, found = triage(tmp_path, "-m", models)
+    status, found = triage(tmp_path, "-m", models, *(["-i", fed(tmp_path, "mfcc_kwt", clip)] if clip else []))
     assert (status, found["broken"]) == (1, "float ~ float2")
     rung = found["rungs"][0]
     assert (rung["first_divergence"]["tensor"], rung["kind"], rung["not_forced"]) == ("blk0.ffn1", "node", 0)
     assert rung["forced_failures"] == [f"blk{block}.ffn{half}" for block in range(12) for half in (1, 2)]
 
 
-@pytest.mark.parametrize("folder", ["yunet_n_320", "mbv1_025_224"])
-def test_the_good_ones_hold(folder: str, tmp_path: Path) -> None:
-    models = f"{MODELS}/{folder}/{folder}.onnx,{MODELS}/{folder}/{folder}_u8s8_qdq.onnx"
-    image, words = ("face.jpg", YUNET) if folder.startswith("yunet") else ("parrot.jpg", MBV1)
-    more = ("-i", IMAGES / image, "--description", described(tmp_path, words))
-    assert triage(tmp_path, "-m", models, *more)[0] == 0
+@pytest.mark.parametrize(
+    ("folder", "prepare", "named"),
+    [
+        ("yunet_n_320", "p_yunet", (*FACES, "parrot.jpg")),
+        ("mbv1_025_224", "p_mbv1", PHOTOS),
+        ("resnet8_cifar10", "p_resnet8", ("cat.jpg", "parrot.jpg", "owl.jpg", "imp_dog_train_0.jpg", "bird.jpg")),
+        ("vww_96", "p_vww", (*FACES, "squat.jpg", "cat.jpg", "parrot.jpg", "hot_dog.jpg")),
+        ("supres_x3_128", "p_supres", ("parrot.jpg", "cat.jpg", "owl.jpg")),
+        ("kws_dscnn", "mfcc_kws", CLIPS),
+        ("kws_mlperf_int8", "mfcc_kws", CLIPS),
+        ("ad_toycar", "", (20, 30, 39)),
+        ("kwt1", "mfcc_kwt", CLIPS),
+    ],
+)
+def test_the_good_ones_hold(folder: str, prepare: str, named: tuple[str | int, ...], tmp_path: Path) -> None:
+    """Every quantization of every good model, on every input named for it."""
+    floats = next(p for end in ("", "_dequant_float") if (p := MODELS / folder / f"{folder}{end}.onnx").exists())
+    for source in named:
+        given = fed(tmp_path, prepare, source)
+        for model in sorted((MODELS / folder).glob("*_q*.onnx")):
+            if model != floats:
+                _, found = triage(tmp_path, "-m", f"{floats},{model}", "-s", "False", "-i", given)
+                rung = found["rungs"][0]
+                assert (rung["b"], rung["verdict"]) == ("reference", "PASSED"), (model.name, source, rung["why"])
 
 
 @pytest.mark.parametrize("name", DUMPS)
@@ -103,10 +174,31 @@ def test_litert_is_blamed_only_where_it_is_spoiled(name: str, spoiled: bool, tmp
         assert rung["blame"]["node"] == node
 
 
-@pytest.mark.parametrize("photo", ["cat.jpg", "hot_dog.jpg", "sunflower.jpg"])
-def test_a_good_network_with_nothing_to_see(photo: str, tmp_path: Path) -> None:
-    """No face: whole outputs below one LSB, whose cosine tells nothing; nobody is accused, and nothing is PASSED by it."""
+@pytest.mark.parametrize(
+    ("photo", "verdict", "kind", "quiet"),
+    [
+        ("hot_dog.jpg", "PASSED", "", {"obj_8", "obj_16", "obj_32"}),
+        ("cat.jpg", "PASSED", "", {"obj_8"}),
+        ("sunflower.jpg", "INCONCLUSIVE", "too_small", set()),
+    ],
+)
+def test_a_good_network_with_nothing_to_see(
+    photo: str, verdict: str, kind: str, quiet: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No face: what is below a step cannot be judged, and says so; the outputs that are loud are judged."""
     models = f"{MODELS}/yunet_n_320/yunet_n_320.onnx,{MODELS}/yunet_n_320/yunet_n_320_u8s8_qdq.onnx"
     more = ("-i", IMAGES / photo, "--description", described(tmp_path, YUNET))
     status, found = triage(tmp_path, "-m", models, *more)
-    assert (status, found["broken"], found["rungs"][0]["kind"]) == (3, None, "too_small")
+    assert (status, found["broken"]) == (0 if verdict == "PASSED" else 3, None)
+    assert (found["rungs"][0]["verdict"], found["rungs"][0]["kind"]) == (verdict, kind)
+    assert {q["tensor"] for q in found["quiet"] if q["output"]} == quiet
+    if quiet:
+        assert "gates hold; not judged, quiet on this input: obj_8" in capsys.readouterr().out
+
+
+def test_text_seen_where_the_float_sees_none_is_told_by_how_much(tmp_path: Path) -> None:
+    """One final output, the float quiet: never PASSED; accused only where the quantized output speaks up."""
+    models = f"{MODELS}/ppocr_v3_det_480/ppocr_v3_det_480.onnx,{MODELS}/ppocr_v3_det_480/ppocr_v3_det_480_u8s8_qdq.onnx"
+    for photo, status in (("parrot.jpg", 3), ("imp_dog_train_0.jpg", 1)):
+        more = ("-s", "False", "--loss", "never")
+        assert triage(tmp_path, "-m", models, "-i", fed(tmp_path, "p_ppocr", photo), *more)[0] == status

@@ -15,10 +15,13 @@ SHOWN = 5
 def render(found: Triage, top: int = 10) -> str:
     """top: how many tensors of the loss table are shown."""
     parts = [_ladder(found)]
-    parts += [_evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced]
+    parts += [
+        _evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
+    ]
     parts += [_explained(one, len(found.frames)) for one in found.explained]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
+    parts += [_quiet(found)] if found.quiet else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
     parts += ["\n".join(around)] if around else []
     return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
@@ -54,7 +57,8 @@ def _ladder(found: Triage) -> str:
 def _worst(rung: Rung) -> str:
     if not rung.outputs:
         return rung.why
-    worst = min(rung.outputs, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
+    told = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
+    worst = min(told, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
     same = all(o.max_abs == 0 for o in rung.outputs)
     if same and rung.verdict == "FAILED":
         return "outputs equal, other tensors differ"
@@ -114,6 +118,19 @@ def _row(row: TensorLoss, ranked: bool) -> list[str]:
     return cells
 
 
+def _quiet(found: Triage) -> str:
+    """Tensors inside that no frame made loud, and final outputs: either nothing was there to say, or the scale is too large."""
+    count = len(found.frames)
+    lines = [
+        f"suspicious, scales that may be too large ({len(found.quiet)} tensor{'s' * (len(found.quiet) != 1)}, on the {count} frame{'s' * (count != 1)} given):"
+    ]
+    for one in found.quiet[:SHOWN]:
+        never = "half a step" if one.largest < one.step / 2 else "a whole step"
+        what = " (final output)" if one.output else ""
+        lines.append(f"  {one.tensor}{what}: never above {never}: {one.said}")
+    return "\n".join([*lines, *([f"  and {len(found.quiet) - SHOWN} more"] if len(found.quiet) > SHOWN else [])])
+
+
 def _what_if(found: Triage) -> str:
     tested = found.what_if
     assert tested is not None
@@ -134,7 +151,9 @@ def _conclusion(found: Triage) -> str:
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
         but = f", but {failing} tensors fail forced (X above)" if failing else ""
-        return f"TRIAGE: all {len(found.rungs)} gates hold{but}"
+        unheard = [one.tensor for one in found.quiet if one.output]
+        not_judged = f"; not judged, quiet on this input: {', '.join(unheard)}" if unheard else ""
+        return f"TRIAGE: all {len(found.rungs)} gates hold{but}{not_judged}"
     state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
     return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
 

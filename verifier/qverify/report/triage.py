@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from qverify.report.document import EXIT, Blame, FirstDivergence, Verdict, plain
 
@@ -23,7 +23,10 @@ class Stage:
 
 @dataclass(slots=True)
 class OutputRow:
-    """A final output of two neighbouring stages, over all frames. Real values: dequantized where they are integers."""
+    """A final output of two neighbouring stages, over all frames. Real values: dequantized where they are integers.
+
+    judged: by its gate; near: within half a step of the float, which holds; quiet: the float never is a whole step, which
+    gates nothing; too_small: nothing is told. largest: |a|. step: one LSB of b, where a is float and b quantized."""
 
     name: str
     elements: int
@@ -32,6 +35,9 @@ class OutputRow:
     cosine: float
     rmse: float
     sqnr_db: float
+    judged: Literal["gate", "near", "quiet", "too_small"] = "gate"
+    largest: float | None = None
+    step: float | None = None
 
 
 @dataclass(slots=True)
@@ -90,7 +96,8 @@ class TensorLoss:
 
     sqnr_db, cosine, rmse: accumulated, the whole network being quantized. drop_db: SQNR lost between the tensors it is made
     of and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that the
-    float tensor's own reaches. weights_sqnr_db: of its maker's weights alone; channels_lost: share of
+    float tensor's own reaches. step: one LSB of it (the least
+    of several channels). weights_sqnr_db: of its maker's weights alone; channels_lost: share of
     their output channels below 20 dB; weights_one_scale: None where it has no weights."""
 
     tensor: str
@@ -108,6 +115,7 @@ class TensorLoss:
     float_high: float
     clipped: float
     used: float
+    step: float
     weights_sqnr_db: float | None = None
     weights_one_scale: bool | None = None
     channels_lost: float = 0.0
@@ -137,6 +145,18 @@ class WhatIf:
 
 
 @dataclass(slots=True)
+class Quiet:
+    """A tensor that no frame made louder than half a step of its own scale, or a final output than a whole one. output: a final
+    one, which then gated nothing. largest: |float|; step: one LSB, in real values. said: how loud, for people."""
+
+    tensor: str
+    output: bool
+    largest: float
+    step: float
+    said: str
+
+
+@dataclass(slots=True)
 class Triage:
     """broken: the first rung that fails, as `a ~ b`. next_step: of that rung."""
 
@@ -147,6 +167,7 @@ class Triage:
     rungs: list[Rung] = field(default_factory=list)
     losses: list[TensorLoss] = field(default_factory=list)
     what_if: WhatIf | None = None
+    quiet: list[Quiet] = field(default_factory=list)
     unpaired: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

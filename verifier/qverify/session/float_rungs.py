@@ -13,22 +13,23 @@ from qverify.tensors.recording import Array
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.float_pairing import pair_ends
 from qverify.triage.ladder import Gate, Outputs, default_gate
+from qverify.triage.loudness import Step
 from qverify.triage.neighbourhood import neighbourhoods
 
 Note = Callable[[str], None]
 
 
 class FloatRungs:
-    """gates: by `A~B`, where asked for; note: takes what the report should say. lsb: of the quantized final outputs."""
+    """gates: by `A~B`, where asked for; note: takes what the report should say. steps: of the quantized final outputs."""
 
     def __init__(
         self,
         floats: Sequence[FloatStage],
         gates: Mapping[str, Gate],
         note: Note,
-        lsb: Mapping[str, float] | None = None,
+        steps: Mapping[str, Step] | None = None,
     ):
-        self._floats, self._gates, self._note, self._lsb = floats, gates, note, lsb or {}
+        self._floats, self._gates, self._note, self.steps = floats, gates, note, steps or {}
         self._outputs = dict[tuple[str, str], Outputs]()
         self._first_feed: dict[str, Array] = {}
 
@@ -52,8 +53,8 @@ class FloatRungs:
             self._note(note)
             wanted = {n: names.get(n, "") for n in values} | {n: n for n in set(others) - set(names.values())}
             gate = self._gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
-            lsb = self._lsb if a.kind == "float" and b.kind not in ("float", "application") else {}
-            self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted, lsb=lsb)
+            steps = self.steps if a.kind == "float" and b.kind not in ("float", "application") else {}
+            self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted, steps=steps)
         return self._outputs[(a.name, b.name)]
 
     def rungs(self) -> dict[tuple[str, str], Rung]:

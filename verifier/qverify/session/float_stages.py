@@ -19,6 +19,7 @@ from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.float_pairing import pair_ends
 from qverify.triage.ladder import bare
+from qverify.triage.loudness import Step
 
 Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names in the network
 
@@ -79,15 +80,15 @@ def network(graph: Graph, prepared: PreparedInputs, ran: Ran) -> tuple[dict[str,
     return feed, finals
 
 
-def output_lsb(graph: Graph) -> dict[str, float]:
-    """The largest scale of each final output, or of what it is dequantized from; without those that have none."""
+def output_steps(graph: Graph) -> dict[str, Step]:
+    """Of each final output, or of what it is dequantized from; without those that have no scale."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     found = {}
     for name in graph.outputs:
         maker = makers.get(name)
         source = str(maker.inputs[0]) if maker is not None and maker.op == "dequantize" else name
-        if scales := graph.spec(source).scale:
-            found[ends["outputs"].get(name, name)] = float(max(scales))
+        if (spec := graph.spec(source)).scale:
+            found[ends["outputs"].get(name, name)] = Step.of(spec)
     return found
 
 

@@ -20,7 +20,7 @@ from qverify.session.captured import CapturedJob, ran_with
 from qverify.session.device_rungs import DeviceRungs, of_this_model, with_dump
 from qverify.session.float_losses import FloatLosses
 from qverify.session.float_rungs import FloatRungs
-from qverify.session.float_stages import fed, inputs_only, network, opened, output_lsb
+from qverify.session.float_stages import fed, inputs_only, network, opened, output_steps
 from qverify.session.forensics import Blamed, Evidence
 from qverify.session.host import Ran, Watch
 from qverify.session.judging import judged
@@ -31,6 +31,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
 from qverify.triage.ladder import Gate
+from qverify.triage.loudness import quiet
 
 LOSSY = ("reference", "fake-quantized")  # stages whose rung from below is quantization
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
@@ -87,8 +88,8 @@ class Ladder:
             )
         self._check_gates()
         self.devices = DeviceRungs(request.gates)
-        lsb = output_lsb(self.job.models.graph) if self.job is not None else {}
-        self.from_float = FloatRungs(self.floats, request.gates, self._note, lsb)
+        steps = output_steps(self.job.models.graph) if self.job is not None else {}
+        self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
         self.ends: dict[str, Rung] = {}  # input, output: of the application
         self.losses = self._paired()
         self._blamed = Blamed(request.explain_s)
@@ -223,6 +224,7 @@ class Ladder:
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
         report.rungs = [made.get(key, none) for key, none in nothing.items()]
         self._explain(report.rungs, stages)
+        report.quiet = quiet([row for rung in report.rungs for row in rung.outputs], report.losses)
         report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
         for rung in report.rungs:
             if rung.verdict != "PASSED":

@@ -22,6 +22,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
     },
     "quantized": {
         "random": "give real inputs with -i: on noise a good network loses, too ({why})",
+        "quiet": "give inputs that the network answers to, with -i; if no input makes an output loud, its scale is too large: {why}",
         "too_small": "give inputs that the network answers to, with -i, more of them at best: {why}",
         "input_range": "fix preprocessing: calibrate with inputs prepared as the network is fed, and quantize again",
         "clipped": "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",

@@ -17,6 +17,7 @@ from qverify.report.document import Verdict
 from qverify.report.triage import OutputRow, Rung
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.loudness import Judged, Step, said
 
 KINDS = ("exact", "decimals", "cosine")
 
@@ -44,9 +45,7 @@ class Gate:
 
 DEFAULT_GATES = {  # by the kinds of the two stages
     ("float", "float"): Gate("cosine", 0.9999),  # another order of the same sums: 1 - 1e-10 and better
-    ("float", "quantized"): Gate(
-        "cosine", 0.75
-    ),  # good detectors and spotters: 0.80 and better; bad cases: 0.68 and worse
+    ("float", "quantized"): Gate("cosine", 0.7),  # good networks: 0.74 and better; bad cases: 0.60 and worse
     ("quantized", "quantized"): Gate("cosine", 0.98),
     ("reference", "dump"): Gate("cosine", 0.98),  # another runtime: 1 LSB a node adds up
     ("reference", "simulator"): Gate("decimals", 5),
@@ -93,6 +92,7 @@ class Distance:
     elements: int = 0
     one_sided: int = 0
     both_sided: int = 0
+    largest: float = 0.0  # of |a|, where finite
     _measures: dict[str, Measure] = field(default_factory=dict)
     _squares: float = 0.0
 
@@ -106,6 +106,8 @@ class Distance:
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():
             self._squares += block.weighted(block.distance * block.distance)
+            magnitudes = np.abs(block.a)
+            self.largest = max(self.largest, float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes))))
             for measure in self._measures.values():
                 measure.add(block)
         self.elements += a.size
@@ -120,10 +122,26 @@ class Distance:
     def rmse(self) -> float:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
-    def row(self, name: str, gate: Gate) -> OutputRow:
+    def judged(self, step: Step | None) -> Judged:
+        """step: of b's scale; None where it has none, or the gate is not of float and quantized."""
+        return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
+
+    def row(self, name: str, gate: Gate, step: Step | None = None) -> OutputRow:
+        """step: as in judged(); a cosine gives way to it, an absolute gate does not."""
         found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
         holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
-        return OutputRow(name, self.elements, holds, found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
+        if step is not None and gate.kind == "cosine":
+            judged, silent = (
+                self.judged(step),
+                self.largest < step.size,
+            )  # the direction of a silent float tells nothing
+            judged = "gate" if holds and not silent else judged
+            holds = (holds and not silent) or judged == "near"
+        else:
+            judged = "gate"
+        metrics = (found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
+        size = None if step is None else step.size
+        return OutputRow(name, self.elements, holds, *metrics, judged, self.largest, size)
 
 
 def bare(name: str, value: Array) -> TensorSpec:
@@ -141,9 +159,7 @@ class Outputs:
     names: Mapping[str, str]
     distances: dict[str, Distance] = field(default_factory=dict)
     wrong: str = ""
-    lsb: Mapping[str, float] = field(
-        default_factory=dict
-    )  # of b's outputs: a cosine of smaller differences tells nothing
+    steps: Mapping[str, Step] = field(default_factory=dict)  # of b's quantized outputs, where a is float
 
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
         for name, other in self.names.items():
@@ -158,33 +174,48 @@ class Outputs:
                 self.wrong = self.wrong or f"{name}: {error}"
 
     def rung(self) -> Rung:
-        """Fails closed: an output that is missing, of another shape or not finite never holds."""
-        rows = [d.row(n, self.gate) for n, d in self.distances.items() if d.elements]
+        """Fails closed: an output that is missing, of another shape or not finite never holds, and quiet ones alone do not."""
+        rows = [d.row(n, self.gate, self._step(n)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
-        why = ""
+        kind = why = ""
         broken = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
-        small = [r for r in broken if self._too_small(r)]
-        bad = [r for r in broken if r not in small]
-        kind = "outputs" if bad else ""
+        bad, small, quiet = ([r for r in broken if r.judged == one] for one in ("gate", "too_small", "quiet"))
         if bad:
-            verdict, why = "FAILED", _why(bad[0], len(bad), len(rows))
+            verdict, kind, why = "FAILED", "outputs", _why(bad[0], len(bad), len(rows))
         elif self.wrong or not rows or len(rows) < len(self.names):
             verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
         elif any(d.both_sided for d in self.distances.values()):
             verdict, why = "INCONCLUSIVE", "an output holds NaN or Inf on both"
         elif small:
             verdict, kind = "INCONCLUSIVE", "too_small"
-            why = f"{_why(small[0], len(small), len(rows))}: not more than one LSB, of which a cosine tells nothing"
-        return Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
+            why = f"{_why(small[0], len(small), len(rows))}: {self._too_small(small[0])}"
+        elif len(quiet) == len(rows):
+            verdict, kind = "INCONCLUSIVE", "quiet"
+            why = f"every final output is quiet on this input: {_loudness(quiet[0])}"
+        made = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
+        made.evidence = [f"quiet on this input, gates nothing: {_loudness(r)}" for r in quiet]
+        made.evidence += [self._near(r) for r in rows if r.judged == "near"]
+        return made
 
-    def _too_small(self, row: OutputRow) -> bool:
-        lsb, one_sided = self.lsb.get(self.names[row.name], 0.0), self.distances[row.name].one_sided
-        return self.gate.kind == "cosine" and not one_sided and 0 < lsb >= row.max_abs
+    def _step(self, name: str) -> Step | None:
+        return self.steps.get(self.names[name])
+
+    def _too_small(self, row: OutputRow) -> str:
+        if row.step is not None and row.largest is not None and row.max_abs > row.step:
+            return f"the float is quiet on this input, {said(row.largest, row.step)}"
+        return "not more than one LSB, of which a cosine tells nothing"
+
+    def _near(self, row: OutputRow) -> str:
+        return f"{row.name} is within half a step of the float everywhere: cosine {row.cosine:.4f} is what its scale allows"
 
 
 def _why(worst: OutputRow, bad: int, of: int) -> str:
     more = f" ({bad} of {of} outputs)" if of > 1 else ""
     return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}"
+
+
+def _loudness(row: OutputRow) -> str:
+    return f"{row.name}: {said(row.largest or 0.0, row.step or 0.0)} ({row.largest:.4g} of {row.step:.4g})"
 
 
 def real(value: Array, spec: TensorSpec) -> Any:

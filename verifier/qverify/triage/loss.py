@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from qverify.report.triage import Single, TensorLoss
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.float_pairing import FloatPair, Paired
 from qverify.triage.ladder import Distance, bare
+from qverify.triage.loudness import Step
 
 Array = npt.NDArray[Any]
 LOST_DB = 20.0  # 8 bit per channel keeps 35 dB and more
@@ -89,6 +90,7 @@ class Losses:
             one.high,
             one.outside / distance.elements,
             reached / (high - low),
+            Step.of(spec).size,
             min((sqnr_db(a, b) for a, b, _ in weights), default=None),
             pair.one_scale,
             max((channels_lost(a, b, axis) for a, b, axis in weights), default=0.0),
@@ -156,19 +158,23 @@ def switches(paired: Paired, floats: View, graph: Graph) -> list[Switch]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The final outputs of some tensors quantized, against none: worst output, its cosine and SQNR, mean cosine of all."""
+    """The final outputs of some tensors quantized, against none. worst: of those a cosine can judge, if there is one; its
+    cosine and SQNR. harm: what outcomes are compared by: its cosine, 1.0 where no output can be judged. mean: of all
+    outputs; those that cannot be judged count as 1.0."""
 
     worst: str
     cosine: float
     sqnr_db: float
+    harm: float
     mean: float
 
 
 class Experiment:
-    """Runs the switched model and measures its outputs against its own float run, over the frames. runs: counted."""
+    """Runs the switched model and measures its outputs against its own float run, over the frames. steps: of the quantized
+    final outputs, by the float model's names: one that is quiet, too small or within half a step is no harm. runs: counted."""
 
-    def __init__(self, switched: Switched, frames: Frames):
-        self.switched, self.frames, self.runs = switched, frames, 0
+    def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, Step] | None = None):
+        self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
         self._float = [self._run(f, ()) for f in frames]
 
     def _run(self, feed: dict[str, Array], on: Iterable[str]) -> dict[str, Array]:
@@ -183,10 +189,10 @@ class Experiment:
                 here = bare(name, value)
                 distances.setdefault(name, Distance()).add(plain[name], value, here, here)
         cosines = {n: _number(d.metric("cosine")) for n, d in distances.items()}
-        worst = min(cosines, key=lambda n: (cosines[n], n))
-        return Outcome(
-            worst, cosines[worst], distances[worst].metric("sqnr_db"), sum(cosines.values()) / len(distances)
-        )
+        told = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
+        worst = min(told or cosines, key=lambda n: (cosines[n], n))
+        mean = (sum(cosines[n] for n in told) + len(cosines) - len(told)) / len(cosines)
+        return Outcome(worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if told else 1.0, mean)
 
 
 def _number(cosine: float) -> float:
@@ -195,10 +201,24 @@ def _number(cosine: float) -> float:
 
 def alone(experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None) -> None:
     """Fills `single` of every row, and sorts the rows: what damages the worst output most comes first."""
-    mean = {}
+    order = {}
     for at, row in enumerate(rows):
         found = experiment.measure([row.tensor])
-        row.single, mean[row.tensor] = Single(found.worst, found.cosine, found.sqnr_db), found.mean
+        row.single = Single(found.worst, found.cosine, found.sqnr_db)
+        order[row.tensor] = (found.harm, found.mean, row.tensor)
         if tell is not None:
             tell(at + 1, len(rows))
-    rows.sort(key=lambda r: (r.single.cosine if r.single else 1.0, mean[r.tensor], r.tensor))
+    rows.sort(key=lambda r: order[r.tensor])
+
+
+def loudest(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
+    """Frames, at most so many, in order: first those that make the most outputs loud which no frame before did, then the
+    first ones. outputs: of each frame, how loud each output is in steps of its scale."""
+    chosen: list[int] = []
+    silent = {n for n in (outputs[0] if outputs else {}) if any(one[n] >= 1 for one in outputs)}
+    while silent and len(chosen) < most:
+        best = max(range(len(outputs)), key=lambda at: (sum(outputs[at][n] >= 1 for n in silent), -at))
+        chosen.append(best)
+        silent -= {n for n in silent if outputs[best][n] >= 1}
+    rest = [at for at in range(len(outputs)) if at not in chosen]
+    return sorted((chosen + rest)[:most])

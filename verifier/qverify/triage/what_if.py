@@ -27,8 +27,8 @@ def what_if(
             tried.append((name, experiment.measure([t for t in ranked if t not in (*left, name)])))
             if tell is not None:
                 tell(len(left) * CANDIDATES + len(tried), MOST * CANDIDATES)
-        name, outcome = max(tried, key=lambda t: (t[1].cosine, t[1].mean))
-        if (outcome.cosine, outcome.mean) <= (best.cosine, best.mean):
+        name, outcome = max(tried, key=lambda t: (t[1].harm, t[1].mean))
+        if (outcome.harm, outcome.mean) <= (best.harm, best.mean):
             break
         left, best = [*left, name], outcome
         found.steps.append(_step(left, best))
@@ -42,4 +42,4 @@ def _step(tensors: list[str], outcome: Outcome) -> Step:
 
 
 def _holds(gate: Gate, outcome: Outcome) -> bool:
-    return outcome.cosine >= (gate.limit if gate.kind == "cosine" else 0.9999)
+    return outcome.harm >= (gate.limit if gate.kind == "cosine" else 0.9999)

@@ -200,4 +200,5 @@ def test_text_seen_where_the_float_sees_none_is_told_by_how_much(tmp_path: Path)
     """One final output, the float quiet: never PASSED; accused only where the quantized output speaks up."""
     models = f"{MODELS}/ppocr_v3_det_480/ppocr_v3_det_480.onnx,{MODELS}/ppocr_v3_det_480/ppocr_v3_det_480_u8s8_qdq.onnx"
     for photo, status in (("parrot.jpg", 3), ("imp_dog_train_0.jpg", 1)):
-        assert triage(tmp_path, "-m", models, "-i", fed(tmp_path, "p_ppocr", photo))[0] == status
+        more = ("-s", "False", "--loss", "never")
+        assert triage(tmp_path, "-m", models, "-i", fed(tmp_path, "p_ppocr", photo), *more)[0] == status

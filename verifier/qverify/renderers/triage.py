@@ -124,7 +124,7 @@ def _quiet(found: Triage) -> str:
     """Tensors inside that no frame made loud, and final outputs: either nothing was there to say, or the scale is too large."""
     count = len(found.frames)
     lines = [
-        f"suspicious, scales that may be too large ({len(found.quiet)} tensors, on the {count} frame{'s' * (count != 1)} given):"
+        f"suspicious, scales that may be too large ({len(found.quiet)} tensor{'s' * (len(found.quiet) != 1)}, on the {count} frame{'s' * (count != 1)} given):"
     ]
     for one in found.quiet[:SHOWN]:
         never = "half a step" if one.largest < one.step / 2 else "a whole step"

@@ -11,11 +11,14 @@ import pytest
 from qverify.cli.main import main
 from qverify.compiler.compile import CompileOptions, compile_model
 from qverify.errors import BadFileError
+from qverify.inputs.prepare import random_inputs
 from qverify.model_bin import container
 from qverify.model_bin.cut import cut
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import INTERIOR, TENSOR, decode, encode
-from qverify.model_bin.units import may_be_interior
+from qverify.model_bin.units import may_be_interior, units
+from qverify.sides.board import Board
+from qverify.sides.simulator import Simulator
 from qverify.tensors.spec import TensorSpec
 from qverify_agents.binaries import host_architecture, runtime_path
 
@@ -129,3 +132,22 @@ def test_a_preactivation_of_no_fuse(name: str, reference: bool, hidden: bool, in
     graph = Graph(nodes, {**tensors, name: replace(tensors[name], interior=False)}, {"y/clip": table}, ("q",), ("z",))
     data = flagged(encode(graph), [1, 3] if hidden else [1])
     assert by_host(data) == by_board(data, tmp_path) == inside
+
+
+def test_a_unit_of_which_one_output_is_inside(tmp_path: Path) -> None:
+    """A split, half of which is a graph output: the board says no digest of the other half, and none is asked of it."""
+    graph = decode(next(p for p in CORPUS if p.name == "split_two_outputs_u8").read_bytes())
+    (node,) = (n for n in graph.nodes if n.op == "split")
+    shown = node.outputs[0]
+    graph.tensors[shown] = replace(graph.spec(shown), interior=False)
+    graph.outputs = (*graph.outputs, shown)
+    prepared, unit = random_inputs(graph), next(u for u in units(graph) if u.name == node.name)
+    simulator, board = Simulator(graph), Board("local", encode(graph), graph, 20)
+    try:
+        recording = board.run(prepared)
+        assert recording.state == "complete" and recording.digests == simulator.run(prepared).digests
+        given = {n: board.pull([n])[n] if n not in graph.inputs else prepared.arrays()[n] for n in unit.inputs}
+        found = board.run_unit(unit, given)
+    finally:
+        board.close()
+    assert set(found) == {shown} and np.array_equal(found[shown], simulator.run_unit(unit, given)[shown])

@@ -308,6 +308,9 @@ def test_a_capture_that_contradicts_itself_is_refused(how, captured, tmp_path, c
     assert main(["replay", str(tmp_path / "cap"), "-r"]) == 2
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
+    (tmp_path / "cap").rename(tmp_path / "bad")
+    assert captured("local") == 0
+    assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "bad")]) != 0
 
 
 def test_a_key_twice_in_a_capture_is_refused(captured, tmp_path, capsys):

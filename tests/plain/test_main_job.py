@@ -217,7 +217,7 @@ def test_pull_all_moves_every_tensor(digits, model_bin, tmp_path):
     moved = []
     for pull in ("differ", "all"):
         report = tmp_path / "r.json"
-        assert run(digits, model_bin, "-b", "local", "--pull", pull, "--json", str(report)) == 0
+        assert run(digits, model_bin, "-b", "local", "--spot-seed", "0", "--pull", pull, "--json", str(report)) == 0
         moved.append(json.loads(report.read_text())["link"]["bytes_received"])
     assert moved[1] > moved[0] + 1000
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from qverify.capture.parts import Part, PartReader
 from qverify.capture.writer import SCHEMA
-from qverify.errors import BadFileError, UsageError
+from qverify.errors import BadFileError
 from qverify.files import json_once, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
@@ -198,28 +198,6 @@ def open_capture(folder: str) -> Capture:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {type(error).__name__} {error}") from error
-
-
-def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
-    """One side of one frame as a dump. side: its label, "" for the board, or the only one. UsageError names what is there."""
-    capture = open_capture(folder)
-    if not 0 <= frame < len(capture.frames):
-        raise UsageError(f"{folder}: no frame {frame}; it has {len(capture.frames)}")
-    held = capture.recordings(frame)
-    label = side or ("board" if "board" in held else next(iter(held)) if len(held) == 1 else "")
-    if label not in held:
-        raise UsageError(f"{folder}: no side {label!r}; give --side {' or '.join(held)}")
-    found = held[label]
-    found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
-    found.settings["incomplete"] = capture.incomplete
-    unstable = (capture.frames[frame].get("repeat") or {}).get("unstable")
-    if unstable and label == "board":
-        found.settings["unsteady"] = "the board of this capture was not the same from run to run"
-    found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
-    found.settings["outputs"] = list(found.finals)
-    found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
-    found.capabilities |= {"per_node"}
-    return found
 
 
 def _opened(folder: str, held: dict[str, Any]) -> Capture:

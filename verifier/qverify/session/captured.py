@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from qverify_agents.errors import LinkError
 
+from qverify.capture.layouts import hold_layouts
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import Asked
-from qverify.model_bin.graph import Graph
 from qverify.report.document import Report, worst
 from qverify.session.frames import Kept, Tell, frame_row, not_run
 from qverify.session.host import Host, Ran, Watch
@@ -25,7 +24,6 @@ from qverify.session.repeat import mark_repeat
 from qverify.session.verify import Outcome, Remembered, Seen, absent
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording, Tensors
-from qverify.tensors.spec import TensorSpec
 
 RERUN = ("reference", "simulator")
 ORDER = (*RERUN, "board")
@@ -226,24 +224,9 @@ def _captured(
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
-            _layouts_hold(capture, side, models.graph)
+            hold_layouts(capture, side, models.graph)
     _expect(held, models)
     return held
-
-
-def _layouts_hold(capture: Capture, side: Recording, graph: Graph) -> None:
-    """What a tensor is, the model says: BadFileError where the capture says otherwise."""
-    for name, spec in side.specs.items():
-        known = graph.tensors.get(name)
-        if known is not None and _stored(spec) != _stored(known):
-            raise BadFileError(
-                f"{capture.folder}: what it says of tensor {name!r} contradicts the model; the capture was changed"
-            )
-
-
-def _stored(spec: TensorSpec) -> TensorSpec:
-    """As model.bin holds it."""
-    return replace(spec, scale=tuple(float(np.float32(s)) for s in spec.scale))
 
 
 def ran_with(capture: Capture) -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from qverify import profiles
-from qverify.capture.reader import is_capture, side_of
+from qverify.capture.layouts import side_of
+from qverify.capture.reader import is_capture
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError

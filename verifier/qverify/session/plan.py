@@ -20,7 +20,8 @@ ASSUMED = "aarch64"  # most boards'
 @dataclass(frozen=True, slots=True)
 class Row:
     """architecture: whose agent is counted, "" where none is pushed. Bytes both ways: first: with the agent and the model;
-    cached: both are there; everything: cached, and every tensor is pulled whole. seconds: of the link alone, the board's computing not counted."""
+    cached: both are there; everything: cached, and every tensor is pulled whole. seconds: of the link alone, the board's computing not counted.
+    The tensor that the spot check pulls is that of --spot-seed 0."""
 
     link: str
     assumed: str

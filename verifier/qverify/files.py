@@ -37,9 +37,13 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
 
 
 def json_of(text: str | bytes, where: str) -> Any:
-    """Plain values. BadFileError for what is no JSON, lies too deep, or names one key of an object twice."""
+    """Plain values. BadFileError for what is no JSON, lies too deep, names one key of an object twice, or holds half of a
+    character, which no file can be called."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        held = json.loads(text, object_pairs_hook=_once)
+        if b"\\ud" in (text if isinstance(text, bytes) else text.encode()).lower():
+            json.dumps(held, ensure_ascii=False).encode()
+        return held
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
 

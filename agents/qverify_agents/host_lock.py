@@ -53,6 +53,6 @@ def _busy(held: bytes) -> str:
     try:
         said = json.loads(held)
         who = f"{str(said['owner'])[:120]} since {max(0.0, time.time() - float(said['since'])):.0f} s ago"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         who = "another process"
     return f"the board is in use by {who}, on this host; --wait SECONDS waits for it"

@@ -68,7 +68,7 @@ def named(text: str) -> str:
 def _read(path: Path) -> dict[str, Board]:
     try:
         held = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadAddress(f"{path}: {error}") from error
     tables = held.get("boards", {})
     if not isinstance(tables, dict) or held.keys() - {"boards"}:

@@ -39,6 +39,14 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a=" + "{b=" * 100_000])
+def test_a_file_that_lies_too_deep_is_one_line(text: str, inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory.write_text(text)
+    assert main(["boards", "list"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"qverify: {inventory}: ") and error.count("\n") == 1
+
+
 def test_names_and_tags(inventory):
     assert resolve("one") == ["local"]
     assert resolve("two") == ["ssh://root@10.0.0.5?cache=/data&host_key=ssh-ed25519 AAAA&user=me"]

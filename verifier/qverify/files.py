@@ -39,9 +39,13 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
 
 
 def json_of(text: str | bytes, where: str) -> Any:
-    """Plain values. BadFileError for what is no JSON, lies too deep, or names one key of an object twice."""
+    """Plain values. BadFileError for what is no JSON, lies too deep, names one key of an object twice, or holds half of a
+    character, which no file can be called."""
     try:
-        return json_once(text)
+        held = json_once(text)
+        if b"\\ud" in (text if isinstance(text, bytes) else text.encode()).lower():
+            json.dumps(held, ensure_ascii=False).encode()
+        return held
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
 

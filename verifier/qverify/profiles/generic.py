@@ -46,12 +46,14 @@ def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
     try:
         text = file.whole(MOST_TEXT).decode()
         held = json_of(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
+        if not isinstance(held, dict) or "tensor" not in held:
+            raise ValueError("no entries called tensor")
         entries, missing = held["tensor"], held.get("missing", {})
         if not isinstance(missing, dict):
             raise ValueError("missing is no table of tensors")
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
             raise ValueError("tensor is no list of entries")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadFileError(f"{file.path}: {' '.join(str(error).split())[:120]}; wanted {WANTED}") from error
     return entries, {str(name): str(why) for name, why in missing.items()}
 

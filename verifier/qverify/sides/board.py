@@ -28,7 +28,7 @@ TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault
 
 
 class Unproven(LinkError):
-    """Some of the tensors asked for are not to be had, though the board goes on. came: the others, each of which holds its
+    """Some of the tensors asked for do not hold their digests, though the board goes on. came: the others, each of which holds its
     digest. broken: tensor to why it is not among them."""
 
     def __init__(self, came: dict[str, Array], broken: dict[str, str]):
@@ -255,19 +255,12 @@ class Board:
         }
 
     def _got(self, names: list[str]) -> dict[str, Array]:
-        """Unproven where some of them are not to be had; AgentError only where the connection was made anew meanwhile."""
+        """Unproven where some of them do not hold their digests, once the others are there."""
         pulled: dict[str, Array] = {}
         broken: dict[str, str] = {}
         for name in names:
             spec = self.graph.spec(name)
-            try:
-                data = self._agent.get(name, spec.valid_bytes)
-            except AgentError as error:
-                if self._generation != self._agent.generation:
-                    raise
-                broken[name] = str(error)
-                continue
-            value = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
+            value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
             if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
                 broken[name] = (
                     f"{name}: the bytes pulled do not have the digest the board announced; "

@@ -34,7 +34,7 @@ def _manifest(path: str) -> dict[str, Any] | None:
     if not isinstance(tensors, dict) or not isinstance(inputs, list):
         raise BadFileError(f"{manifest}: not a manifest of qverify infer")
     for file in tensors:
-        if os.path.basename(file) != file or not file.endswith(".npy"):
+        if os.path.basename(file) != file or not file.endswith(".npy") or "\0" in file:
             raise BadFileError(f"{manifest}: {file[:80]!r} is no .npy file of its folder")
     names = [str(name) for name in tensors.values()]
     if len(set(names)) != len(names):

@@ -104,8 +104,10 @@ class OutsideFolder:
     def file(self, name: str) -> OutsideFile:
         """name: as of names(), or of a manifest. BadFileError for what leads out of the folder, be it by a link."""
         path = os.path.join(self.path, name)
+        if "\0" in name:
+            raise BadFileError(f"{path!r}: no name of a file")
         real = os.path.realpath(path)
-        if "\0" in name or os.path.isabs(name) or os.path.commonpath([real, self._real]) != self._real:
+        if os.path.isabs(name) or os.path.commonpath([real, self._real]) != self._real:
             raise BadFileError(f"{path}: leads out of the folder")
         return OutsideFile(real)
 

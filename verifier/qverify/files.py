@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from qverify.errors import BadFileError, UsageError
 
@@ -23,6 +24,17 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
             return file.read(min(limit, held.st_size + 1))
     except (OSError, ValueError) as error:
         raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """An OSError from within names this file: those of write() (a full disk) name none, those of numpy give no reason either."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, f"cannot be written: {error.strerror or error}", os.fspath(path)) from error
+        raise
 
 
 def write_text(text: str, path: str) -> None:

@@ -113,7 +113,8 @@ def _run(name: str, words: list[str]) -> int:
         print("qverify: out of memory on this host", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"qverify: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"qverify: {one_line(f'{where}{error.strerror or error}')}", file=sys.stderr)
         return 2
 
 

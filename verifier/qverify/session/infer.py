@@ -71,7 +71,7 @@ def _write(recording: Recording, inputs: list[str], output: str) -> int:
             os.replace(part, os.path.join(output, f"{i:04d}.npy"))
             names[f"{i:04d}.npy"] = name
     except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
+        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from error
     write_text(
         json.dumps({"side": recording.side, "state": recording.state, "inputs": inputs, "tensors": names}, indent=1)
         + "\n",

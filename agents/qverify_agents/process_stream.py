@@ -8,8 +8,9 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed
@@ -25,21 +26,21 @@ class ProcessStream:
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None):
         self._came = b""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         try:
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
         except OSError as error:
-            self._errors.close()
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._errors = Said(self._process.stderr)
         self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._open = self._takes = True
         os.set_blocking(self._stdin, False)
@@ -94,9 +95,7 @@ class ProcessStream:
         """The first 2000 bytes of what it wrote to stderr, or the last; none after close."""
         if not self._open:
             return b""
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - 2000) if last else 0)
-        return self._errors.read(2000)
+        return self._errors.text(last, ended=self._process.poll() is not None)
 
     def _write_some(self, view: memoryview) -> int:
         try:
@@ -130,6 +129,38 @@ class ProcessStream:
             if stream is not None:
                 stream.close()
         self._errors.close()
+
+
+class Said:
+    """The start and the end of what a process writes to its stderr, however much that is; taken by a thread, so that a process
+    that writes more than a pipe holds never waits for us."""
+
+    MOST = 2000  # bytes of each
+
+    def __init__(self, pipe: IO[bytes]):
+        self._pipe, self._first, self._last, self._lock = pipe, b"", b"", threading.Lock()
+        self._thread = threading.Thread(target=self._take, name="qverify-stderr", daemon=True)
+        self._thread.start()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # closed under us
+            while came := os.read(self._pipe.fileno(), 1 << 16):
+                with self._lock:
+                    self._first += came[: self.MOST - len(self._first)]
+                    self._last = (self._last + came)[-self.MOST :]
+
+    def text(self, last: bool, ended: bool) -> bytes:
+        """ended: the process; what it wrote at its end is then waited for, but not for what a child of it holds open."""
+        if ended:
+            self._thread.join(0.5)
+        with self._lock:
+            return self._last if last else self._first
+
+    def close(self) -> None:
+        """After the process and its children were killed: the thread sees the end of the pipe."""
+        self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._pipe.close()
 
 
 def _check(still_open: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from qverify_agents.console.line import DAMAGED, ConsoleLine
 from qverify_agents.console.link import BACK, END, ConsoleLink
 from qverify_agents.console.shell import ConsoleShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BadAddress, BoardBusy, LinkError
+from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError, LinkTimeout
 from qverify_agents.links.serial_line import SerialPort
 
 from tests.links.pty_board import PtyBoard
@@ -166,3 +167,39 @@ def test_the_lines_settings_are_the_ports(tmp_path: Path) -> None:
         port.close()
         with pytest.raises(BadAddress, match="wanted one of none, rtscts"):
             parse(f"{board.address}&flow=xon")
+
+
+class Chatty(Readings):
+    """A console that never stops printing; readings: how many; late: those begun after the deadline."""
+
+    def __init__(self, text: bytes, deadline: Deadline):
+        self.text, self.deadline, self.readings, self.late = text, deadline, 0, 0
+
+    def read(self, seconds: float) -> bytes:
+        self.late += self.deadline.over
+        self.readings += 1
+        time.sleep(0.002)
+        return self.text
+
+
+@pytest.mark.parametrize("text", [b"[ 12.3] usb 1-1: not accepting address 5\r\n", b"still here\r\nboard# "])
+def test_a_console_that_never_stops_printing_has_no_more_time_than_any(text: bytes) -> None:
+    deadline = Deadline(0.5)
+    port = Chatty(text, deadline)
+    with pytest.raises(BoardUnreachable, match="no shell prompt on the console"):
+        ConsoleShell(port, "chatty").log_in(deadline)
+    assert port.late <= 1
+
+
+def test_an_agent_that_is_lost_in_what_the_console_prints_is_not_waited_for() -> None:
+    port = Chatty(b"kernel: nothing of the agent's\r\n", Deadline(60))
+    link = ConsoleLink(port, "chatty")
+    for _ in range(3):
+        link.write(b"anyone?", Deadline(1))
+        with pytest.raises(LinkTimeout):
+            deadline = Deadline(0.01)
+            while True:
+                link.read(deadline)
+    before = port.readings
+    link.close()
+    assert port.readings - before < 1000  # of 2 ms or more each: a machine that is slow reads less

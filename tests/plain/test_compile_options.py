@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +69,15 @@ def test_nothing_to_strip_is_said(tmp_path: Path):
     source = compile_model(block("uint8", False), "q.onnx", CompileOptions(strip_io_quant=True)).integer_onnx
     with pytest.raises(UnsupportedError, match="finds no QuantizeLinear"):
         compile_model(source, "i.onnx", CompileOptions(strip_io_quant=True))
+
+
+def test_progress_is_told_to_the_end_and_a_pipe_sees_none(tmp_path: Path):
+    seen: dict[str, list[tuple[int, int]]] = {}
+    source = block("uint8", False)
+    compile_model(source, "q.onnx", watch=lambda what, done, total: seen.setdefault(what, []).append((done, total)))
+    assert list(seen) == ["matching", "lowering", "checking"]
+    assert all(steps == [(i + 1, len(steps)) for i in range(len(steps))] for steps in seen.values())
+    (tmp_path / "q.onnx").write_bytes(source)
+    command = [sys.executable, "-m", "qverify", "compile", str(tmp_path / "q.onnx"), "-o", str(tmp_path / "m.bin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "" and "\r" not in done.stdout and "\x1b" not in done.stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
@@ -62,6 +63,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{twice[:60]!r} stands in it twice")
     return found
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """An OSError from within names this file: those of write() (a full disk) name none, those of numpy give no reason either."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, f"cannot be written: {error.strerror or error}", os.fspath(path)) from error
+        raise
 
 
 def write_text(text: str, path: str) -> None:

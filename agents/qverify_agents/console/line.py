@@ -50,10 +50,10 @@ class ConsoleLine:
         self._count += 1
         return self._count
 
-    def heard(self, seconds: float) -> str:
-        """What comes until the line is dry."""
+    def heard(self, deadline: Deadline) -> str:
+        """What comes until the line is dry, or the time is up: a console may never stop printing."""
         found = bytearray()
-        while came := self.port.read(seconds):
+        while not deadline.over and (came := self.port.read(DRY)):
             found += came
             if len(found) > 1 << 16:
                 break
@@ -72,7 +72,7 @@ class ConsoleLine:
         """Whatever the shell is at, and half a line that it holds, are given up."""
         deadline.left()
         self.port.write(b"\x03\r", deadline)
-        self.heard(DRY)
+        self.heard(deadline)
 
     def typed(self, command: str, deadline: Deadline, seconds: float = ANSWER_S) -> tuple[int, bytes]:
         """Status and output of one line, typed again when the wire swallowed some of it: it must bear being run twice."""

@@ -10,6 +10,7 @@ from qverify_agents.protocol.messages import read_hello
 
 # Said before the agent, after it, and when the terminal is the shell's again.
 GO, END, BACK = b"<qvgo", b"<qvend", b"<qvback"
+LOST, FAREWELL_S = 3, 0.6  # for an agent that does not answer any more
 AGENT_S, ECHO_S = 0.8, 0.15  # an agent that is there answers within this; what a line says comes without such a gap
 
 
@@ -23,6 +24,7 @@ class ConsoleLink:
 
     def __init__(self, port: Port, where: str, said_before: str = ""):
         self._port, self._where, self._tail, self.said_before = port, where, b"", said_before
+        self._unanswered, self._answers = 0, True  # readings in a row that ended without what they waited for
         self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
 
     def _taken(self, seconds: float) -> bytes:
@@ -36,15 +38,20 @@ class ConsoleLink:
         return b"" if over else window[before : min(marks, default=len(window))]
 
     def read(self, deadline: Deadline) -> bytes:
-        while not self._over:
-            data = self._taken(min(0.5, deadline.left()))
-            if data:
-                return data
+        try:
+            while not self._over:
+                data = self._taken(min(0.5, deadline.left()))
+                if data:
+                    return data
+        except LinkTimeout:
+            self._unanswered, self._answers = self._unanswered + 1, False
+            raise
         return b""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         if self._over:
             raise LinkClosed(self.why_closed())  # the shell would take it for commands
+        self._unanswered, self._answers = self._unanswered if not self._answers else 0, True
         self._port.write(data, deadline)
 
     def why_closed(self) -> str:
@@ -54,7 +61,7 @@ class ConsoleLink:
         """The agent is asked to end; the shell then puts the terminal back."""
         if self._closed:
             return
-        self._closed, deadline = True, Deadline(6.0, self._where)
+        self._closed, deadline = True, Deadline(6.0 if self._unanswered < LOST else FAREWELL_S, self._where)
         try:
             if not self._over:
                 self._port.write(frame_bytes(BYE, 0, b""), deadline)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 
 from qverify_agents.capabilities import Done
 from qverify_agents.console.line import DRY, ConsoleLine, Port
-from qverify_agents.console.link import BACK, END, GO, ConsoleLink, agent_there
+from qverify_agents.console.link import BACK, END, FAREWELL_S, GO, ConsoleLink, agent_there
 from qverify_agents.console.upload import Upload
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout
@@ -44,6 +46,7 @@ class ConsoleShell:
         self._upload = Upload(self._line)
         self._prompt, self._login, self._password = re.compile(prompt), re.compile(login), re.compile(password)
         self._logged_in, self._shown = False, ""
+        self._late = False  # the last thing asked for did not come in time: nothing is waited for at the end
         self._log = ""  # what the console said before it was ours: a boot log, perhaps
 
     def log_in(self, deadline: Deadline) -> None:
@@ -67,7 +70,8 @@ class ConsoleShell:
         asked_password, wakes, secret = False, 0, os.environ.get("QVERIFY_SERIAL_PASSWORD", "")
         self._port.write(b"\x03\r", deadline)
         while wakes < MOST_WAKES:
-            heard = self._line.heard(DRY).replace(secret, "***") if secret else self._line.heard(DRY)
+            heard = self._line.heard(deadline)
+            heard = heard.replace(secret, "***") if secret else heard
             self._log = (self._log + heard)[-MOST_LOG:]
             self._shown = (self._shown + heard)[-4000:]
             tail = self._shown[-200:]
@@ -100,6 +104,19 @@ class ConsoleShell:
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
         """What is too long for a line, and stdin, go to files on the board first."""
+        with self._in_time():
+            return self._ran(command, deadline, stdin)
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            yield
+        except LinkTimeout:
+            self._late = True
+            raise
+        self._late = False
+
+    def _ran(self, command: str, deadline: Deadline, stdin: bytes) -> Done:
         files = []
         if len(command) > LONGEST or "\n" in command:
             files.append(self._upload.sent(command.encode(), "sh", deadline))
@@ -116,7 +133,10 @@ class ConsoleShell:
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
         """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however
         it ends, the terminal's settings are put back."""
-        command = command.removeprefix("exec ")
+        with self._in_time():
+            return self._started(command.removeprefix("exec "), deadline)
+
+    def _started(self, command: str, deadline: Deadline) -> ConsoleLink:
         drain = "stty raw -echo min 0 time 4; cat >/dev/null"  # what is still on its way must not reach the shell as commands
         said = [f"printf %s%s\\\\n \\{m[:2]} {m[2:]}" for m in (GO.decode(), END.decode(), BACK.decode())]
         whole = (
@@ -138,7 +158,7 @@ class ConsoleShell:
 
     def close(self) -> None:
         """The terminal as a person would want to find it, and no file of ours on the board."""
-        deadline = Deadline(6.0 if self._upload.begun else 3.0, self._where)
+        deadline = Deadline(6.0 if self._upload.begun else FAREWELL_S if self._late else 3.0, self._where)
         try:
             if self._upload.begun:  # a push was cut off; the shell may still be waiting for the rest
                 self._line.interrupt(deadline)
@@ -149,6 +169,6 @@ class ConsoleShell:
                 + b"\r",
                 deadline,
             )
-            self._line.heard(DRY)
+            self._line.heard(deadline.part(2 * DRY))
         except LinkError:
             pass  # nothing answers any more

@@ -15,6 +15,7 @@ from qverify.compare.values import same
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.printable import said_by
 from qverify.report.document import Forced
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
@@ -93,7 +94,7 @@ class Forcing:
             ValueError,
             MemoryError,
         ) as error:  # a side's own failure to run one unit must not end the comparison
-            return f"the {self.judged.pair.a} could not run it alone: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            return f"the {self.judged.pair.a} could not run it alone: {said_by(error)}"
         lacking = [o for o in outputs if o not in made]
         return f"the {self.judged.pair.a} gave no {lacking[0]}" if lacking else made
 

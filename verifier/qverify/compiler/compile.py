@@ -11,7 +11,7 @@ import numpy as np
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
-from qverify.compiler.match import Matched, match
+from qverify.compiler.match import Matched, Watch, match
 from qverify.compiler.preprocessing import preprocessed
 from qverify.compiler.separate import separated
 from qverify.compiler.strip import stripped
@@ -65,8 +65,10 @@ class Compiled:
     source: bytes
 
 
-def compile_model(source: bytes, name: str, options: CompileOptions | None = None) -> Compiled:
-    """Raises BadFileError for a file that is wrong, UnsupportedError for a node that cannot be compiled."""
+def compile_model(
+    source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
+) -> Compiled:
+    """watch: is told of matching, lowering and checking as they go on. Raises BadFileError for a file that is wrong, UnsupportedError for a node that cannot be compiled."""
     options = options or CompileOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
@@ -86,7 +88,7 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
     view = View(model, name)
     check_attributes(view)
     _check_outputs(view)
-    matched = match(view)
+    matched = match(view, watch)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
     check_graph(graph)  # what model.bin cannot hold is refused before it is run
@@ -100,7 +102,7 @@ def compile_model(source: bytes, name: str, options: CompileOptions | None = Non
     compiled = Compiled(graph, integer, source)
     if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
         plain = graph if options.rounding == "ref-exact" else _graph(matched, replace(options, rounding="ref-exact"))
-        graph.meta["check"] = check_against_original(plain, model)
+        graph.meta["check"] = check_against_original(plain, model, watch)
     if not options.fuse:
         compiled.graph = separated(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
@@ -158,7 +160,7 @@ def _interior(view: View) -> set[str]:
     return names - set(view.outputs)
 
 
-def check_against_original(graph: Graph, model: Any) -> dict[str, Any]:
+def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
     """Every unit of a ref-exact graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
@@ -173,7 +175,10 @@ def check_against_original(graph: Graph, model: Any) -> dict[str, Any]:
     recorded = dict(Engine(exposed(model, names).SerializeToString()).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, over, missing, worst, checked = Simulator(graph), [], [], 0.0, 0
-    for unit in units(graph):
+    every = units(graph)
+    for done, unit in enumerate(every, 1):
+        if watch is not None:
+            watch("checking", done, len(every))
         if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
             missing.append(unit.name)
             continue

@@ -16,6 +16,7 @@ from qverify.compiler.unit import Activation, Unit, quantized_limits, standard
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
+Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
 Matcher = Callable[[View, Any, Quantized, Activation], Unit | None]
 MATCHERS: dict[str, Matcher] = {}
 for _page in (conv, matmul, add, pool, softmax, concat, resize_linear, where):
@@ -59,12 +60,14 @@ class Matched:
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def match(view: View) -> Matched:
+def match(view: View, watch: Watch | None = None) -> Matched:
     """Raises UnsupportedError naming the node that has no integer form."""
     found: dict[str, Unit] = {}
     covers: dict[str, tuple[str, ...]] = {}
-    for node in view.nodes:
+    for done, node in enumerate(view.nodes, 1):
         unit = None
+        if watch is not None:
+            watch("matching", done, len(view.nodes))
         if node.op_type == "QuantizeLinear":
             unit = _unit(view, node)
         elif node.op_type in OPERATORS:
@@ -72,7 +75,7 @@ def match(view: View) -> Matched:
         if unit is not None:
             found[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
-    steps, kept = _alive(view, found)
+    steps, kept = _alive(view, found, watch)
     return Matched(view, _integer_model(view, kept), steps, covers)
 
 
@@ -132,12 +135,14 @@ def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
     return unit
 
 
-def _alive(view: View, found: dict[str, Unit]) -> tuple[list[Any], list[Any]]:
+def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
     """Steps for model.bin and ONNX nodes of the integer form, without what nothing needs any more."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
     kept: list[Any] = []
-    for node in reversed(view.nodes):
+    for done, node in enumerate(reversed(view.nodes), 1):
+        if watch is not None:
+            watch("lowering", done, len(view.nodes))
         unit = found.get(node.name)
         if unit is not None and unit.output in needed_bin:
             steps.append((node, unit))

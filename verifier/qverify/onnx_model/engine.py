@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import BadFileError
+from qverify.printable import said_by
 
 Array = npt.NDArray[Any]
 LEVELS = ("disable_all", "basic", "extended", "all")
@@ -61,7 +62,7 @@ class Engine:
                 model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]
             )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
-            raise BadFileError(f"onnxruntime refuses the model: {_first_line(error)}") from error
+            raise BadFileError(f"onnxruntime refuses the model: {said_by(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
 
@@ -73,9 +74,5 @@ class Engine:
         try:
             values = self._session.run(wanted, {n: feed[n] for n in self.inputs})
         except Exception as error:
-            raise BadFileError(f"onnxruntime fails on the model: {_first_line(error)}") from error
+            raise BadFileError(f"onnxruntime fails on the model: {said_by(error)}") from error
         return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

@@ -14,6 +14,7 @@ from onnx import numpy_helper, shape_inference
 
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.onnx_model.engine import Engine
+from qverify.printable import said_by
 
 MAX_BYTES = 2**31 - 1
 
@@ -69,7 +70,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
-            raise BadFileError(f"{name}: not a valid ONNX model: {str(error).strip().splitlines()[0][:200]}") from error
+            raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
     if shapes:  # whatever the file says of later tensors may no longer hold
         del model.graph.value_info[:]
         for output in model.graph.output:
@@ -148,9 +149,7 @@ def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
         except Exception as error:
-            raise BadFileError(
-                f"{name}: external data of {tensor.name!r} cannot be read: {str(error).splitlines()[0]}"
-            ) from error
+            raise BadFileError(f"{name}: external data of {tensor.name!r} cannot be read: {said_by(error)}") from error
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
 
@@ -228,6 +227,6 @@ def _finite(model: onnx.ModelProto, name: str) -> None:
             try:
                 values = numpy_helper.to_array(tensor)
             except Exception as error:
-                raise BadFileError(f"{name}: {what} is damaged: {str(error).splitlines()[0]}") from error
+                raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
             if values.size and np.isnan(values).any():
                 raise BadFileError(f"{name}: {what} holds NaN")

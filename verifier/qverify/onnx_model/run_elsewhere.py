@@ -67,6 +67,7 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except Exception as error:  # onnxruntime's own types; the last line on stderr is what a person is shown
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        said = said if len(said) < 260 else said[:70] + " ... " + said[-180:]  # it ends with the reason
+        said = " ".join(str(error).split()) or type(error).__name__
+        if len(said) > 260:  # it ends with the reason
+            said = said[:70].rpartition(" ")[0] + " ... " + said[-180:].partition(" ")[2]
         sys.exit("onnxruntime %s: %s" % (ort.__version__, said))  # noqa: UP031

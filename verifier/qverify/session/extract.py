@@ -13,6 +13,7 @@ from typing import Any
 
 from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
+from qverify.files import writing
 from qverify.tensors.spec import TensorSpec
 
 CUT = "(what came after)"  # stands in dump.json for all that an incomplete capture may lack
@@ -118,14 +119,15 @@ def _written(
         if wanted and spec.name not in wanted:
             continue
         name = f"{len(rows):04d}.bin"
-        with open(os.path.join(folder, name), "wb") as file:
+        with writing(os.path.join(folder, name)), open(os.path.join(folder, name), "wb") as file:
             file.write(data)
         rows.append(_row(spec, name))
         found.files, found.bytes = found.files + 1, found.bytes + len(data)
     lacking = {n: why for n, why in missing.items() if not wanted or n in wanted}
     found.names |= missing.keys()
     found.missing += len(lacking)
-    with open(os.path.join(folder, "dump.json"), "w", encoding="utf-8") as listing:
+    place = os.path.join(folder, "dump.json")
+    with writing(place), open(place, "w", encoding="utf-8") as listing:
         json.dump({"tensor": rows, "missing": lacking}, listing, indent=1)
 
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from qverify.files import writing
 from qverify.tensors.recording import Array
 
 
 def write_npz(path: str, arrays: Mapping[str, Array]) -> None:
     """As np.savez, whose keyword arguments cannot be called `file`, and whose files carry the time of day."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+    with writing(path), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for name, value in arrays.items():
             with target.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.ascontiguousarray(value), allow_pickle=False)

@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 
 from qverify import __version__
+from qverify.files import writing
 from qverify.session.npz import write_npz
 from qverify.session.verify import Outcome
 
@@ -23,8 +24,9 @@ def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes:
             held = sides[side].tensors
             write_npz(os.path.join(folder, file), {n: held[n] for n in outcome.finals if n in held})
     text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
-    Path(folder, "report.json").write_text(text + "\n", encoding="utf-8")
-    Path(folder, "README.md").write_text(_readme(paths, outcome, board, nodes, assumed), encoding="utf-8")
+    for file, told in (("report.json", text + "\n"), ("README.md", _readme(paths, outcome, board, nodes, assumed))):
+        with writing(os.path.join(folder, file)):
+            Path(folder, file).write_text(told, encoding="utf-8")
 
 
 def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> str:

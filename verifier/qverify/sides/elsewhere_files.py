@@ -14,7 +14,7 @@ import numpy as np
 from qverify_agents.printable import one_line
 
 from qverify.errors import QVerifyError
-from qverify.files import read_regular
+from qverify.files import read_regular, writing
 from qverify.inputs.reading import npy_array
 from qverify.report.spread import SpreadRun
 from qverify.tensors.recording import Array
@@ -42,6 +42,11 @@ class Variant:
 
 def write_job(folder: Path, variants: Sequence[Variant]) -> None:
     """As run_elsewhere.py takes it: a file a model and a file a feed, however many runs share them."""
+    with writing(folder):
+        _write_job(folder, variants)
+
+
+def _write_job(folder: Path, variants: Sequence[Variant]) -> None:
     names, runs = dict[int, str](), []
     for variant in variants:
         model, feed = variant.model, variant.feed

@@ -24,9 +24,13 @@ class Spool:
             return value
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="qverify-")  # noqa: SIM115 (closed by close)
-        offset = self._file.seek(0, 2)
-        self._file.write(np.ascontiguousarray(value).data)
-        self._file.flush()
+        try:
+            offset = self._file.seek(0, 2)
+            self._file.write(np.ascontiguousarray(value).data)
+            self._file.flush()
+        except OSError as error:
+            where = f"a temporary file in {tempfile.gettempdir()}"
+            raise OSError(error.errno, f"cannot be written: {error.strerror or error}", where) from error
         return np.memmap(self._file, value.dtype, "r", offset, value.shape)
 
     def close(self) -> None:

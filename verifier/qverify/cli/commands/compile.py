@@ -51,6 +51,7 @@ def command(
 ) -> int:
     import os
 
+    from qverify.cli.live_progress import bars
     from qverify.compiler.compile import CompileOptions, compile_model
     from qverify.errors import UsageError
     from qverify.files import write_bytes
@@ -75,7 +76,8 @@ def command(
         os.path.dirname(os.path.abspath(model)),
         _merged(tables(description), parsed(inputs)),
     )
-    compiled = compile_model(read_file(model), os.path.basename(model), options)
+    with bars() as watch:
+        compiled = compile_model(read_file(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
     if result is not None and (result["over"] or not result["units"]):
         beyond = (

@@ -34,8 +34,8 @@ def integer_bias(
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
     stored = view.dequantized(name)
     if stored is not None and stored.value is not None and stored.dtype == "int32" and not stored.zero_point.any():
-        near = {"rtol": 1e-3} if kernel else {"rtol": 2.0**-20, "atol": 0.0}
-        if np.allclose(stored.scale, steps, **near):
+        relative, absolute = (1e-3, 1e-8) if kernel else (2.0**-20, 0.0)
+        if np.allclose(stored.scale, steps, rtol=relative, atol=absolute):
             return stored.value.reshape(-1), stored.name, {}
     real = view.float_constant(name)
     if real is None:

@@ -126,11 +126,11 @@ def _alone(host: Subject, ran: Ran, prepared: PreparedInputs, pull: Any) -> list
     return [u.name for u in host.units if any(o in forced and forced[o].verdict != "PASSED" for o in u.outputs)]
 
 
-def subjects(folder: Path) -> list[Subject]:
-    logging.disable(logging.WARNING)  # of onnxruntime's quantizer
+def subjects(folder: Path, only: list[str] | None = None) -> list[Subject]:
     paths = {f"kwt1_{k}": REAL / "kwt1" / f"kwt1_{k}_qdq.onnx" for k in ("u8s8", "s8s8", "full_u8s8")}
     paths |= {f"small_vit_{bits}": small_vit(folder / f"small_vit_{bits}.onnx", bits) for bits in (8, 16)}
-    return [Subject(n, p) for n, p in {**paths, "ppocr_cls_a16w8": SIXTEEN}.items() if p.is_file()]
+    chosen = {n: p for n, p in {**paths, "ppocr_cls_a16w8": SIXTEEN}.items() if not only or n in only}
+    return [Subject(n, p) for n, p in chosen.items() if p.is_file()]
 
 
 def summary(plants: list[Slight]) -> dict[str, Any]:
@@ -156,10 +156,14 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=240, help="faults to plant")
     parser.add_argument("--healthy", type=int, default=10, help="healthy runs a network")
+    parser.add_argument("--models", nargs="*", help="names, all by default")
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="qverify-floats-") as folder:
-        bench = Bench(options.seed, subjects(Path(folder)))
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)  # of onnxruntime's quantizer
+        bench = Bench(options.seed, subjects(Path(folder), options.models))
+        logging.disable(before)
         alarms: Counter[str] = Counter()
         for host in bench.subjects:
             open_units = {u.name: u for u in host.units}

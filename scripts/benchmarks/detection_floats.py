@@ -1,4 +1,4 @@
-"""Slight faults in nodes that have no integer reference: found with a simulator, and by the tie-aware limit against the reference alone."""
+"""Slight faults in nodes that have no integer reference: found by the whole job, and by the tie-aware limit against the reference alone."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from qverify.compare.forced import Located
+from qverify.compare.limits import limit_for
 from qverify.compare.options import Options
 from qverify.model_bin.graph import Node
+from qverify.report.document import Forced
 from qverify.session.host import Ran
 from qverify.session.judging import judged
 from qverify.sides.board import Board
@@ -36,12 +40,12 @@ PLACES = {
     "bias_slight": LINEAR,
 }
 SIXTEEN = REAL.parent / "breadth" / "ppocr_cls.a16w8.onnx"
-Alone = dict[str, list[str]]  # units that fail forced against the reference alone, by whether a tie decides there
 
 
 @dataclass(slots=True)
 class Slight:
-    """detected, located: the whole job's. alone: located with no simulator, by the tie-aware limit. others: units failing beside it."""
+    """detected, located: the whole job's. alone: located by the reference ~ board pair, that is by the tie-aware limit. by_distance:
+    so located if ties did not count (1 LSB of 8 bits, the derived bound of 16, 2^-18 of floats). others: units failing beside it."""
 
     number: int
     subject: str
@@ -51,6 +55,7 @@ class Slight:
     detected: bool = False
     located: bool = False
     alone: bool = False
+    by_distance: bool = False
     others: list[str] = field(default_factory=list)
 
     @property
@@ -77,12 +82,15 @@ class Bench:
             if board.why:
                 raise SystemExit(f"{found}: {board.why}")
             found.changed = board.digests != self._healthy(host, source)
-            report = judged(host.models, prepared, ran, Options(dump_all=True), pull)
+            located: list[Located] = []
+            report = judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
             found.detected = report.verdict == "FAILED"
             blame = report.blame
             found.located = blame is not None and (blame.side, blame.node) == ("board", unit)
-            failing = _alone(host, ran, prepared, pull)
+            forced = _against_reference(located)
+            failing = _failing(host, forced)
             found.alone, found.others = unit in failing, [u for u in failing if u != unit]
+            found.by_distance = _beyond_distance(host, unit, forced, ran)
         finally:
             there.close()
         return found
@@ -92,7 +100,9 @@ class Bench:
         prepared = host.inputs(f"random:{seed}")
         ran, pull, there = self._board(host, "local", prepared)
         try:
-            return _alone(host, ran, prepared, pull)
+            located: list[Located] = []
+            judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
+            return _failing(host, _against_reference(located))
         finally:
             there.close()
 
@@ -117,13 +127,25 @@ def _takes(kind: str, node: Node) -> bool:
     )
 
 
-def _alone(host: Subject, ran: Ran, prepared: PreparedInputs, pull: Any) -> list[str]:
-    """Units of the reference ~ board pair that fail forced, no simulator there."""
-    located: list[Located] = []
-    two = Ran({k: v for k, v in ran.recordings.items() if k != "simulator"}, ran.run_unit, ran.plain, ran.canary)
-    judged(host.models, prepared, two, Options(dump_all=True), pull, located)
-    forced = next(one.forced for one in located if one.b == "board")
+def _against_reference(located: list[Located]) -> Mapping[str, Forced]:
+    return next(one.forced for one in located if (one.a, one.b) == ("reference", "board"))
+
+
+def _failing(host: Subject, forced: Mapping[str, Forced]) -> list[str]:
     return [u.name for u in host.units if any(o in forced and forced[o].verdict != "PASSED" for o in u.outputs)]
+
+
+def _beyond_distance(host: Subject, name: str, forced: Mapping[str, Forced], ran: Ran) -> bool:
+    """Whether the unit fails by the distance alone, wherever its exact values lie."""
+    unit, reference = next(u for u in host.units if u.name == name), ran.recordings["reference"].tensors
+    for output in (o for o in unit.outputs if o in forced):
+        plain, found = limit_for(unit, output, host.graph), forced[output]
+        largest = float(np.abs(reference[output].astype(np.float64)).max(initial=0.0))
+        if (found.max_lsb or 0) > plain.lsb or (
+            found.max_lsb is None and (found.max_abs or 0.0) > plain.share * largest
+        ):
+            return True
+    return False
 
 
 def subjects(folder: Path, only: list[str] | None = None) -> list[Subject]:
@@ -136,7 +158,7 @@ def subjects(folder: Path, only: list[str] | None = None) -> list[Subject]:
 def summary(plants: list[Slight]) -> dict[str, Any]:
     def tally(found: list[Slight]) -> dict[str, int]:
         changed = [p for p in found if p.changed]
-        names = ("detected", "located", "alone")
+        names = ("detected", "located", "alone", "by_distance")
         return {
             "planted": len(found),
             "changed_bytes": len(changed),
@@ -147,8 +169,14 @@ def summary(plants: list[Slight]) -> dict[str, Any]:
         **tally(plants),
         "per_kind": {kind: tally([p for p in plants if p.kind == kind]) for kind in SLIGHT},
         "missed": [str(p) for p in plants if p.changed and not (p.detected and p.located)],
+        "others_failing_beside": [f"{p}" for p in plants if p.others],
         "missed_alone": [str(p) for p in plants if p.changed and not p.alone],
     }
+
+
+def _shown(plant: Slight) -> Slight:
+    print(plant, file=sys.stderr, flush=True)
+    return plant
 
 
 def main(words: list[str]) -> int:
@@ -171,7 +199,7 @@ def main(words: list[str]) -> int:
                 for name in bench.healthy_run(host, seed):
                     unit = open_units[name]
                     alarms[f"{host.name} {unit.op} {'integer' if unit.integer_reference else 'tie-aware'}"] += 1
-        result = summary([bench.plant(i) for i in range(options.count)])
+        result = summary([_shown(bench.plant(i)) for i in range(options.count)])
         result |= {
             "seed": options.seed,
             "models": [s.name for s in bench.subjects],

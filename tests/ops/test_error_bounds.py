@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from qverify.compare.error_bounds.chain import evaluated, missing
 from qverify.compare.error_bounds.values import Held, Real, Whole
+from qverify.compare.limits import float_inside
 from qverify.compiler.compile import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
@@ -28,7 +29,7 @@ def judged_by_ties(graph: Graph) -> list[Unit]:
         u
         for u in units(graph)
         if not missing(u, graph)
-        and (not u.integer_reference or graph.spec(u.name).numpy_dtype.kind == "f")
+        and (float_inside(u) or graph.spec(u.name).numpy_dtype.kind == "f")
         and (graph.spec(u.name).quantized or graph.spec(u.name).numpy_dtype.kind == "f")
     ]
 

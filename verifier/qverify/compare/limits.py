@@ -34,6 +34,12 @@ class Limit:
 
 
 BITS = Limit(0, 0.0, "bit equality")
+FLOAT_SUMS = ("softmax",)  # integer operators whose kernel in onnxruntime sums in float32, in an order of its own
+
+
+def float_inside(unit: Unit) -> bool:
+    """Whether onnxruntime computes the unit, or a part of it, in float, so that two correct sides may round to neighbouring steps."""
+    return not unit.integer_reference or any(node.op in FLOAT_SUMS for node in unit.nodes)
 
 
 def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qverify.compare.judge import Judged, conclude
+from qverify.compare.limits import float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, NodeByNode, TensorRow
 
 
 def after_float(units: list[Unit]) -> set[str]:
-    """Names of the tensors that a unit without an integer reference makes, or feeds through any number of units."""
+    """Names of the tensors that a unit with float inside (limits.float_inside) makes, or feeds through any number of units."""
     found: set[str] = set()
     for unit in units:
-        if not unit.integer_reference or any(n in found for n in unit.inputs):
+        if float_inside(unit) or any(n in found for n in unit.inputs):
             found.update(unit.outputs)
     return found
 

@@ -1,4 +1,4 @@
-"""The limit of a unit that has no integer reference: two sides may differ only where the exact value leaves both integers open."""
+"""The limit of a unit with float inside: two sides may differ only where the exact value leaves both integers open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.compare.error_bounds.chain import evaluated, missing
 from qverify.compare.error_bounds.values import Array, NoBound, Real, Whole
-from qverify.compare.limits import Limit
+from qverify.compare.limits import Limit, float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 
@@ -37,15 +37,15 @@ class Outcome:
 
 
 def tie_aware(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
-    """The limit as it is to be stated before anything is evaluated, and whether it is tie-aware. Units with an integer
-    reference keep theirs, as do those without a float64 evaluation, which is said."""
+    """The limit as it is to be stated before anything is evaluated, and whether it is tie-aware. Units without float inside
+    keep theirs, as do those without a float64 evaluation, which is said."""
     spec = graph.spec(output)
     floats = spec.numpy_dtype.kind == "f"
-    if not floats and (unit.integer_reference or not spec.quantized):
+    if not floats and (not float_inside(unit) or not spec.quantized):
         return limit, False
     if why := missing(unit, graph):
         return _as_before(limit, why), False
-    return (Limit(0, limit.share, OF_BOTH) if floats else Limit(limit.lsb, 0.0, AT_A_TIE)), True
+    return (Limit(0, limit.share, OF_BOTH) if floats else Limit(max(limit.lsb, 1), 0.0, AT_A_TIE)), True
 
 
 def _as_before(limit: Limit, why: str) -> Limit:

@@ -16,6 +16,7 @@ PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
     "layer_norm": rows.layer_norm,
     "softmax_float": rows.softmax_float,
+    "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,

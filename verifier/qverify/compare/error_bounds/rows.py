@@ -1,4 +1,4 @@
-"""Ops that sum float rows: layer_norm, softmax_float, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md section 4)."""
+"""Ops that sum float rows: layer_norm, softmax_float, softmax, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from qverify.compare.error_bounds.values import (
     exact,
     float_word,
     gamma,
+    integers,
     real,
 )
 from qverify.model_bin.graph import Graph, Node
@@ -81,6 +82,18 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
     shape = graph.spec(node.outputs[0]).shape
     return [Real(y.reshape(shape), (y * share + node.words[1] * TINY).reshape(shape))]
+
+
+def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Of integers: float32 exponentials out of a table, summed in an order of the kernel's own. T_i * ys / sum T_j, LSB."""
+    x, table = certain(inputs[0]).reshape(node.words[:3]), real(inputs[1]).value
+    y = graph.spec(node.outputs[0])
+    e = table[x - x.max(1, keepdims=True) + 255]
+    value = e * float_word(node.words[3]) / e.sum(1, keepdims=True)
+    error = value * gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + node.words[1] * TINY
+    limits = np.iinfo(y.dtype)
+    whole = integers(value, error, y.zero_point[0], (int(limits.min), int(limits.max)))
+    return [Whole(whole.low.reshape(y.shape), whole.high.reshape(y.shape), error.reshape(y.shape))]
 
 
 def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

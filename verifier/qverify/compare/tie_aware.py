@@ -53,7 +53,8 @@ def _as_before(limit: Limit, why: str) -> Limit:
 
 
 def held_to(exact: Exact, made: Array, recorded: Array, limit: Limit, plain: Limit) -> Outcome | Limit:
-    """Both arrays against the exact values, elements in which they differ. limit: of tie_aware; plain: of limit_for, which is
+    """Both arrays against the exact values, elements in which they differ. made: by the reference; recorded: by our own
+    simulator or runtime. limit: of tie_aware; plain: of limit_for, which is
     returned, saying why, where an op turns out to have no evaluation. ValueError, IndexError: of inputs that do not fit."""
     one, other = made.reshape(-1), recorded.reshape(-1)
     try:
@@ -70,22 +71,27 @@ def _integers(exact: Exact, one: Array, other: Array, limit: Limit) -> Outcome:
     far = differ[np.abs(one[differ] - other[differ]) > 1] if eight else differ[:0]
     if len(far):
         return Outcome(False, limit, int(far[0]))
-    largest = 0.0
+    largest, exactly = 0.0, False
     for at, holds in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
         assert isinstance(holds, Whole)
         if holds.error is not None:
             largest = max(largest, float(np.abs(holds.error).max(initial=0.0)))
-        inside = (holds.low <= one[at]) & (one[at] <= holds.high) & (holds.low <= other[at]) & (other[at] <= holds.high)
+        low, high = holds.ours if holds.ours is not None else (holds.low, holds.high)
+        exactly = holds.ours is not None
+        inside = (holds.low <= one[at]) & (one[at] <= holds.high) & (low <= other[at]) & (other[at] <= high)
         if not inside.all():
-            return Outcome(False, _stated(largest, eight), int(at[np.flatnonzero(~inside)[0]]))
-    return Outcome(True, _stated(largest, eight))
+            return Outcome(False, _stated(largest, eight, exactly), int(at[np.flatnonzero(~inside)[0]]))
+    return Outcome(True, _stated(largest, eight, exactly))
 
 
-def _stated(error: float, eight: bool) -> Limit:
-    """error: of the value before it is rounded, LSB. eight: bits, where 1 LSB is the most whatever the error."""
-    apart = 1 if eight else 1 + int(np.floor(min(2 * error, 2.0**17)))
+def _stated(error: float, eight: bool, exactly: bool) -> Limit:
+    """error: of the value before it is rounded, LSB. eight: bits, where 1 LSB is the most whatever the error. exactly: the
+    recorded side owes the exact value rounded once, the reference alone may be off by the error."""
+    apart = 1 if eight else 1 + int(np.floor(min((1 if exactly else 2) * error, 2.0**17)))
     if apart == 1:
         return Limit(1, 0.0, f"1 LSB within {error:.2g} LSB of a tie (derived)")
+    if exactly:
+        return Limit(apart, 0.0, f"0 LSB from the exact value; the reference within {error:.3g} LSB of it (derived)")
     return Limit(apart, 0.0, f"{apart} LSB, both within {error:.3g} LSB of the exact value (derived)")
 
 

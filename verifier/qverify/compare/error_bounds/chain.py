@@ -88,11 +88,15 @@ def _by_elements(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array
 
 def _looked_up(whole: Whole, table: Array, dtype: str) -> Whole:
     """A table that never falls, or never rises, between the ends: an activation that stands alone."""
-    ends = [table[v - np.iinfo(dtype).min].astype(np.int64) for v in (whole.low, whole.high)]
     steps = np.diff(table.astype(np.int64))
     if (steps < 0).any() and (steps > 0).any() and (whole.low != whole.high).any():
         raise NoBound("a table that rises and falls")
-    return Whole(np.minimum(*ends), np.maximum(*ends), whole.error)
+
+    def through(low: Array, high: Array) -> tuple[Array, Array]:
+        ends = [table[v - np.iinfo(dtype).min].astype(np.int64) for v in (low, high)]
+        return np.minimum(*ends), np.maximum(*ends)
+
+    return Whole(*through(whole.low, whole.high), whole.error, None if whole.ours is None else through(*whole.ours))
 
 
 def _taken(value: Held, at: Array) -> Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ from qverify.compare.error_bounds.values import Array, NoBound, Reals, Whole, ga
 from qverify.model_bin.graph import Graph, Node
 
 EXTRA = 8  # roundings beside the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
+OURS = 2.0**-30  # of 1 + |value|: our own sums are exact and rounded once; this covers the order of two float64 factors
 TERMS_AT_ONCE = 1 << 22
 
 
@@ -200,4 +201,6 @@ def elements(o: Operands, at: Array) -> Whole:
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
-    return integers(sums.value, error, y.zero_point[0], (low, high))
+    whole = integers(sums.value, error, y.zero_point[0], (low, high))
+    ours = integers(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
+    return replace(whole, ours=(ours.low, ours.high))

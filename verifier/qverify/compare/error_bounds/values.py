@@ -37,11 +37,13 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """low..high: where every correct side's integer lies. error: of the value before it was rounded, in its LSB; 0 for given ones."""
+    """low..high: where every correct side's integer lies. error: of the value before it was rounded, in its LSB; 0 for given ones.
+    ours: low and high for our own arithmetic, where that is exact up to one rounding; None: as every side's."""
 
     low: Wholes
     high: Wholes
     error: Reals | None = None
+    ours: tuple[Wholes, Wholes] | None = None
 
 
 Held = Real | Whole

@@ -125,7 +125,6 @@ def test_a_side_that_took_no_part_is_said_everywhere(models, capsys, tmp_path):
     "change",
     [
         {"scale": (1e-30,)},
-        {"interior": True},
         {"zero_point": (1,)},
         {"integer_reference": False},
     ],

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qverify.cli.main import main
 
 VALUES = np.arange(12, dtype=np.float32)
 SPACE = 3 << 30  # bytes of address space: refusing takes none
@@ -298,3 +299,15 @@ def test_an_input_with_bytes_after_its_end(digits: Path, tmp_path: Path) -> None
         check=False,
     )
     assert done.returncode == 2 and f"{file}: bytes after its end" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_an_array_that_the_manifest_does_not_list_is_refused_and_infer_leaves_none_behind(digits, tmp_path, capsys):
+    model, folder = str(digits / "digits_quant.onnx"), tmp_path / "a"
+    assert main(["infer", "-m", model, "--side", "board", "-b", "local", "-o", str(folder)]) == 0
+    assert main(["infer", "-m", model, "--side", "board", "-b", "finals:local", "-o", str(folder)]) == 0
+    assert [f.name for f in sorted(folder.glob("*.npy"))] == ["0000.npy"]
+    assert main(["compare", str(folder), str(folder)]) == 0
+    np.save(folder / "zz.npy", np.zeros(3))
+    capsys.readouterr()
+    assert main(["compare", str(folder), str(folder)]) == 2
+    assert "zz.npy: not listed in" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import open_models
+from qverify.sides.dump import listed
 from qverify.tensors.recording import Recording
 
 
@@ -70,7 +72,11 @@ def _write(recording: Recording, inputs: list[str], output: str) -> int:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
     manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
     manifest |= {"outputs": list(recording.finals), "tensors": {}}
+    former = listed(output)
     _list(manifest, output)  # what a former run left there is none of this one's, and a cut-off run is seen
+    for file in former:
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(output, file))
     names = {}
     for i, name in enumerate(recording.tensors):
         held = io.BytesIO()

@@ -44,12 +44,26 @@ def _manifest(path: str) -> dict[str, Any] | None:
     return held
 
 
+def listed(path: str) -> list[str]:
+    """The files that the folder's manifest lists; none where there is no manifest of qverify infer."""
+    try:
+        return [*(_manifest(path) or {"tensors": {}})["tensors"]]
+    except BadFileError:
+        return []
+
+
 def _held(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
     """Of a folder by manifest.json, otherwise by the files' own names; or of an .npz."""
     if not os.path.isdir(path):
         return npz(_file(path))
-    named = {f: f[:-4] for f in arrays_of(path)} if manifest is None else manifest["tensors"]
-    return [npy(_file(os.path.join(path, f)), str(name)) for f, name in named.items()]
+    there = arrays_of(path)
+    named = {f: f[:-4] for f in there} if manifest is None else manifest["tensors"]
+    found = [npy(_file(os.path.join(path, f)), str(name)) for f, name in named.items()]
+    if stray := [f for f in there if f not in named]:
+        raise BadFileError(
+            f"{os.path.join(path, stray[0])}: not listed in {path}/manifest.json, so nobody knows whose tensor it is; remove it"
+        )
+    return found
 
 
 def _file(path: str) -> OutsideFile:

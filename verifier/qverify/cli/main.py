@@ -105,7 +105,7 @@ def _run(name: str, words: list[str]) -> int:
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except click.ClickException as error:
-        print(f"qverify: {error.format_message()}", file=sys.stderr)
+        print(f"qverify: {one_line(error.format_message())}", file=sys.stderr)
         return 2
     except (QVerifyError, LinkError) as error:
         print(f"qverify: {one_line(str(error))}", file=sys.stderr)

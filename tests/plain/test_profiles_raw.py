@@ -279,6 +279,14 @@ def test_generic_twice_or_not_at_all(host, tmp_path, capsys):
     assert main(["compare", host, str(path)]) == 2 and "dump.toml and dump.json" in capsys.readouterr().err
 
 
+def test_generic_there_and_missing(host, tmp_path, capsys):
+    path = manual(tmp_path, [ENTRY], {"x.raw": REAL})
+    manifest = path / "dump.toml"
+    manifest.write_text(f"{manifest.read_text()}\n[missing]\n{json.dumps(ENTRY['name'])} = 'gone'\n")
+    assert main(["compare", host, str(path)]) == 2
+    assert "is listed as a tensor and as missing" in capsys.readouterr().err
+
+
 def test_spoiled_generic(host, tmp_path):
     path = manual(
         tmp_path,

@@ -38,7 +38,9 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
     names = [t.name for t in tensors]
     if len(set(names)) != len(names):
         raise BadFileError(f"{file.path}: two tensors of one name")
-    return VendorDump("generic", tensors, missing={n: why for n, why in missing.items() if n not in names})
+    if both := [n for n in names if n in missing]:
+        raise BadFileError(f"{file.path}: {both[0][:80]!r} is listed as a tensor and as missing")
+    return VendorDump("generic", tensors, missing=missing)
 
 
 def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -179,6 +179,12 @@ def test_one_spelling_for_every_gate(text, fields):
     assert parse_gates([text]) == fields
 
 
+def test_of_one_kind_the_strictest_gate_holds():
+    texts = ["decimals:1", "decimals:3", "lsb:2", "lsb:1", "cosine:0.9", "cosine:0.5", "exact", "exact"]
+    for given in (texts, texts[::-1]):
+        assert parse_gates(given) == {"digits": 3, "max_lsb": 1.0, "min_cosine": 0.9, "rule": "exact"}
+
+
 @pytest.mark.parametrize(
     "texts",
     [
@@ -193,7 +199,7 @@ def test_one_spelling_for_every_gate(text, fields):
         ["lsb:"],
         ["foo:1"],
         [""],
-        ["lsb:1", "lsb:2"],
+        ["close:atol=1", "close:atol=2"],
     ],
     ids=str,
 )

@@ -10,16 +10,21 @@ from qverify.errors import UsageError
 
 WANTED = f"decimals:N (0 to {MOST_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, rmse:X or lsb:N"
 _LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "rmse": "max_rmse", "lsb": "max_lsb"}
+_LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db")
 
 
 def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
-    """Field of Options to value, for all texts together. UsageError for any other form, and for a field given twice."""
+    """Field of Options to value, for all texts together: all must hold, so of one kind the strictest is taken. UsageError for any
+    other form, and for two tolerances of close, of which neither is the stricter everywhere."""
     found: dict[str, Any] = {}
     for text in texts:
         for field, value in _parsed(text).items():
-            if field in found:
-                raise UsageError(f"--gate {text}: {field.replace('_', ' ')} is given twice")
-            found[field] = value
+            if field not in found:
+                found[field] = value
+            elif field in ("atol", "rtol"):
+                raise UsageError(f"--gate {text}: {field} is given twice")
+            elif field != "rule":
+                found[field] = max(found[field], value) if field in _LARGEST_IS_STRICTEST else min(found[field], value)
     return found
 
 

@@ -148,7 +148,7 @@ def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[lis
             steps.append((node, unit))
             probe = Builder("ref-exact")
             unit_inputs(unit, probe)
-            needed_bin |= {n for made in probe.nodes for n in made.inputs if n is not None}
+            needed_bin |= {n for made in probe.nodes for n in made.inputs if n is not None and n not in probe.constants}
         elif unit is None and needed_bin & set(node.output):
             steps.append((node, None))
             needed_bin |= set(node.input)

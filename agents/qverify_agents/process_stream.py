@@ -139,12 +139,18 @@ class Said:
 
     def __init__(self, pipe: IO[bytes]):
         self._pipe, self._first, self._last, self._lock = pipe, b"", b"", threading.Lock()
+        self._told, self._tell = os.pipe()  # closing the second ends the thread
         self._thread = threading.Thread(target=self._take, name="qverify-stderr", daemon=True)
         self._thread.start()
 
     def _take(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # closed under us
-            while came := os.read(self._pipe.fileno(), 1 << 16):
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._pipe, selectors.EVENT_READ)
+            waiting.register(self._told, selectors.EVENT_READ)
+            while all(key.fileobj is self._pipe for key, _ in waiting.select()):
+                came = os.read(self._pipe.fileno(), 1 << 16)
+                if not came:
+                    return
                 with self._lock:
                     self._first += came[: self.MOST - len(self._first)]
                     self._last = (self._last + came)[-self.MOST :]
@@ -157,10 +163,11 @@ class Said:
             return self._last if last else self._first
 
     def close(self) -> None:
-        """After the process and its children were killed: the thread sees the end of the pipe."""
-        self._thread.join(1.0)
-        if not self._thread.is_alive():
-            self._pipe.close()
+        """Also where a process that left the group (a master connection of ssh) still holds the pipe open."""
+        os.close(self._tell)
+        self._thread.join()
+        os.close(self._told)
+        self._pipe.close()
 
 
 def _check(still_open: bool) -> None:

@@ -311,3 +311,21 @@ def test_an_array_that_the_manifest_does_not_list_is_refused_and_infer_leaves_no
     capsys.readouterr()
     assert main(["compare", str(folder), str(folder)]) == 2
     assert "zz.npy: not listed in" in capsys.readouterr().err
+
+
+def test_an_npz_behind_another_one_is_refused(tmp_path, capsys):
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        np.savez(tmp_path / f"{name}.npz", y=np.full(3, value))
+    both = tmp_path / "both.npz"
+    both.write_bytes((tmp_path / "b.npz").read_bytes() + (tmp_path / "a.npz").read_bytes())
+    assert main(["compare", str(tmp_path / "a.npz"), str(both)]) == 2
+    assert "bytes before its first member" in capsys.readouterr().err
+
+
+def test_with_a_model_the_tensors_in_neither_dump_are_said(digits, tmp_path, capsys):
+    model, folder = str(digits / "digits_quant.onnx"), str(tmp_path / "a")
+    assert main(["infer", "-m", model, "--side", "board", "-b", "finals:local", "-o", folder]) == 0
+    assert main(["compare", folder, folder, "-m", model]) == 0
+    assert (
+        "7 tensors of the model are in neither dump, first image_Quantize" in capsys.readouterr().out.splitlines()[-1]
+    )

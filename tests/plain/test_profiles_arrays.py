@@ -175,3 +175,14 @@ def test_bombs_and_names_twice(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(BadFileError, match="that unpack to 2147483647"):
         npz(OutsideFile(str(path)))
+
+
+def test_rockchip_arrays_in_two_places(tmp_path, capsys):
+    golden = tmp_path / "s" / "golden"
+    (golden / "npy").mkdir(parents=True)
+    (tmp_path / "s" / "simulator").mkdir()
+    np.save(golden / "y.npy", np.zeros(4, np.float32))
+    np.save(golden / "npy" / "y.npy", np.ones(4, np.float32))
+    np.savez(tmp_path / "h.npz", y=np.zeros(4, np.float32))
+    assert main(["compare", str(tmp_path / "h.npz"), str(tmp_path / "s"), "--side", "golden"]) == 2
+    assert "in one of the two places" in capsys.readouterr().err

@@ -176,3 +176,8 @@ def test_a_log_on_a_full_disk(digits: Path, tmp_path: Path, capsys: pytest.Captu
 def test_a_board_of_final_outputs_alone_is_said(digits, capsys):
     assert main(["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "finals:local", "--for", "0.1"]) == 0
     assert "final outputs only" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_an_empty_log_is_a_mistake(digits, capsys):
+    assert main(["soak", "-m", str(digits / "digits_quant.onnx"), "-b", "local", "--for", "0.1", "--log", ""]) == 2
+    assert "an empty --log" in capsys.readouterr().err

@@ -61,11 +61,14 @@ def _side(folder: OutsideFolder, wanted: str) -> tuple[OutsideFolder, OutsideFol
 
 
 def _arrays(folder: OutsideFolder) -> list[str]:
-    """Paths below the folder, in it or in its npy/; not both."""
+    """Paths below the folder, in it or in its npy/. BadFileError for both, of which nobody knows the valid one."""
     found = [n for n in folder.names() if n.endswith(".npy")]
-    if not found and "npy" in folder.folders():
-        found = [n for n in folder.names(2) if n.endswith(".npy") and os.path.dirname(n) == "npy"]
-    return found
+    below = [n for n in folder.names(2) if n.endswith(".npy") and os.path.dirname(n) == "npy"]
+    if found and below:
+        raise BadFileError(
+            f"{folder.path}: {found[0]} in it and {below[0]}; wanted .npy files in one of the two places"
+        )
+    return found or below
 
 
 def _mapped(top: OutsideFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:

@@ -66,7 +66,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
     for pair in report.pairs:
-        _say_scope(pair, dumps.outputs_only)
+        _say_scope(pair, dumps.outputs_only, _absent(first, opened))
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
@@ -89,11 +89,18 @@ def _outputs(first: Recording, second: Recording, opened: Models | None) -> tupl
     return known.pop()
 
 
-def _say_scope(pair: Pair, outputs_only: bool) -> None:
-    """In the verdict line: what was asked to be left out, or how to ask for it."""
+def _absent(first: Recording, opened: Models | None) -> list[str]:
+    """Tensors of -m that neither dump speaks of."""
+    return [] if opened is None else [n for n in opened.graph.observable() if n not in first.specs]
+
+
+def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
+    """In the verdict line: what was asked to be left out, or how to ask for it; what the model has and neither dump."""
     if outputs_only:
         pair.scope = "final outputs only: --outputs-only"
-    elif pair.cause == "coverage":
+    elif absent:
+        pair.relaxed.append(f"{len(absent)} tensors of the model are in neither dump, first {absent[0]}")
+    if not outputs_only and pair.cause == "coverage":
         pair.why += "; where one side has the final outputs alone, --outputs-only compares those"
 
 

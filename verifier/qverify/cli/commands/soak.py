@@ -55,6 +55,8 @@ def command(
     from qverify.errors import UsageError
     from qverify.session.soak import Soak, soak
 
+    if path == "":
+        raise click.UsageError("an empty --log (an unset shell variable?)")
     try:
         log = FileIO(path, "a", opener=_not_waiting) if path else None
     except OSError as error:

@@ -40,7 +40,9 @@ def page(op: str, inputs: list[Held | None], words: tuple[int, ...], *outputs: A
     """What the page gives. outputs: the shape of each, or its spec. specs: of inputs (a, b, c) that are not plain floats."""
     names = "abcdef"[: len(inputs)]
     tensors = {
-        n: specs.get(n) or TensorSpec(n, "float32", _shape(v)) for n, v in zip(names, inputs, strict=True) if v is not None
+        n: specs.get(n) or TensorSpec(n, "float32", _shape(v))
+        for n, v in zip(names, inputs, strict=True)
+        if v is not None
     }
     made = tuple(f"y{i}" for i in range(len(outputs)))
     tensors |= {

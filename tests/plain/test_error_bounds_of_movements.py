@@ -23,7 +23,9 @@ def moves(op, words, x, y, *more, fill=0):
         return np.where(outside, otherwise, of.reshape(-1)[taken])
 
     (found,) = page(op, [real(values + 0.5, values / 8), *more], words, np.shape(y))
-    assert np.array_equal(found.value, wanted(values + 0.5, fill)) and np.array_equal(found.error, wanted(values / 8, 0))
+    assert np.array_equal(found.value, wanted(values + 0.5, fill)) and np.array_equal(
+        found.error, wanted(values / 8, 0)
+    )
     bits = words if op != "pad" or words[0] else (0, int(fill), *words[2:])
     for low, high in ((values, values + 3), (values, None)):
         held = TensorSpec("y", "int32", np.shape(y))
@@ -34,7 +36,6 @@ def moves(op, words, x, y, *more, fill=0):
 
 def test_reshape():
     moves("reshape", (), (2, 3), counted(3, 2))
-
 
     with pytest.raises(NoBound, match="not there"):
         page("reshape", [None], (), (3, 2))
@@ -89,7 +90,10 @@ POOL = (2, 2, 1, 1, 0, 1, 0, 0, 1, 1)  # 2 x 2, one column of padding on the lef
 def test_max_pool_is_the_largest_of_both_ends():
     x, d = np.array([[[[-5.0, -1.0], [-2.0, -8.0]]]]), np.array([[[[0.5, 0.25], [2.0, 1.0]]]])
     (y,) = page("max_pool", [real(x, d)], POOL, (1, 1, 1, 2))
-    assert y.value.ravel().tolist() == [-2, -1] and y.error.ravel().tolist() == [2.0, 1.0]  # 0 reached, from -2 and from -1
+    assert y.value.ravel().tolist() == [-2, -1] and y.error.ravel().tolist() == [
+        2.0,
+        1.0,
+    ]  # 0 reached, from -2 and from -1
     (y,) = page("max_pool", [real(x)], POOL, (1, 1, 1, 2))
     assert y.value.ravel().tolist() == [-2, -1] and not y.error.any() and y.error.shape == (1, 1, 1, 2)
     (y,) = page("max_pool", [real(x, [[[[0.0, 3.0], [0.5, 0.0]]]])], POOL, (1, 1, 1, 2))

@@ -43,7 +43,9 @@ def layer_norm_by_hand(x, d, epsilon, gammas=None, betas=None):
 
 
 @pytest.mark.parametrize("d", [0.0, 0.125])
-@pytest.mark.parametrize(("gammas", "betas"), [(None, None), ([2.0, -0.5, 1.5], None), ([2.0, -0.5, 1.5], [0.25, 3, -9])])
+@pytest.mark.parametrize(
+    ("gammas", "betas"), [(None, None), ([2.0, -0.5, 1.5], None), ([2.0, -0.5, 1.5], [0.25, 3, -9])]
+)
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_layer_norm(d, gammas, betas, offset):
     epsilon = float(np.float32(0.01))
@@ -88,7 +90,12 @@ def test_softmax_of_8_bits():
     exact = [100 / 11, 200 / 11, 800 / 11]
     assert found.low.tolist() == found.high.tolist() == [[round(v) - 128 for v in exact]]
     assert found.error.ravel().tolist() == pytest.approx([v * g(3 + 11) + 3 * FLUSHED for v in exact], rel=1e-9)
-    (ends,) = page("softmax", [whole([[0, 255]]), real(table)], (1, 2, 1, word(300)), TensorSpec("y", "uint8", (1, 2), scale=(1 / 300,), zero_point=(0,)))
+    (ends,) = page(
+        "softmax",
+        [whole([[0, 255]]), real(table)],
+        (1, 2, 1, word(300)),
+        TensorSpec("y", "uint8", (1, 2), scale=(1 / 300,), zero_point=(0,)),
+    )
     assert ends.low.tolist() == ends.high.tolist() == [[0, 255]]
 
 
@@ -137,7 +144,11 @@ def test_resize_linear():
     (y,) = page("resize_linear", [real(x, d), index, weight], (0,), (1, 1, 1, 3))
     wanted = [
         (0.75 * 1 + 0.25 * 3, 0.75 * 1 + 0.25 * 3, 0.25),
-        (0.5 * (0.75 * 1 + 0.25 * 3 - 0.75 * 2 + 0.25 * 8), 0.5 * (0.75 * 3 + 0.25 * 11), 0.5 * (0.75 * 0.5 + 0.25 * 1.25)),
+        (
+            0.5 * (0.75 * 1 + 0.25 * 3 - 0.75 * 2 + 0.25 * 8),
+            0.5 * (0.75 * 3 + 0.25 * 11),
+            0.5 * (0.75 * 0.5 + 0.25 * 1.25),
+        ),
         (-0.75 * 2 + 0.25 * 8, 0.75 * 2 + 0.25 * 8, 0.75 * 0.5 + 0.25 * 0.25),
     ]
     assert y.value.ravel().tolist() == [v for v, _, _ in wanted]

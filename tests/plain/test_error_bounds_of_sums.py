@@ -31,7 +31,9 @@ def layer(bias=True, per_channel=True, table=None, zero=10, limits=(-32768, 3276
         "w": quantized("w", "int8", (2, 3), zero=1),
         "b": TensorSpec("b", "int32", (2,)),
         "rq": TensorSpec("rq", "float64", (2,)),
-        made: TensorSpec(made, "int16" if table is None else "int8", (1, 2), scale=(1.0,), zero_point=(zero,), interior=made != "y"),
+        made: TensorSpec(
+            made, "int16" if table is None else "int8", (1, 2), scale=(1.0,), zero_point=(zero,), interior=made != "y"
+        ),
     }
     scale = S if per_channel else S[:1]
     nodes = [Node(made, "fully_connected", ("x", "w", "b" if bias else None, "rq"), (made,), limits, (), False)]
@@ -67,9 +69,9 @@ def test_a_layer_of_16_bits(bias, per_channel):
 def test_our_own_sums_leave_both_integers_open_at_an_exact_tie_only():
     graph = layer(bias=False)
     for last, low, high in ((0.5, 0, 1), (0.5 + 2.0**-29, 1, 1), (0.5 - 2.0**-29, 0, 0), (0.5 + 2.0**-31, 0, 1)):
-        graph.constants["rq"] = np.array([last / -10.0, 1.0])
-        graph.constants["w"] = np.array([[1, 1, -1], [1, 1, 1]], np.int8)
-        ((_, y),) = made(graph, (0,), {"x": X})  # one term is left: 5 * -2
+        graph.constants["rq"] = np.array([last / 10.0, 1.0])
+        graph.constants["w"] = np.array([[1, 1, 3], [1, 1, 1]], np.int8)
+        ((_, y),) = made(graph, (0,), {"x": X})  # one term is left: 5 * 2
         assert (y.ours[0][0] - 10, y.ours[1][0] - 10) == (low, high), last
 
 
@@ -96,8 +98,8 @@ def test_a_table_is_looked_up_at_both_ends():
     humped = table_of(lambda v: -abs(v - 12) // 2)
     for table in (rising, falling, humped):
         graph = layer(bias=False, zero=0, table=table, limits=(-128, 127))
-        graph.constants["rq"] = np.array([-1.25, 0.01])
-        graph.constants["w"] = np.array([[1, 1, -1], [1, 1, 3]], np.int8)  # -10 and 10 products
+        graph.constants["rq"] = np.array([1.25, 0.01])
+        graph.constants["w"] = np.array([[1, 1, 3], [1, 1, 3]], np.int8)  # sums of 10
         ends = sorted(int(table[128 + v]) for v in (12, 13))
         if table is humped:
             with pytest.raises(NoBound, match="rises and falls"):

@@ -196,7 +196,7 @@ def test_means_of_16_bits():
 def test_average_pool_divides_by_the_taps_that_are_there():
     x = np.array([[[[6, 7, 8], [9, 10, 11]]]], np.int16)
     words = (2, 2, 1, 2, 0, 1, 0, 0)
-    for include, wanted, size in ((0, [(1 + 4) / 2, (2 + 3 + 5 + 6) / 4], 1), (1, [(1 + 4) / 4, 4.0], 1)):
+    for include, wanted in ((0, [(1 + 4) / 2, (2 + 3 + 5 + 6) / 4]), (1, [(1 + 4) / 4, 4.0])):
         y = pooled("average_pool", (*words, include), x, np.array([8.0]), (1, 1, 1, 2))
         assert y.ours[0].tolist() == [8 * v for v in wanted]
         assert y.error.tolist() == pytest.approx([g(4 + 8) * 8 * v for v in wanted], rel=1e-9)

@@ -13,7 +13,7 @@ from qverify.errors import BoardError, QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.digest import tensor_digest
-from qverify.tensors.recording import Recording
+from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.three_sides import X, chain, record, side, spec, step, three, two, wrong_at
@@ -298,3 +298,36 @@ def test_a_unit_with_two_outputs_of_which_one_differs():
     assert found == {"y0": "FAILED", "y1": "PASSED"}
     assert report.pairs[0].first_divergence.tensor == "y0"
     assert two(side("reference", y=[1]), side("board", y=[1])).verdict == three().verdict == "PASSED"
+
+
+def test_a_tie_that_no_input_is_there_to_tell():
+    """Equal digests of the input, no bytes of it: the outputs differ, and nothing can be evaluated."""
+    graph = Graph(
+        [Node("n1", "relu", ("x",), ("n1",)), Node("y", "softmax", ("n1",), ("y",), (), (), False)],
+        {"x": spec("x"), "n1": spec("n1"), "y": spec("y")},
+        {},
+        ("x",),
+        ("y",),
+    )
+    node = graph.nodes[1]
+    graph.nodes[1] = Node("y", "reshape", node.inputs, node.outputs, (), (), False)
+    a, b = (without(record(n, run, graph=graph), "n1") for n, run in (("reference", step), ("board", wrong_at("y"))))
+    report = judge_all(
+        {"reference": a, "board": b}, graph, units(graph), Options(), {"reference": step}, None, {"x": X}
+    )
+    found = report.pairs[0].tensors[0].forced
+    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is not there on the board")
+    assert report.verdict == "FAILED" and report.pairs[0].cause == "unlocated"
+
+
+def test_tensors_that_are_loaded_when_asked_for_and_have_no_spec():
+    values = {"y": np.array([1, 2], np.int32)}
+    lazy = Recording(
+        "board", "test", finals=("y",), tensors=Tensors({"y": lambda: values["y"]}), digests={"y": "0" * 16}
+    )
+    plain = Recording("reference", "test", finals=("y",), tensors=dict(values))
+    assert two(plain, lazy).verdict == "PASSED"
+    values["y"] = np.array([1, 3], np.int32)
+    report = two(plain, lazy)
+    assert report.verdict == "FAILED" and report.pairs[0].tensors[0].dtype == "int32"
+    assert report.pairs[0].tensors[0].shape == [2]

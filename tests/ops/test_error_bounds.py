@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,52 @@ def test_float_functions_over_wide_ranges(kind: str) -> None:
         off = np.abs(sides[0].astype(np.float64) - holds.value) / np.maximum(holds.error, 2.0**-126)
         worst = max(worst, float(off[np.isfinite(off)].max(initial=0.0)))
     assert worst > 0.001
+
+
+def _index(m: Qdq, name: str, values: list[int]) -> str:
+    return m.constant(name, np.array(values, np.int64))
+
+
+MOVED: dict[str, Callable[[Qdq, str], str]] = {
+    "reshape": lambda m, x: m.op("Reshape", [x, _index(m, "shape", [4, 6, 8])]),
+    "transpose": lambda m, x: m.op("Transpose", [x], perm=[0, 2, 3, 1]),
+    "slice": lambda m, x: m.op("Slice", [x, *(_index(m, n, v) for n, v in zip("abcd", SLICED, strict=True))]),
+    "split": lambda m, x: m.op("Split", [x, _index(m, "sizes", [3, 5])], 2, axis=3),
+    "gather": lambda m, x: m.op("Gather", [x, _index(m, "index", [3, 0, -1])], axis=1),
+    "resize_nearest": lambda m, x: m.op(
+        "Resize",
+        [x, "", m.constant("scales", np.array([1, 1, 2, 3], np.float32))],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    ),
+    "pad": lambda m, x: m.op("Pad", [x, _index(m, "pads", [0, 0, 1, 2, 0, 1, 0, 3]), m.constant("v", np.float32(0.7))]),
+    "pad reflected": lambda m, x: m.op("Pad", [x, _index(m, "pads", [0, 0, 1, 2, 0, 0, 2, 3])], mode="reflect"),
+    "pad at the edge": lambda m, x: m.op("Pad", [x, _index(m, "pads", [0, 0, 1, 2, 0, 0, 2, 3])], mode="edge"),
+    "depth_to_space": lambda m, x: m.op("DepthToSpace", [x], blocksize=2, mode="DCR"),
+    "max_pool": lambda m, x: m.op("MaxPool", [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),
+    "concat": lambda m, x: m.op("Concat", [x, m.op("Mul", [x, x]), x], axis=1),
+    "where": lambda m, x: m.op(
+        "Where", [m.constant("mask", m.rng.integers(0, 2, (4, 6, 8)).astype(bool)), x, m.op("Mul", [x, x])]
+    ),
+}
+SLICED = ([1, -2], [6, 0], [2, 3], [2, -3])  # starts, ends, axes, steps
+
+
+@pytest.mark.parametrize("act", ["u8", "u16"])
+@pytest.mark.parametrize("name", MOVED)
+def test_values_that_are_moved_between_float_ops(name: str, act: str) -> None:
+    """dequantize, a float op, a movement, a float op, quantize: what only moves is exact on every side, the rest within its bound."""
+    built = Qdq(*ACTIVATIONS[act], seed=sum(name.encode()))
+    x = built.op("Sigmoid", [built.input((1, 4, 6, 8))])
+    built.output(built.quantize(built.op("Softmax", [MOVED[name](built, x)], axis=-1)))
+    ops = set()
+    for unit, output, holds, made in exact_and_made(built, 3):
+        ops.add(unit.op)
+        assert [outside(holds, m) for m in made] == [0, 0], (unit.op, output)
+        if unit.op == name.split()[0]:
+            assert isinstance(holds, Real) and not holds.error.any() and np.array_equal(*made)
+    assert name.split()[0] in ops
 
 
 @pytest.mark.parametrize(("mean", "depth"), [(0.0, 7), (3.0, 64), (40.0, 768)])

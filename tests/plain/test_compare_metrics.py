@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from qverify.compare import decimals
+from qverify.compare import metrics as pages
 from qverify.compare.criteria import GATES
 from qverify.compare.metrics import Context, measures
-from qverify.compare.paired_values import PairedValues
+from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.report.document import plain
 from qverify.report.schema import METRICS
 from qverify.tensors.spec import TensorSpec
@@ -169,3 +170,91 @@ def test_the_schema_and_the_gates_know_every_metric(dtype):
     assert {gate.metric for gate in GATES if gate.sign} <= set(found)
     for name, value in found.items():
         jsonschema.validate(plain(value), METRICS[name])
+
+
+def test_bits_are_of_one_type_and_shape():
+    a = np.arange(4, dtype=np.int8)
+    assert bits_equal(a, a.copy()) and bits_equal(a[::2], np.array([0, 2], np.int8))
+    assert not bits_equal(a, a.view(np.uint8)) and not bits_equal(a, a.reshape(2, 2)) and not bits_equal(a, a[::-1])
+
+
+def between(left, right, **specs):
+    one, two = (TensorSpec("t", v.dtype.name, v.shape, **specs.get(n, {})) for n, v in (("a", left), ("b", right)))
+    values = PairedValues(left, right, one, two)
+    found = measures(Context("half", 5, left.size, values.integers))
+    for block in values.blocks():
+        for measure in found.values():
+            measure.add(block)
+    return {name: m.result() for name, m in found.items()}, values
+
+
+def test_integers_of_two_types_are_compared_as_real_values():
+    big = 2**53
+    found, _ = between(np.array([5, big + 1]), np.array([5, big], np.uint64))
+    assert (found["mismatched"], found["max_lsb"], found["max_abs"]) == (1, None, 1.0)
+    found, _ = between(np.array([10], np.int8), np.array([5], np.int16), a={"scale": (0.5,), "zero_point": (0,)})
+    assert found["mismatched"] == 0
+    found, _ = between(np.array([10], np.int8), np.array([30], np.int8), a={"scale": (2.0,), "zero_point": (1,)})
+    assert (found["max_abs"], found["max_lsb"]) == (12.0, 20)
+    found, _ = between(np.array([4], np.int16), np.array([4], np.int16), a={"scale": (0.5,)})  # no zero point: 0
+    assert found["max_abs"] == 2.0
+
+
+def test_differences_that_wrap_int64_keep_their_sign():
+    low, high = -(2**63), 2**63 - 1
+    found, _ = between(np.array([low, high, 0]), np.array([high, low, 0]))
+    assert found["max_lsb"] == 2**63 - 1 and found["lsb_histogram"] == {"<-255": 1, "0": 1, ">255": 1}
+
+
+def test_the_histogram_of_steps_counts_together_what_is_far():
+    b = np.array([0, 1, 255, 256, 300, -1, -255, -256, -900, 0], np.int16)
+    found, _ = between(np.zeros(10, np.int16), b)
+    wanted = {"0": 2, "1": 1, "255": 1, ">255": 2, "-1": 1, "-255": 1, "<-255": 2}
+    assert found["lsb_histogram"] == wanted
+
+
+def test_elements_that_are_not_finite_are_counted_apart():
+    a = np.array([np.nan, np.inf, -np.inf, np.inf, 1.0, np.nan, 2.0], np.float32)
+    b = np.array([np.nan, np.inf, np.inf, 1.0, np.nan, np.nan, 2.0], np.float32)
+    found, values = between(a, b)
+    assert (values.both_sided, values.one_sided, found["mismatched"]) == (3, 3, 3)
+    alike, values = between(a[[0, 1, 6]], b[[0, 1, 6]])
+    assert (values.both_sided, values.one_sided) == (2, 0)
+    assert (alike["max_abs"], alike["cosine"], alike["sqnr_db"], alike["rmse"]) == (0.0, 1.0, math.inf, 0.0)
+
+
+def test_values_over_more_than_one_block():
+    a = np.zeros(200_000, np.float32)
+    b = a.copy()
+    b[[65_535, 65_536, 131_071, 131_072]] = [1, 2, 3, 4]
+    found, _ = between(a, b)
+    assert (found["mismatched"], found["max_abs"], found["cosine"], found["sqnr_db"]) == (4, 4.0, 0.0, -math.inf)
+    assert found["rmse"] == pytest.approx(math.sqrt(30 / 200_000))
+    scaled = {"scale": tuple(1.0 + i for i in range(4)), "zero_point": (0, 1, 2, 3), "channel_axis": 0}
+    whole = np.ones((4, 70_000), np.int8)
+    other = whole.copy()
+    other[3, 69_999] = 6
+    found, _ = between(whole, other, a=scaled, b=scaled)
+    assert (found["mismatched"], found["max_abs"], found["max_lsb"]) == (1, 20.0, 5)
+
+
+def test_metrics_of_values_beyond_float64():
+    huge = np.array([1e200, 1.0])
+    found, _ = between(huge, huge * -1)
+    assert math.isnan(found["cosine"]) and found["sqnr_db"] == -math.inf and found["rmse"] == math.inf
+    found, _ = between(huge, huge + np.array([0, 1.0]))
+    assert math.isnan(found["sqnr_db"]) and found["rmse"] == pytest.approx(math.sqrt(0.5))
+    none, _ = between(np.zeros(0, np.float32), np.zeros(0, np.float32))
+    assert none["rmse"] == 0.0 and none["max_abs"] == 0.0 and none["mismatched"] == 0
+    opposite, _ = between(np.array([1.0, 1.0]), np.array([-1.0, -1.0]))
+    assert opposite["cosine"] == pytest.approx(-1.0) and opposite["cosine"] >= -1.0
+
+
+def test_a_page_without_its_parts_names_itself(monkeypatch, tmp_path):
+    (tmp_path / "half_done.py").write_text("NAME = 'half_done'\n")
+    monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
+    pages._pages.cache_clear()
+    with pytest.raises(ImportError, match=r"compare/metrics/half_done.py: no Measure"):
+        measures(Context("half", 5, 1, True))
+    monkeypatch.undo()
+    assert "rmse" in measures(Context("half", 5, 1, True))

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.compare.limits import BITS, Limit, limit_for
 from qverify.compare.options import Options
+from qverify.compare.tie_aware import AT_A_TIE, OF_BOTH, Exact, held_to, tie_aware
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.report.document import Forced
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
+
+from tests.plain.error_pages import FLUSHED, U, g, rounded
 
 X = np.array([1.0, 1.1, 3.125, 3.2, 30.0, -30.0, 0.0, 2.0], np.float32)
 AT_TIE, AWAY, AT_END = 2, 3, 4  # 4 * 3.125 = 12.5 LSB, 12.8 LSB, beyond the type
@@ -174,3 +178,120 @@ def test_eight_bit_softmax_at_a_tie():
     (whole,) = PAGES["softmax"](node, [held(row), held(table)], graph)
     assert (whole.low[0, 6], whole.high[0, 6]) == (63, 64)
     assert (np.delete(whole.low, 6) == np.delete(whole.high, 6)).all() and float(whole.error.max()) < 0.001
+
+
+def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
+    """What held_to says of the one unit of a graph."""
+    (unit,) = units(graph)
+    limit = tie_aware(limit_for(unit, "y", graph), unit, "y", graph)[0]
+    arrays = (np.asarray(v, graph.spec("y").dtype) for v in (made, recorded))
+    return held_to(Exact(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
+
+
+def mean_of_two(scale: float, dtype: str = "int16") -> Graph:
+    """y = quantize(mean of two floats): a million and what is left of it, so that the order of a sum shows."""
+    tensors = {n: TensorSpec(n, "float32", s, interior=n == "m") for n, s in (("x", (1, 2)), ("m", (1, 1)))}
+    tensors["y"] = TensorSpec("y", dtype, (1, 1), scale=(scale,), zero_point=(0,))
+    nodes = [Node("m", "reduce_mean", ("x",), ("m",), (2, 0, 0), (), False), Node("y", "quantize", ("m",), ("y",))]
+    return Graph(nodes, tensors, {}, ("x",), ("y",))
+
+
+def test_sixteen_bits_may_be_apart_by_twice_the_error_and_no_more() -> None:
+    x, scale = [[2.0**20, -(2.0**20) + 8]], 0.125  # mean 4: 32 LSB
+    error = (g(4) * (2.0**20 - 4) + FLUSHED) / scale
+    error += U * (32 + error) + FLUSHED  # 2.0 LSB
+    far = int(np.floor(error + 0.5))
+    for one, other, holds in ((32 + far, 32 - far, True), (32 + far + 1, 32, False), (32, 32 - far - 1, False)):
+        found = bound(mean_of_two(scale), [[one]], [[other]], x)
+        assert (found.holds, found.where) == (holds, None if holds else 0)
+        apart = 1 + int(np.floor(2 * error))
+        assert found.limit == Limit(
+            apart, 0.0, f"{apart} LSB, both within {error:.3g} LSB of the exact value (derived)"
+        )
+    found = bound(mean_of_two(scale, "int8"), [[33]], [[32]], x)
+    assert found.holds and found.limit.lsb == 1
+    found = bound(mean_of_two(scale, "int8"), [[34]], [[32]], x)
+    assert not found.holds and found.where == 0 and found.limit.text == "1 LSB within the derived error of a tie"
+
+
+def test_an_integer_sum_of_ours_owes_the_exact_value() -> None:
+    """2 * 3 + 1 of a step of 4 LSB: the bias is known to half a step, so the reference may be off by 2."""
+    tensors = {
+        "x": TensorSpec("x", "int16", (1, 1), scale=(1.0,), zero_point=(0,)),
+        "w": TensorSpec("w", "int8", (1, 1), scale=(1.0,), zero_point=(0,)),
+        "b": TensorSpec("b", "int32", (1,)),
+        "rq": TensorSpec("rq", "float64", (1,)),
+        "y": TensorSpec("y", "int16", (1, 1), scale=(1.0,), zero_point=(0,)),
+    }
+    node = Node("y", "fully_connected", ("x", "w", "b", "rq"), ("y",), (-32768, 32767), (), False)
+    held = {"w": np.array([[3]], np.int8), "b": np.array([1], np.int32), "rq": np.array([4.0])}
+    graph = Graph([node], tensors, held, ("x",), ("y",))
+    for made, recorded, holds in ((26, 28, True), (30, 28, True), (28, 27, False), (28, 29, False), (25, 28, False)):
+        found = bound(graph, [[made]], [[recorded]], [[2]])
+        assert found.holds is holds, (made, recorded)
+        assert found.limit == Limit(3, 0.0, "0 LSB from the exact value; the reference within 2 LSB of it (derived)")
+
+
+def test_integers_that_only_move_are_exact() -> None:
+    specs = {n: TensorSpec(n, "int16", (2,), scale=(1.0,), zero_point=(0,)) for n in ("x", "y")}
+    graph = Graph([Node("y", "reshape", ("x",), ("y",), (), (), False)], specs, {}, ("x",), ("y",))
+    found = bound(graph, [5, 6], [5, 7], [5, 6])
+    assert (found.holds, found.where) == (False, 1) and found.limit.text == "1 LSB within 0 LSB of a tie (derived)"
+    assert bound(graph, [5, 6], [5, 6], [5, 6]).holds
+
+
+def test_the_smaller_of_the_two_float_bounds_counts() -> None:
+    """Twice the error of an element, and a share of the largest where that is less."""
+    graph = graph_of("float32")
+    (unit,) = units(graph)
+    exact = Exact(unit, "sum", graph, {"x": X})
+    made = (X + X).astype(np.float32)
+    for at in (0, 3):
+        error = rounded(float(made[at]), 0.0)
+        for times, share in ((1.9, 1.0), (2.5, 1.0), (1.9, error / 60)):
+            recorded = made.copy()
+            recorded[at] += times * error
+            step = float(recorded[at] - made[at])
+            found = held_to(exact, made, recorded, Limit(0, share, "x"), Limit(0, share, "x"))
+            assert found.holds is (step <= min(2 * error, share * 60)), (at, times, share)
+            assert found.where == (None if found.holds else at)
+    allowed = 2 * rounded(float(made[3]), 0.0)
+    recorded = made.copy()
+    recorded[3] = np.nextafter(made[3], np.float32(9))
+    found = held_to(exact, made, recorded, Limit(0, 1.0, "x"), Limit(0, 1.0, "x"))
+    assert found.limit == Limit(
+        0, 0.0, f"up to {allowed:.2g}, the derived error of both sides or 2^-18 of max|reference|"
+    )
+
+
+def test_nan_on_both_sides_is_no_difference_of_floats() -> None:
+    graph = graph_of("float32")
+    exact = Exact(units(graph)[0], "sum", graph, {"x": X})
+    made = (X + X).astype(np.float32)
+    made[2] = np.nan
+    limit = Limit(0, 2.0**-18, "x")
+    assert held_to(exact, made, made.copy(), limit, limit).holds
+    one_sided = made.copy()
+    one_sided[2] = 6.25
+    assert (
+        held_to(exact, made, one_sided, limit, limit).where == 2 == held_to(exact, one_sided, made, limit, limit).where
+    )
+
+
+def test_which_units_are_judged_by_ties() -> None:
+    for dtype, limit, stated in (
+        ("int8", Limit(1, 0.0, "1 LSB"), Limit(1, 0.0, AT_A_TIE)),
+        ("int16", Limit(3, 0.0, "3 LSB"), Limit(3, 0.0, AT_A_TIE)),
+        ("int16", Limit(0, 0.0, "0 LSB"), Limit(1, 0.0, AT_A_TIE)),
+        ("float32", Limit(0, 0.5, "a share"), Limit(0, 0.5, OF_BOTH)),
+    ):
+        graph = graph_of(dtype)
+        (unit,) = units(graph)
+        assert tie_aware(limit, unit, graph.outputs[0], graph) == (stated, True)
+    graph = graph_of()
+    graph.tensors["y"] = TensorSpec("y", "int64", X.shape)
+    (unit,) = units(graph)
+    assert tie_aware(BITS, unit, "y", graph) == (BITS, False)
+    graph = graph_of()
+    graph.nodes = [Node(n.name, n.op, n.inputs, n.outputs, n.words) for n in graph.nodes]
+    assert tie_aware(BITS, units(graph)[0], "y", graph) == (BITS, False)

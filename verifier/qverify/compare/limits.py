@@ -22,6 +22,7 @@ _MULTIPLIER_BITS = {
     "mul24": 15,
     "mul31": 15,
 }
+_OUTPUT_AXIS = {"conv": 0, "fully_connected": 0, "conv_transpose": 1, "matmul": -1}  # of the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +104,12 @@ def _float32_error(node: Node, graph: Graph) -> float:
     """In LSB of the node's output."""
     amplitude, terms = 2.0**17, 8.0
     weights = graph.constants.get(node.inputs[1] or "") if len(node.inputs) > 1 else None
-    if weights is None or node.op not in ("conv", "conv_transpose", "fully_connected", "matmul"):
+    axis = _OUTPUT_AXIS.get(node.op)
+    if weights is None or axis is None:
         return amplitude * (terms + 4) * 2.0**-24
     x, w, y = (graph.spec(n) for n in (node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]))
-    real = np.abs(w.dequantized(weights))
-    by_output = (
-        real.reshape(real.shape[0], -1).sum(axis=1)
-        if node.op == "conv"
-        else real.reshape(-1, real.shape[-1]).sum(axis=0)
-    )
-    largest = float(by_output.max(initial=0.0))
+    real = np.moveaxis(np.abs(w.dequantized(weights)), axis, 0)
+    largest = float(real.sum(axis=tuple(range(1, real.ndim))).max(initial=0.0))
     input_lsb = 2.0 ** (8 * x.numpy_dtype.itemsize)
     scale_x, scale_y = (float(s.scale[0]) if s.scale else 1.0 for s in (x, y))
-    terms = real.size / max(real.shape[0] if node.op == "conv" else real.shape[-1], 1)
-    return float(largest * input_lsb * scale_x / scale_y * (terms + 4) * 2.0**-24)
+    return float(largest * input_lsb * scale_x / scale_y * (math.prod(real.shape[1:]) + 4) * 2.0**-24)

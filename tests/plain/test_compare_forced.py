@@ -1,0 +1,333 @@
+"""Forced verdicts and the values they need: what is asked of a side, what cannot be had, and what the report says of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qverify.compare.forced import distance
+from qverify.compare.limits import Limit
+from qverify.compare.options import Options
+from qverify.compare.values import Values, same
+from qverify.compare.verdict import combine, judge_all
+from qverify.errors import BoardError, QVerifyError, UsageError
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.recording import Recording, Tensors
+from qverify.tensors.spec import TensorSpec
+
+from tests.plain.three_sides import X, chain, record, side, spec, step, three, two, wrong_at
+
+
+def report_of(a, b, run=step, options=None, pull=None, inputs=True, **more):
+    graph = chain()
+    sides = {r.side: r for r in (a, b)}
+    runs = {} if run is None else {a.side: run}
+    return judge_all(
+        sides, graph, units(graph), options or Options(dump_all=True), runs, pull, {"x": X} if inputs else None, **more
+    )
+
+
+def forced_of(report, name="n2"):
+    return next(r.forced for r in report.pairs[0].tensors if r.name == name)
+
+
+def without(recording, *names, digests=True):
+    for name in names:
+        recording.tensors.pop(name, None)
+        if not digests:
+            recording.digests.pop(name, None)
+    return recording
+
+
+def test_why_a_unit_could_not_be_forced():
+    bad = wrong_at("n1")
+    report = report_of(record("reference"), record("board", bad), run=None)
+    assert (
+        forced_of(report).verdict == "INCONCLUSIVE" and forced_of(report).why == "the reference cannot run a unit alone"
+    )
+    assert report.pairs[0].cause == "node"  # n1: the reference's own run was on these very inputs
+    assert (
+        forced_of(report_of(record("reference"), record("board", bad), run=lambda u, g: {})).why
+        == "the reference gave no n2"
+    )
+
+    def broken(unit, given):
+        raise ValueError("no such kernel")
+
+    assert (
+        forced_of(report_of(record("reference"), record("board", bad), run=broken)).why
+        == "the reference could not run it alone: no such kernel"
+    )
+
+    def bug(unit, given):
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        report_of(record("reference"), record("board", bad), run=bug)
+
+
+def test_an_input_that_is_not_there():
+    board = without(record("board", wrong_at("n1")), "n1")
+    report = report_of(record("reference"), board)
+    found = forced_of(report)
+    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is not there on the board")
+    assert (found.elements, found.max_lsb, found.mismatched, found.by, found.on) == (
+        0,
+        None,
+        None,
+        "reference",
+        "board",
+    )
+    assert report.verdict == "FAILED" and report.pairs[0].cause == "unlocated"
+    assert "n1 is missing on the board: declared, but it did not come" in report.pairs[0].notes
+    assert "2 of 3 units could not be forced: its output n1 is not there on the board" in report.pairs[0].notes
+
+
+def test_another_shape_or_type_of_a_recorded_output_fails_forced():
+    board = record("board", wrong_at("n1"))
+    board.tensors["n2"] = board.tensors["n2"][:3]
+    board.digests["n2"] = tensor_digest(board.tensors["n2"])
+    found = forced_of(report_of(record("reference"), board))
+    assert found.verdict == "FAILED" and found.why == "int8[3] recorded, int8[40] computed" and found.elements == 40
+    report = report_of(record("reference"), board)
+    assert report.blame.node == "n1" and "n2" in report.blame.also
+    last = report_of(record("reference"), _only_shape("y"))
+    assert "the reference computes all of 40 elements otherwise, int8[3] recorded, int8[40] computed" in last.blame.why
+
+
+def _only_shape(name):
+    board = record("board")
+    board.tensors[name] = board.tensors[name][:3]
+    board.digests[name] = tensor_digest(board.tensors[name])
+    return board
+
+
+def test_equal_inputs_and_outputs_need_no_run():
+    def never(unit, given):
+        pytest.fail("run")
+
+    found = forced_of(report_of(record("reference"), record("board", wrong_at("y")), run=never), "n2")
+    assert (found.verdict, found.max_lsb, found.mismatched, found.max_abs) == ("PASSED", 0, 0, 0.0)
+    assert found.why == "inputs and outputs agree bit for bit" and found.limit == "0 LSB" and found.elements == 40
+
+
+def test_the_inputs_given_are_those_that_were_recorded():
+    seen = {}
+
+    def run(unit, given):
+        seen[unit.name] = {n: v.copy() for n, v in given.items()}
+        return step(unit, given)
+
+    report_of(record("reference"), record("board", wrong_at("n1", 5)), run=run)
+    assert seen["n2"]["n1"][3] == X[3] + 6 and "n1" not in seen  # the reference's own run of n1 is known
+
+
+def test_a_graph_input_that_only_the_sides_hold():
+    """A folder of dumps beside the model: the values of x are the recorded ones, the measuring side's where only it has them."""
+    a, b = without(record("reference"), "n1"), record("board", wrong_at("n1"))
+    said = report_of(a, b, inputs=False).pairs[0].notes
+    assert any("could not be forced: its input x is not there on the board" in note for note in said), said
+    a.tensors["x"] = X
+    found = report_of(a, b, inputs=False)
+    assert (
+        found.blame.node == "n1" and "computes 1 of 40 elements otherwise, up to 1 LSB (limit 0 LSB)" in found.blame.why
+    )
+
+
+def numbers(made, recorded, limit=None, **more):
+    made, recorded = np.asarray(made), np.asarray(recorded)
+    about = TensorSpec("t", made.dtype.name, made.shape, **more)
+    f = distance(made, recorded, about, limit or Limit(1, 0.0, "1 LSB"), "reference", "board")
+    return f.verdict, f.max_lsb, f.mismatched, f.max_abs, f.why
+
+
+def test_the_distance_of_two_arrays():
+    a = np.array([10, 20, 30], np.int8)
+    scaled = {"scale": (0.5,), "zero_point": (0,)}
+    assert numbers(a, a, **scaled) == ("PASSED", 0, 0, 0.0, "")
+    assert numbers(a, a + np.array([0, 1, -1], np.int8), **scaled) == ("PASSED", 1, 2, 0.5, "")
+    assert numbers(a, a - np.array([0, 2, 1], np.int8), **scaled) == ("FAILED", 2, 2, 1.0, "beyond 1 LSB")
+    f = np.array([1.0, -8.0, np.inf], np.float32)
+    g = f.copy()
+    share = Limit(0, 0.125, "a share")
+    g[0] += 1.0
+    assert numbers(f, g, share) == ("PASSED", None, 1, 1.0, "")
+    g[0] += 0.25
+    assert numbers(f, g, share) == ("FAILED", None, 1, 1.25, "beyond a share")
+    assert numbers(f[:1], np.nextafter(f[:1], 9), Limit(0, 0.0, "0"))[0] == "FAILED"
+    zeros = np.array([0.0], np.float32)
+    assert numbers(zeros, -zeros, Limit(0, 0.0, "0")) == (
+        "FAILED",
+        None,
+        0,
+        0.0,
+        "the same values in other bytes (-0.0, or NaN)",
+    )
+    assert numbers(zeros, zeros, Limit(0, 0.0, "0")) == ("PASSED", None, 0, 0.0, "")
+    assert numbers(zeros, -zeros, share)[0] == "PASSED"
+
+
+def test_a_nan_that_only_digests_tell_of_is_pulled_and_seen():
+    wild = np.array([1.0, np.nan], np.float32)
+
+    def lone(name):
+        found = side(name, y=wild)
+        found.digests, found.tensors = {"y": tensor_digest(wild)}, {}
+        return found
+
+    asked = []
+
+    def pull(names):
+        asked.extend(names)
+        return {"y": wild}
+
+    report = two_with(lone("reference"), lone("board"), pull)
+    assert report.verdict == "INCONCLUSIVE" and asked == ["y"]
+    assert report.pairs[0].why == "y: 1 elements are NaN or Inf on both sides; --nan-equal accepts them"
+    fine = np.array([1.0, 2.0], np.float32)
+    sides = [lone("reference"), lone("board")]
+    for s in sides:
+        s.digests["y"] = tensor_digest(fine)
+    assert two_with(*sides, lambda names: {"y": fine}).verdict == "PASSED"
+    assert "y: 1 " not in two_with(*sides, lambda names: {}).pairs[0].why
+    assert two_with(*sides, lambda names: {}).verdict == "INCONCLUSIVE"
+
+
+def two_with(a, b, pull, options=None):
+    return judge_all({"reference": a, "board": b}, None, [], options or Options(dump_all=True), {}, pull)
+
+
+def test_what_a_broken_link_left_whole_is_kept():
+    class Torn(BoardError):
+        def __init__(self):
+            super().__init__("the link broke")
+            self.came, self.broken = {"n1": X}, {"n2": "its digest is another"}
+
+    def pull(names):
+        raise Torn
+
+    values = Values(Recording("board", "test", missing={"n0": "lost"}), pull)
+    values.fetch(["n0", "n1", "n2", "n3", "n1"])
+    assert values.held("n1") is X and values.sent("n1") and not values.sent("n2")
+    assert values.failed == {
+        "n0": "lost",
+        "n2": "could not be pulled: its digest is another",
+        "n3": "could not be pulled: the link broke",
+    }
+
+    def bug(names):
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError):
+        Values(Recording("board", "test"), bug).fetch(["n1"])
+
+
+def test_a_value_is_asked_for_once_and_not_where_another_side_holds_its_bytes():
+    asked = []
+
+    def pull(names):
+        asked.append(names)
+        return {"a": X}
+
+    values = Values(record("board"), pull)
+    values.fetch([])
+    values.fetch(["n1"])
+    assert asked == []
+    values.fetch(["a", "b", "a"])
+    assert asked == [["a", "b"]] and values.failed == {"b": "declared, but it did not come when pulled"}
+    assert values.get("b") is None and values.get("a") is X and len(asked) == 1
+    other = without(record("board"), "n1")
+    assert Values(other).held("n1") is None
+    mine = Values(other)
+    mine.peers = [without(record("reference"), "n1"), record("reference", wrong_at("n1")), record("reference")]
+    assert mine.held("n1") is mine.peers[2].tensors["n1"]
+    mine.peers = mine.peers[:2]
+    assert mine.held("n1") is None
+    mine.peers = [record("reference")]
+    other.specs["n1"] = spec("n1", shape=(20,))
+    assert mine.held("n1") is None
+    other.specs["n1"] = spec("n1", "uint8")
+    assert mine.held("n1") is None
+    del other.specs["n1"]
+    assert mine.held("n1") is None
+    borrowing = record("board", borrowed=frozenset({"n2"}))
+    assert Values(borrowing).sent("n1") and not Values(borrowing).sent("n2") and not Values(borrowing).sent("n9")
+
+
+def test_sameness_by_digest_by_value_or_not_known():
+    a, b = Values(record("reference")), Values(record("board", wrong_at("n2")))
+    assert same(a, b, "n1", "n1") is True and same(a, b, "n2", "n2") is False
+    for values in (a, b):
+        values.recording.digests = {}
+    assert same(a, b, "n1", "n1") is True and same(a, b, "n2", "n2") is False
+    without(b.recording, "n1", "n2")
+    assert same(a, b, "n1", "n1") is None and same(b, a, "n2", "n2") is None
+
+
+def test_two_recordings_of_one_side_are_refused():
+    with pytest.raises(UsageError, match=r"two recordings of one side: first \(board\), second \(board\)"):
+        judge_all({"first": record("board"), "second": record("board")}, None, [], Options(), {})
+    with pytest.raises(
+        UsageError, match="nothing to compare: got first, wanted two of reference, simulator, board, dump"
+    ):
+        judge_all({"first": record("board")}, None, [], Options(), {})
+    with pytest.raises(UsageError, match="got none"):
+        judge_all({}, None, [], Options(), {})
+    both = judge_all(
+        {"float": record("float"), "reference": record("reference"), "board": record("board")}, None, [], Options(), {}
+    )
+    assert [(p.a, p.b) for p in both.pairs] == [("reference", "board")]  # the float side is triage's
+    with pytest.raises(QVerifyError):
+        combine([])
+
+
+def test_a_unit_with_two_outputs_of_which_one_differs():
+    """The other is the same on both sides by its digest, and only the measuring side holds it."""
+    tensors = {n: spec(n) for n in ("x", "y0", "y1")}
+    graph = Graph([Node("y0", "split", ("x",), ("y0", "y1"))], tensors, {}, ("x",), ("y0", "y1"))
+    good = lambda unit, given: {"y0": X, "y1": X}  # noqa: E731
+    a = record("reference", good, graph=graph)
+    b = record("board", lambda unit, given: {"y0": (X + 1).astype(np.int8), "y1": X}, graph=graph)
+    del b.tensors["y1"], b.specs["y1"]
+    report = judge_all(
+        {"reference": a, "board": b}, graph, units(graph), Options(), {"reference": good}, None, {"x": X}
+    )
+    assert (report.verdict, report.blame.node) == ("FAILED", "y0")
+    found = {r.name: r.forced.verdict for r in report.pairs[0].tensors}
+    assert found == {"y0": "FAILED", "y1": "PASSED"}
+    assert report.pairs[0].first_divergence.tensor == "y0"
+    assert two(side("reference", y=[1]), side("board", y=[1])).verdict == three().verdict == "PASSED"
+
+
+def test_a_tie_that_no_input_is_there_to_tell():
+    """Equal digests of the input, no bytes of it: the outputs differ, and nothing can be evaluated."""
+    graph = Graph(
+        [Node("n1", "relu", ("x",), ("n1",)), Node("y", "softmax", ("n1",), ("y",), (), (), False)],
+        {"x": spec("x"), "n1": spec("n1"), "y": spec("y")},
+        {},
+        ("x",),
+        ("y",),
+    )
+    node = graph.nodes[1]
+    graph.nodes[1] = Node("y", "reshape", node.inputs, node.outputs, (), (), False)
+    a, b = (without(record(n, run, graph=graph), "n1") for n, run in (("reference", step), ("board", wrong_at("y"))))
+    report = judge_all(
+        {"reference": a, "board": b}, graph, units(graph), Options(), {"reference": step}, None, {"x": X}
+    )
+    found = report.pairs[0].tensors[0].forced
+    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is not there on the board")
+    assert report.verdict == "FAILED" and report.pairs[0].cause == "unlocated"
+
+
+def test_tensors_that_are_loaded_when_asked_for_and_have_no_spec():
+    values = {"y": np.array([1, 2], np.int32)}
+    lazy = Recording(
+        "board", "test", finals=("y",), tensors=Tensors({"y": lambda: values["y"]}), digests={"y": "0" * 16}
+    )
+    plain = Recording("reference", "test", finals=("y",), tensors=dict(values))
+    assert two(plain, lazy).verdict == "PASSED"
+    values["y"] = np.array([1, 3], np.int32)
+    report = two(plain, lazy)
+    assert report.verdict == "FAILED" and report.pairs[0].tensors[0].dtype == "int32"
+    assert report.pairs[0].tensors[0].shape == [2]

@@ -1,0 +1,198 @@
+"""The error bounds of elementwise functions and of quantizing are those of NUMERICS.md section 4, worked out here by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from qverify.compare.error_bounds.values import (
+    NoBound,
+    Whole,
+    certain,
+    dequantize,
+    gamma,
+    held,
+    integers,
+    quantize,
+    requantized,
+)
+from qverify.compare.error_bounds.values import real as real_of
+from qverify.tensors.spec import TensorSpec
+
+from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word
+
+A, DA, B, DB = 3.0, 0.25, -2.0, 0.5
+TWO = {
+    "add": (0, 1.0, rounded(1.0, 0.75)),
+    "sub": (1, 5.0, rounded(5.0, 0.75)),
+    "mul": (2, -6.0, rounded(-6.0, 3 * 0.5 + 2 * 0.25 + 0.125)),
+    "div": (3, -1.5, rounded(-1.5, (0.25 + 1.5 * 0.5) / 1.5, 2)),
+    "min": (4, -2.0, 0.5),
+    "max": (5, 3.0, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_operands(name):
+    function, value, error = TWO[name]
+    (y,) = page("elementwise_float", [real([A], DA), real([B], DB)], (function, 0, 0), (1,))
+    assert y.value[0] == value and y.error[0] == pytest.approx(error, rel=1e-12)
+
+
+def test_a_divisor_that_may_be_zero_bounds_nothing():
+    (y,) = page("elementwise_float", [real([A] * 3), real([0.5, 0.5, -0.5], [0.49, 0.5, 0.6])], (3, 0, 0), (3,))
+    assert np.isfinite(y.error).tolist() == [True, False, False]
+    (y,) = page("elementwise_float", [real([0.5, 0.5, -0.5], [0.49, 0.5, 0.6])], (28, 0, 0), (3,))
+    assert np.isfinite(y.error).tolist() == [True, False, False]
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def gelu(x):
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+# name: function, p, q; the function; F, roundoffs; x. Where F is None nothing is rounded.
+ONE = {
+    "relu": (16, 0, 0, lambda x: max(x, 0.0), None, 0.125),
+    "relu below": (16, 0, 0, lambda x: max(x, 0.0), None, -0.125),
+    "clip": (17, -1, 2, lambda x: min(max(x, -1.0), 2.0), None, 1.9),
+    "clip above": (17, -1, 2, lambda x: min(max(x, -1.0), 2.0), None, 2.1),
+    "sigmoid": (18, 0, 0, sigmoid, lambda x, y: 6, 0.7),
+    "tanh": (19, 0, 0, math.tanh, lambda x, y: 10 * abs(y), -0.7),
+    "exp": (20, 0, 0, math.exp, lambda x, y: 4 * y, 1.3),
+    "sqrt": (21, 0, 0, math.sqrt, lambda x, y: 2 * y, 3.0),
+    "erf": (22, 0, 0, math.erf, lambda x, y: 4 * abs(y), -0.3),
+    "hard_sigmoid": (23, 0.25, 0.5, lambda x: min(max(0.25 * x + 0.5, 0), 1), lambda x, y: 2 * abs(x) / 4 + y, 1.2),
+    "hard_sigmoid at 1": (23, 0.25, 0.5, lambda x: min(max(0.25 * x + 0.5, 0), 1), lambda x, y: 1, 9.0),
+    "leaky_relu": (25, 0.125, 0, lambda x: x if x > 0 else x / 8, lambda x, y: abs(y), -1.5),
+    "leaky_relu above": (25, 0.125, 0, lambda x: x if x > 0 else x / 8, lambda x, y: abs(y), 1.5),
+    "neg": (26, 0, 0, lambda x: -x, None, 0.75),
+    "reciprocal": (28, 0, 0, lambda x: 1 / x, lambda x, y: 2 * abs(y), -0.8),
+    "log": (29, 0, 0, math.log, lambda x, y: 3 + 2 * abs(y), 0.3),
+    "elu": (30, 0.5, 0, lambda x: x if x > 0 else 0.5 * math.expm1(x), lambda x, y: 4 * 0.5, -1.1),
+    "elu above": (30, 0.5, 0, lambda x: x if x > 0 else 0.5 * math.expm1(x), lambda x, y: y, 1.1),
+    "softplus": (31, 0, 0, lambda x: math.log1p(math.exp(x)), lambda x, y: 4 + 2 * y, -0.4),
+    "pow 3": (6, 3, 0, lambda x: x**3, lambda x, y: 6 * abs(y), -1.2),
+    "pow 2.5": (6, 2.5, 0, lambda x: x**2.5, lambda x, y: 6 * abs(y), 1.2),
+}
+
+
+@pytest.mark.parametrize("d", [0.0, 0.25])
+@pytest.mark.parametrize("name", ONE)
+def test_monotone_functions_move_as_their_ends_do(name, d):
+    function, p, q, f, share, x = ONE[name]
+    (y,) = page("elementwise_float", [real([x], d)], (function, word(p), word(q)), (1,))
+    moved = max(abs(f(x + d) - f(x)), abs(f(x - d) - f(x)))
+    assert y.value[0] == pytest.approx(f(x), rel=1e-12)
+    more = 0.0 if share is None else U * (share(x, f(x)) + abs(f(x)) + 10 * moved) + FLUSHED
+    assert y.error[0] == pytest.approx(moved + more, rel=1e-10, abs=0)
+
+
+@pytest.mark.parametrize("d", [0.0, 0.25])
+@pytest.mark.parametrize("x", [-1.1, 1.1])
+def test_functions_that_fall_and_rise_move_by_their_slope(x, d):
+    def made(function, p=0.0):
+        (y,) = page("elementwise_float", [real([x], d)], (function, word(p), 0), (1,))
+        return y.value[0], y.error[0]
+
+    assert made(27) == (1.1, pytest.approx(d))
+    swish, wide = x * min(max(x / 6 + 0.5, 0), 1), abs(x)
+    assert made(24) == (
+        pytest.approx(swish),
+        pytest.approx(1.5 * d + U * (4 * wide + abs(swish) + 15 * d) + FLUSHED, rel=1e-10),
+    )
+    assert made(32) == (
+        pytest.approx(gelu(x)),
+        pytest.approx(1.13 * d + U * (4 * wide + abs(gelu(x)) + 11.3 * d) + FLUSHED, rel=1e-10),
+    )
+    square, moved = x * x, (2 * wide + d) * d
+    assert made(6, 2) == (
+        pytest.approx(square),
+        pytest.approx(moved + U * (7 * square + 10 * moved) + FLUSHED, rel=1e-10),
+    )
+
+
+def test_what_has_no_evaluation_says_so():
+    for words, value, why in (
+        ((6, word(0.5), 0), real([1.0], 1.5), "a power of negative numbers"),
+        ((33, 0, 0), real([1.0]), "elementwise function 33"),
+        ((16, 0, 0), whole([1]), "integers where floats are wanted"),
+    ):
+        with pytest.raises(NoBound, match=why):
+            page("elementwise_float", [value], words, (1,))
+    page("elementwise_float", [real([1.0], 1.0)], (6, word(0.5), 0), (1,))
+    for exponent in (1, 2, 3):
+        page("elementwise_float", [real([-1.0], 1.5)], (6, word(exponent), 0), (1,))
+
+
+def test_a_sum_of_so_many_terms_that_float32_says_nothing_has_no_bound():
+    assert gamma(2) == g(2) and gamma(3.0e6) == pytest.approx(g(3.0e6)) and gamma(2**24) == math.inf
+
+
+def test_the_integers_that_a_value_with_an_error_may_round_to():
+    for value, error, low, high in (
+        (2.4, 0.0, 2, 2),
+        (2.5, 0.0, 2, 3),  # any rule at the tie
+        (2.4, 0.2, 2, 3),
+        (-2.5, 0.0, -3, -2),
+        (2.0, 1.0, 1, 3),
+        (99.0, 0.0, 7, 7),
+        (3.0, math.inf, -8, 7),
+        (3.0, math.nan, -8, 7),
+        (math.nan, 0.0, -8, -8),  # quantized, a NaN is the least
+    ):
+        found = integers(np.array([value - 1]), np.array([error]), 1, (-8, 7))
+        assert (found.low[0], found.high[0]) == (low, high), (value, error)
+
+
+def test_quantize_divides_and_rounds_once():
+    spec = TensorSpec("y", "int8", (2, 1), scale=(0.5, 0.25), zero_point=(3, -3), channel_axis=0)
+    y = quantize(real([[1.0], [1.0]], 0.25), spec)
+    assert y.low.tolist() == [[4], [0]] and y.high.tolist() == [[6], [2]]
+    for row, scale in ((0, 0.5), (1, 0.25)):
+        assert y.error[row, 0] == pytest.approx(rounded(1 / scale, 0.25 / scale), rel=1e-12)
+    ends = quantize(real([[1000.0], [-1000.0]]), spec)
+    assert ends.low.ravel().tolist() == ends.high.ravel().tolist() == [127, -128]
+    (same,) = page("quantize", [real([[1.0], [1.0]], 0.25)], (), spec)
+    assert np.array_equal(same.low, y.low)
+
+
+def test_dequantize_is_exact_for_integers_that_are_known():
+    spec = TensorSpec("x", "int8", (1, 2), scale=(0.1, 0.3), zero_point=(1, 2), channel_axis=1)
+    for x in (whole([[5, 5]]), whole([[5, 5]], [[5, 5]])):
+        y = dequantize(x, spec)
+        assert y.value.tolist() == [[float(np.float32(4) * np.float32(0.1)), float(np.float32(3) * np.float32(0.3))]]
+        assert not y.error.any()
+    open_ = dequantize(whole([[5, 4]], [[5, 8]]), spec)
+    assert open_.value.ravel().tolist() == pytest.approx([0.4, 1.2])
+    assert open_.error.ravel().tolist() == pytest.approx([rounded(0.4, 0.0, 2), rounded(1.2, 0.6, 2)], rel=1e-9)
+    with pytest.raises(NoBound, match="floats where integers"):
+        page("dequantize", [real([[1.0, 2.0]])], (), (1, 2))
+    (same,) = page("dequantize", [whole([[5, 4]], [[5, 8]])], (), (1, 2), a=spec)
+    assert np.array_equal(same.error, open_.error)
+
+
+def test_a_branch_is_requantized_only_where_its_parameters_are_others():
+    y = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
+    x = whole([4, 6], [5, 6])
+    assert requantized(x, TensorSpec("x", "int8", (2,), scale=(0.5,), zero_point=(0,)), y) is x
+    assert requantized(x, y, TensorSpec("y", "int8", (2,))) is x
+    found = requantized(x, TensorSpec("x", "int8", (2,), scale=(1.0,), zero_point=(1,)), y)
+    assert isinstance(found, Whole) and found.low.tolist() == [6, 10] and found.high.tolist() == [8, 10]
+    floats = real([1.0])
+    assert requantized(floats, y, y) is floats
+
+
+def test_held_values_are_certain_and_others_are_not():
+    assert certain(held(np.array([1, 2], np.int8))).tolist() == [1, 2]
+    assert certain(whole([1, 2], [1, 2])).tolist() == [1, 2]
+    for value in (whole([1, 2], [1, 3]), real([1.0]), None):
+        with pytest.raises(NoBound, match="integers that depend on floats"):
+            certain(value)
+    with pytest.raises(NoBound):
+        real_of(None)
+    assert real_of(held(np.array([1.5], np.float32))).error.tolist() == [0.0]

@@ -217,9 +217,9 @@ def test_the_bounds_of_gates_are_their_own():
     assert known["min_sqnr_db"].flag == "--min-sqnr" and known["max_lsb"].flag == "--max-lsb"
 
 
-def test_a_gate_given_twice_is_refused_by_its_field():
-    with pytest.raises(UsageError, match="--gate cosine:1: min cosine is given twice"):
-        parse_gates(["cosine:0", "cosine:1"])
+def test_a_tolerance_given_twice_is_refused_by_its_field():
+    with pytest.raises(UsageError, match="--gate close:rtol=1: rtol is given twice"):
+        parse_gates(["close:rtol=0", "close:rtol=1"])
     assert parse_gates(["cosine:0", "rmse:1"]) == {"min_cosine": 0.0, "max_rmse": 1.0}
 
 

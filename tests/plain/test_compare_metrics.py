@@ -193,6 +193,9 @@ def test_integers_of_two_types_are_compared_as_real_values():
     found, _ = between(np.array([5, big + 1]), np.array([5, big], np.uint64))
     assert (found["mismatched"], found["max_lsb"], found["max_abs"]) == (1, None, 1.0)
     found, _ = between(np.array([10], np.int8), np.array([5], np.int16), a={"scale": (0.5,), "zero_point": (0,)})
+    assert found["mismatched"] == 0 and found["max_abs"] == 0.0
+    zero = {"b": {"scale": (1.0,), "zero_point": (128,)}, "a": {"scale": (1.0,), "zero_point": (0,)}}
+    found, _ = between(np.array([-3, 4], np.int8), np.array([125, 132], np.uint8), **zero)
     assert found["mismatched"] == 0
     found, _ = between(np.array([10], np.int8), np.array([30], np.int8), a={"scale": (2.0,), "zero_point": (1,)})
     assert (found["max_abs"], found["max_lsb"]) == (12.0, 20)

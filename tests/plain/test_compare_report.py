@@ -269,3 +269,49 @@ def test_reports_made_one():
     assert whole.not_run == [NotRun("float", "why 1")] and whole.repeat["runs"] == 1
     assert combine([good, good]).repeat["runs"] == 0 and combine([good]).blame is None and whole.dump_all
     assert isinstance(whole, Report) and whole.decimals == {"digits": 5, "rule": "half"}
+
+
+def test_a_board_whose_every_unit_is_right_was_fed_something_else():
+    graph, x = chain(), (X + 1).astype(np.int8)
+    board = record("board")
+    values = {"x": x}
+    for unit in units(graph):
+        values |= step(unit, values)
+    board.tensors, board.digests = {n: values[n] for n in board.tensors}, {}
+    sim = record("simulator")
+    sim.tensors, sim.digests = {"y": sim.tensors["y"]}, {}
+    sides = {"simulator": sim, "board": board}
+    (pair,) = judge_all(sides, graph, units(graph), Options(), {"simulator": step}, None, {"x": x}).pairs
+    assert (pair.verdict, pair.cause) == ("FAILED", "unlocated")
+    assert any(note.startswith("every unit, forced, gives the board's bytes") for note in pair.notes)
+
+
+def test_without_a_model_a_failure_is_unlocated():
+    assert two(side("reference", y=[1]), side("board", y=[2])).pairs[0].cause == "unlocated"
+    assert two(side("reference", y=[1]), side("board", y=[1])).pairs[0].cause is None
+
+
+def test_only_final_outputs_are_expected_unless_more_is_asked_for():
+    a, b = record("reference"), record("board")
+    for found in (a, b):
+        found.specs["lost"] = spec("lost")
+    b.missing["lost"] = "gone"
+    (pair,) = two(a, b, Options()).pairs
+    assert (pair.verdict, pair.coverage.expected, pair.coverage.missing) == ("PASSED", 1, [])
+    (pair,) = two(a, b).pairs
+    assert (pair.verdict, pair.coverage.expected, len(pair.coverage.missing)) == ("INCONCLUSIVE", 4, 1)
+    (pair,) = two(side("reference", y=[1], z=[1]), side("board", y=[1]), Options()).pairs
+    assert (pair.verdict, pair.coverage.expected, pair.cause) == ("INCONCLUSIVE", 2, "coverage")
+
+
+def test_what_is_equal_by_digest_alone_is_counted_by_itself():
+    board = record("board")
+    board.tensors = {"y": board.tensors["y"]}
+    (pair,) = two(record("reference"), board).pairs
+    assert (pair.coverage.elements, pair.coverage.by_digest) == (120, 80)
+    assert [a.output for a in pair.agreement] == ["y"]
+    board.tensors = {}
+    (pair,) = two(record("reference"), board).pairs
+    assert (
+        pair.coverage.by_digest == 120 and pair.agreement[0].arg_max == 1.0
+    )  # the same bytes are held on the other side

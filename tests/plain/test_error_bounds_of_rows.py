@@ -46,7 +46,7 @@ def layer_norm_by_hand(x, d, epsilon, gammas=None, betas=None):
 @pytest.mark.parametrize(
     ("gammas", "betas"), [(None, None), ([2.0, -0.5, 1.5], None), ([2.0, -0.5, 1.5], [0.25, 3, -9])]
 )
-@pytest.mark.parametrize("offset", [0.0, 300.0])
+@pytest.mark.parametrize("offset", [0.0, -1.0, 300.0])  # a mean of 1, of 0, of 301
 def test_layer_norm(d, gammas, betas, offset):
     epsilon = float(np.float32(0.01))
     row = [v + offset for v in ROW]

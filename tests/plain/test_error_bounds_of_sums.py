@@ -200,5 +200,7 @@ def test_average_pool_divides_by_the_taps_that_are_there():
         y = pooled("average_pool", (*words, include), x, np.array([8.0]), (1, 1, 1, 2))
         assert y.ours[0].tolist() == [8 * v for v in wanted]
         assert y.error.tolist() == pytest.approx([g(4 + 8) * 8 * v for v in wanted], rel=1e-9)
+    row = pooled("average_pool", (1, 2, 1, 2, 0, 3, 0, 0, 0), x[:, :, :1], np.array([8.0]), (1, 1, 1, 3))
+    assert row.ours[0].tolist() == row.ours[1].tolist() == [0, 8, 20]  # no tap, one, two
     with pytest.raises(NoBound, match="average_pool in float32"):
         pooled("average_pool", (*words, 0), x, np.array([8.0, 1.0]), (1, 1, 1, 2))

@@ -95,9 +95,10 @@ class PairedValues:
                 wrapped = ((steps > 0) != above) & (qa != qb)
                 steps[wrapped] = np.where(above, top, -top)[wrapped]
             return Block(a, b, distance, steps)
+        plain = not self.spec_a.scale and not self.spec_b.scale
         if (
-            qa.dtype.kind in "iu" and qb.dtype.kind in "iu"
-        ):  # other types of integers, perhaps beyond what float64 tells apart
+            plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu"
+        ):  # of two types, perhaps beyond what float64 tells apart
             distance[(qa != qb) & (distance == 0)] = 1.0
         if not np.isfinite(distance).all():
             a, b, distance = self._not_finite(a, b, distance)

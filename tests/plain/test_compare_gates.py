@@ -1,0 +1,44 @@
+"""What a gate says of a tensor that passes or fails: which rule, how many elements, what was not asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+from qverify.compare.options import Options
+
+from tests.plain.three_sides import side, two
+
+
+def test_what_the_rule_that_was_not_asked_for_would_have_said():
+    a = side("reference", y=[1.0, 2.0])
+    (pair,) = two(a, side("board", y=[1.0, 2.1]), Options(atol=0.5)).pairs
+    rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
+    assert pair.notes == [f"{rule}: not asked for, would have FAILED (y: 1 elements do not match to {rule})"]
+    assert pair.verdict == "PASSED" and pair.tensors[0].failing == 1
+    (pair,) = two(a, side("board", y=[1.0, 2.0]), Options(atol=0.5)).pairs
+    assert pair.notes == [f"{rule}: not asked for, would have PASSED"]
+    assert two(a, side("board", y=[1.0, 2.0])).pairs[0].notes == []
+
+
+def test_why_a_tensor_fails_gate_by_gate():
+    a, b = side("reference", y=[1.0, 2.0, 3.0]), side("board", y=[1.0, 2.1, np.nan])
+    (pair,) = two(a, b, Options(atol=0.01, rtol=0.01, max_rmse=0.5, digits_given=True)).pairs
+    rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
+    assert pair.why == (
+        "y: 1 elements are NaN or Inf on one side, or differently; "
+        f"2 elements do not match to {rule}; 2 elements beyond atol + rtol*|a|; rmse inf, wanted <= 0.5"
+    )
+    near = side("board", y=[1.0, 2.03, 3.03])
+    for options, verdict in (
+        ({"atol": 0.0101, "rtol": 0.01}, "PASSED"),
+        ({"atol": 0.0299}, "FAILED"),
+        ({"rtol": 0.0149}, "FAILED"),
+        ({"rtol": 0.0151}, "PASSED"),
+        ({"atol": 0.031}, "PASSED"),
+    ):
+        assert two(a, near, Options(**options)).verdict == verdict, options
+
+
+def test_several_tensors_that_fail_are_counted():
+    (pair,) = two(side("reference", x=[1], y=[1], z=[1]), side("board", x=[2], y=[1], z=[2])).pairs
+    assert pair.why.startswith("x: 1 elements do not match") and pair.why.endswith(" (and 1 more tensors)")
+    assert not pair.bit_equal and [r.bit_equal for r in pair.tensors] == [False, True, False]

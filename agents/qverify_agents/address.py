@@ -23,6 +23,9 @@ class Address:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+WRAPPERS = ("finals", "faulty")  # kinds of board that wrap another
+
+
 def parse(uri: str) -> Address:
     """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
     whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
@@ -38,6 +41,10 @@ def parse(uri: str) -> Address:
     options = {key: unquote(value) for key, value in pairs}  # %26 is an & within a value
     check(f"-b {uri}", options)
     scheme, colon, rest = head.partition(":")
+    if colon and not rest and scheme in WRAPPERS:
+        raise BadAddress(
+            f"-b {uri}: names no board behind {scheme}: (an unset shell variable?); {scheme} alone wraps local"
+        )
     if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
         return Address(scheme, rest.removeprefix("//") if colon else "", options)
     if not re.fullmatch(r"[^\s/?#]+", head):

@@ -91,3 +91,9 @@ def test_what_is_meant_is_taken(more: str) -> None:
 def test_an_option_given_twice_is_not_half_believed() -> None:
     with pytest.raises(BadAddress, match="fault is given twice"):
         parse("faulty:local?fault=plus_one@a&fault=bias_missing@b")
+
+
+@pytest.mark.parametrize("uri", ["finals:", "faulty:?fault=bitflip@x", "finals:?quota=1M"])
+def test_a_wrapper_of_an_empty_name_is_a_mistake(uri):
+    with pytest.raises(BadAddress, match="names no board behind"):
+        parse(uri)

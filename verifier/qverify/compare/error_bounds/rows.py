@@ -114,10 +114,7 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     alpha, beta, bias = (float_word(w) for w in node.words[1:])
     squares, channels = x.value**2, x.value.shape[1]
     total = np.stack(
-        [
-            squares[:, max(0, c - (size - 1) // 2) : min(channels - 1, c + size // 2) + 1].sum(1)
-            for c in range(channels)
-        ],
+        [squares[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1) for c in range(channels)],
         1,
     )
     base = bias + alpha / size * total

@@ -35,7 +35,7 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     least = root - root_error
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
-    error = np.where(least > 0, (above + np.abs(value) * root_error) / np.where(least > 0, least, 1.0), np.inf)
+    error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
     y = Real(value, error).rounded(2)
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(-1)

@@ -166,6 +166,8 @@ def test_the_distance_of_two_arrays():
     )
     assert numbers(zeros, zeros, Limit(0, 0.0, "0")) == ("PASSED", None, 0, 0.0, "")
     assert numbers(zeros, -zeros, share)[0] == "PASSED"
+    small = np.array([0.25], np.float32)  # an eighth of the largest, however small that is
+    assert [numbers(small, small + by, share)[0] for by in (2.0**-5, 2.0**-4)] == ["PASSED", "FAILED"]
 
 
 def test_a_nan_that_only_digests_tell_of_is_pulled_and_seen():

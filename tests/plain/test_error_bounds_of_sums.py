@@ -204,3 +204,22 @@ def test_average_pool_divides_by_the_taps_that_are_there():
     assert row.ours[0].tolist() == row.ours[1].tolist() == [0, 8, 20]  # no tap, one, two
     with pytest.raises(NoBound, match="average_pool in float32"):
         pooled("average_pool", (*words, 0), x, np.array([8.0, 1.0]), (1, 1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "w", "y", "terms"),
+    [
+        ("fully_connected", (1, 12), (5, 12), (1, 5), 12),
+        ("conv", (1, 4, 9, 9), (6, 4, 3, 2), (1, 6, 7, 8), 24),
+        ("conv_transpose", (1, 4, 9, 9), (4, 6, 3, 2), (1, 6, 11, 10), 24),
+        ("matmul", (3, 7, 5), (3, 5, 2), (3, 7, 2), 5),
+        ("global_average_pool", (2, 3, 4, 5), None, (2, 3, 1, 1), 20),
+        ("add", (3, 4), (1, 4), (3, 4), 1),
+    ],
+)
+def test_how_many_terms_an_element_has(op, x, w, y, terms):
+    """What decides how many elements are made at once, so that memory stays bounded."""
+    shapes = {"x": x, "y": y} | ({} if w is None else {"w": w})
+    tensors = {n: TensorSpec(n, "int16", shape) for n, shape in shapes.items()}
+    node = Node("y", op, ("x",) if w is None else ("x", "w"), ("y",))
+    assert sums.terms_of(sums.Operands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms

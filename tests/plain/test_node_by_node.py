@@ -151,3 +151,13 @@ def test_a_fault_inside_that_the_final_output_does_not_show_fails_without_a_simu
     assert "fails recomputed" in verdict_lines.render(report)
     milder = judge_all(sides, graph, units(graph), Options(digits=1), {"reference": step}, None, {"x": X})
     assert milder.verdict == "PASSED" and "n1 fails recomputed" in verdict_lines.render(milder)
+
+
+def test_an_output_that_no_side_shows_is_not_waited_for():
+    """One half of a split feeds a quantizer only: the other half agrees by itself."""
+    tensors = {n: spec(n) for n in ("x", "y0", "y1")}
+    tensors["y1"] = replace(tensors["y1"], interior=True)
+    graph = Graph([Node("y0", "split", ("x",), ("y0", "y1"))], tensors, {}, ("x",), ("y0",))
+    assert agree_recomputed(graph, units(graph), {"y0": Forced("PASSED", 0, 0)}, {}) == {"x", "y0"}
+    assert agree_recomputed(graph, units(graph), {}, {"y0": True}) == {"x", "y0"}
+    assert agree_recomputed(graph, units(graph), {}, {"y0": False}) == {"x"}

@@ -92,7 +92,7 @@ class PairedValues:
                 distance[(qa != qb) & (distance == 0)] = 1.0
                 top = np.iinfo(np.int64).max
                 above = np.greater(qb, qa)
-                wrapped = ((steps > 0) != above) & (qa != qb)
+                wrapped = (steps > 0) != above
                 steps[wrapped] = np.where(above, top, -top)[wrapped]
             return Block(a, b, distance, steps)
         plain = not self.spec_a.scale and not self.spec_b.scale

@@ -108,5 +108,5 @@ def _two(function: int, a: Real, b: Real) -> Real:
         return Real(a.value * b.value, error).rounded()
     least = np.abs(b.value) - b.error
     value = a.value / b.value
-    error = np.where(least > 0, (a.error + np.abs(value) * b.error) / np.where(least > 0, least, 1.0), np.inf)
+    error = np.where(least > 0, (a.error + np.abs(value) * b.error) / least, np.inf)
     return Real(value, error).rounded(2)

@@ -35,7 +35,7 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     least = root - root_error
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
-    error = np.where(least > 0, (above + np.abs(value) * root_error) / np.where(least > 0, least, 1.0), np.inf)
+    error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
     y = Real(value, error).rounded(2)
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(-1)
@@ -114,10 +114,7 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     alpha, beta, bias = (float_word(w) for w in node.words[1:])
     squares, channels = x.value**2, x.value.shape[1]
     total = np.stack(
-        [
-            squares[:, max(0, c - (size - 1) // 2) : min(channels - 1, c + size // 2) + 1].sum(1)
-            for c in range(channels)
-        ],
+        [squares[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1) for c in range(channels)],
         1,
     )
     base = bias + alpha / size * total

@@ -210,7 +210,7 @@ def test_relax_board_is_said_with_what_was_lost():
     for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "bits lost in 2 of 3 tensors, first n2"):
         assert words in verdict_lines.line(pair)
     healthy = three(options=off).pairs[2]
-    assert "all bits equal" in verdict_lines.line(healthy) and healthy.bit_equal
+    assert "bits equal in all 3 tensors compared" in verdict_lines.line(healthy) and healthy.bit_equal
     assert three(board=wrong_at("n2", by=3), options=off).pairs[2].verdict == "FAILED"
 
 

@@ -149,8 +149,21 @@ def test_a_fault_inside_that_the_final_output_does_not_show_fails_without_a_simu
     report = judge_all(sides, graph, units(graph), Options(), {"reference": step}, None, {"x": X})
     assert report.verdict == "FAILED" and report.blame.node == "n1"
     assert "fails recomputed" in verdict_lines.render(report)
-    milder = judge_all(sides, graph, units(graph), Options(digits=1), {"reference": step}, None, {"x": X})
-    assert milder.verdict == "PASSED" and "n1 fails recomputed" in verdict_lines.render(milder)
+    for milder in ({"digits": 0}, {"nan_equal": True}, {"max_lsb": 0}, {"atol": 99.0}, {"rule": "exact", "digits": 2}):
+        again = judge_all(sides, graph, units(graph), Options(**milder), {"reference": step}, None, {"x": X})
+        assert again.verdict == "FAILED" and again.blame.node == "n1", milder
+    relaxed = judge_all(sides, graph, units(graph), Options(relax_board=True), {"reference": step}, None, {"x": X})
+    assert relaxed.verdict == "PASSED" and "n1 fails recomputed" in verdict_lines.render(relaxed)
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+def test_where_model_bin_rounds_otherwise_the_literal_rule_stays():
+    graph = replace(chain_with_a_float_node(), rounding="pow2-floor")
+    sides = {
+        n: record(n, wrong_at("n2") if n == "simulator" else step, graph=graph) for n in ("reference", "simulator")
+    }
+    report = judge_all(sides, graph, units(graph), Options(), {"reference": step}, None, {"x": X})
+    assert report.verdict == "FAILED" and report.pairs[0].node_by_node is None
 
 
 def test_an_output_that_no_side_shows_is_not_waited_for():

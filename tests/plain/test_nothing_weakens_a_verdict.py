@@ -75,7 +75,7 @@ def test_so_does_any_order_of_many_options(models, capsys):
         assert "Sim and Arm result Strict check FAILED" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", STRICTER, ids=" ".join)
+@pytest.mark.parametrize("words", [*STRICTER, *OF_VALUES], ids=" ".join)
 def test_without_the_simulator_it_fails_too(models, words):
     assert main(["-m", models, "-b", FAULTY, *words, "-s", "False"]) == 1
 
@@ -141,6 +141,47 @@ def test_what_a_model_bin_says_of_a_tensor_is_not_believed(models, tmp_path, cha
     assert "model.bin" in capsys.readouterr().err
 
 
+def lying(models, tmp_path, change):
+    quantized, binary = models.split(",")
+    graph = decode(Path(binary).read_bytes())
+    change(graph)
+    (tmp_path / "lying.bin").write_bytes(encode(graph))
+    return f"{quantized},{tmp_path / 'lying.bin'}"
+
+
+def test_constants_words_and_rounding_are_those_of_the_onnx(models, tmp_path, capsys):
+    def other_weights(graph):
+        name = next(n for n, v in graph.constants.items() if v.ndim == 4)
+        graph.constants[name] = graph.constants[name] + 1
+
+    def other_words(graph):
+        at = next(i for i, n in enumerate(graph.nodes) if n.op == "conv")
+        graph.nodes[at] = replace(graph.nodes[at], words=(*graph.nodes[at].words[:-1], graph.nodes[at].words[-1] - 1))
+
+    for change, said in ((other_weights, "holds other values"), (other_words, "words is")):
+        assert main(["-m", lying(models, tmp_path, change), "-b", "local"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_frame_that_could_not_be_prepared_leaves_no_passed(models, tmp_path, capsys):
+    np.save(tmp_path / "0.npy", np.zeros((1, 1, 8, 8), np.float32))
+    np.save(tmp_path / "1.npy", np.zeros((1, 1, 8, 7), np.float32))
+    assert main(["-m", models, "-b", "local", "-i", str(tmp_path)]) == 2
+    lines = [line for line in capsys.readouterr().out.splitlines() if "Strict check" in line]
+    assert lines and all("INCONCLUSIVE" in line and "could not be prepared" in line for line in lines)
+
+
+def test_a_scale_that_one_dump_alone_gives_is_named(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    (tmp_path / "b").mkdir()
+    np.savez(tmp_path / "a.npz", x=rng.integers(-100, 100, 50, np.int8))
+    rng.integers(-100, 100, 50, np.int8).tofile(tmp_path / "b" / "x.bin")
+    entry = {"name": "x", "file": "x.bin", "dtype": "int8", "shape": [50], "scale": 1e-12, "zero_point": 0}
+    (tmp_path / "b" / "dump.json").write_text(json.dumps({"tensor": [entry]}))
+    assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b")]) == 0
+    assert "read by a scale that one dump alone gives, first x" in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_a_model_bin_that_calls_its_nodes_float_is_not_believed(models, tmp_path, capsys):
     quantized, binary = models.split(",")
     graph = decode(Path(binary).read_bytes())
@@ -198,6 +239,8 @@ def test_of_one_kind_the_strictest_gate_holds():
         ["exact:1"],
         ["lsb:"],
         ["foo:1"],
+        ["lsb:1", "lsb:nan"],
+        ["close:atol=inf"],
         [""],
         ["close:atol=1", "close:atol=2"],
     ],

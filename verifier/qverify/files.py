@@ -54,7 +54,11 @@ def json_of(text: str | bytes, where: str) -> Any:
 def json_once(data: str | bytes) -> Any:
     """JSON in which no object names a key twice, as readers differ in which of the two they take. ValueError for any other,
     RecursionError for what is nested too deeply."""
-    return json.loads(data, object_pairs_hook=_once)
+    return json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -44,14 +44,15 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
     if label not in held:
         raise UsageError(f"{folder}: no side {label!r}; give --side {' or '.join(held)}")
     found = held[label]
-    hold_layouts(capture, found, captured_graph(capture))
+    graph = captured_graph(capture)
+    hold_layouts(capture, found, graph)
     found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
     found.settings["incomplete"] = capture.incomplete
     unstable = (capture.frames[frame].get("repeat") or {}).get("unstable")
     if unstable and label == "board":
         found.settings["unsteady"] = "the board of this capture was not the same from run to run"
     found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
-    found.settings["outputs"] = list(found.finals)
+    found.settings["outputs"] = list(found.finals if graph is None else graph.outputs)
     found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
     found.capabilities |= {"per_node"}
     return found

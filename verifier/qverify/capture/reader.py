@@ -96,7 +96,7 @@ class Capture:
         where a side is not what a capture holds."""
         try:
             return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             said = f"{type(error).__name__} {error}"
             raise BadFileError(f"{self.folder}: a side of frame {number} cannot be read: {said}") from error
 

@@ -16,7 +16,6 @@ from qverify.tensors.recording import Recording
 
 _SIGN = {gate.metric: gate.sign for gate in GATES}
 OWN_SIDES = (
-    "float",
     "reference",
     "simulator",
     "board",
@@ -26,7 +25,7 @@ OWN_SIDES = (
 @dataclass(frozen=True, slots=True)
 class Gate:
     """bits: equal bytes wanted, and nothing else. Otherwise: decimals, N places by the rule; and every extra gate.
-    relaxed: in which ways it is milder than what the pair is judged by when no option is given."""
+    relaxed: in which ways the pair is judged more mildly than when no option is given."""
 
     bits: bool
     decimals: bool
@@ -40,7 +39,8 @@ class Gate:
             return "bit equality"
         parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
         return "; ".join(
-            parts + [f"{name} {_SIGN.get(name, '')} {limit:g}".replace("  ", " ") for name, limit in self.extra.items()]
+            parts
+            + [f"{name} {_SIGN.get(name, '')} {limit:.12g}".replace("  ", " ") for name, limit in self.extra.items()]
         )
 
 
@@ -76,7 +76,7 @@ def _milder(gate: Gate) -> list[str]:
     """How this gate of a value pair is milder than the default."""
     if not gate.decimals:
         return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
-    if gate.digits < DIGITS or gate.rule not in NOT_MILDER:
+    if gate.rule != "exact" and (gate.digits < DIGITS or gate.rule not in NOT_MILDER):
         return [f"judged to {decimals.describe(gate.rule, gate.digits)}"]
     return []
 
@@ -119,7 +119,7 @@ class GateCount:
                 continue
             applied += 1
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
-                found.append(f"{name} {value:g}, wanted {_SIGN[name]} {limit:g}")
+                found.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
         if not applied and not bit_equal:
             found.append("the bytes differ")
         return found

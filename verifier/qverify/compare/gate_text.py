@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,7 +39,7 @@ def _parsed(text: str) -> dict[str, Any]:
         if kind == "close" and colon:
             return _tolerances(limit)
         if kind in _LIMITS and colon:
-            return {_LIMITS[kind]: float(limit)}
+            return {_LIMITS[kind]: _finite(limit)}
     except ValueError:
         pass
     raise UsageError(f"--gate {text}: wanted {WANTED}")
@@ -51,5 +52,12 @@ def _tolerances(text: str) -> dict[str, float]:
         name, _, value = part.partition("=")
         if name not in ("atol", "rtol") or name in found:
             raise ValueError(part)
-        found[name] = float(value)
+        found[name] = _finite(value)
     return found
+
+
+def _finite(text: str) -> float:
+    """ValueError for NaN and infinity, too."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number

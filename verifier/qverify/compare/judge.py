@@ -213,7 +213,9 @@ class Judge:
         if self.exact and not self.gate.bits:
             lost = [r.name for r in judged.rows.values() if not r.bit_equal]
             said = (
-                f"bits lost in {len(lost)} of {len(judged.rows)} tensors, first {lost[0]}" if lost else "all bits equal"
+                f"bits lost in {len(lost)} of {len(judged.rows)} tensors, first {lost[0]}"
+                if lost
+                else f"bits equal in all {len(judged.rows)} tensors compared"
             )
             pair.relaxed.append(said)
 

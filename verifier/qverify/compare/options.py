@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, NOT_MILDER, RULE, RULES
+from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES
 from qverify.errors import UsageError
 
 
@@ -33,7 +33,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise UsageError(f"decimals rule: got {self.rule!r}, wanted one of {', '.join(RULES)}")
-        if not 0 <= self.digits <= MOST_DIGITS:
+        if type(self.digits) is not int or not 0 <= self.digits <= MOST_DIGITS:
             raise UsageError(f"decimal places: got {self.digits}, wanted 0 to {MOST_DIGITS} (float64 has no more)")
         for gate in GATES:
             limit = getattr(self, gate.option)
@@ -49,8 +49,3 @@ class Options:
     def decimals(self) -> bool:
         """Whether value pairs must match to N decimals: unless extra gates alone were given."""
         return self.digits_given or (self.digits, self.rule) != (DIGITS, RULE) or not self.gates
-
-    @property
-    def milder(self) -> bool:
-        """Whether value pairs may pass where the default gate fails."""
-        return not self.decimals or self.digits < DIGITS or self.rule not in NOT_MILDER

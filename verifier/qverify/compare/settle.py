@@ -19,7 +19,8 @@ def settle(
     judged = force.judged
     if judged.pair.a == "reference" and not options.strict:
         judge_node_by_node(judged, force.graph, units, forced)
-    _condemn(judged, units, forced, set(distrusted) if judged.pair.a == "reference" else set())
+    spared = set(distrusted) if judged.pair.a == "reference" else set()
+    _condemn(judged, units, forced, spared, options.relax_board)
     judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced, known_bytes(judged)))
 
 
@@ -39,9 +40,11 @@ def known_bytes(judged: Judged) -> dict[str, bool]:
     return found
 
 
-def _condemn(judged: Judged, units: list[Unit], forced: Mapping[str, Forced], distrusted: set[str]) -> None:
-    """A unit that computes something else from its own inputs makes the pair FAILED, whatever its final outputs say; where
-    the gate was relaxed by an option, the verdict line says so instead. Another runtime (a dump) is triage's to judge."""
+def _condemn(
+    judged: Judged, units: list[Unit], forced: Mapping[str, Forced], distrusted: set[str], relax_board: bool
+) -> None:
+    """A unit that computes something else from its own inputs makes the pair FAILED, whatever its final outputs and the gates
+    say; with --relax-board the verdict line names it instead. Another runtime (a dump) is triage's to judge."""
     pair = judged.pair
     failed = [
         o for u in units if u.name not in distrusted for o in u.outputs if o in forced and forced[o].verdict == "FAILED"
@@ -49,7 +52,7 @@ def _condemn(judged: Judged, units: list[Unit], forced: Mapping[str, Forced], di
     if not failed or pair.verdict == "FAILED" or judged.b.recording.side == "dump":
         return
     more = f" (and {len(failed) - 1} more tensors)" if len(failed) > 1 else ""
-    if pair.relaxed:
+    if relax_board:
         pair.relaxed.append(f"{failed[0]} fails recomputed from its recorded inputs{more}")
         return
     hole = pair.why if pair.verdict == "INCONCLUSIVE" else ""

@@ -7,7 +7,7 @@ from typing import Any
 from qverify.printable import visible
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.verdict_lines import everywhere, over
-from qverify.report.document import Report, worst
+from qverify.report.document import Pair, Report, worst
 from qverify.report.frames import rank
 
 SHOWN = 10
@@ -39,12 +39,13 @@ def render(report: Report) -> str:
     return "\n".join(parts) + "\n\n" + "\n".join(lines)
 
 
-def _over(pairs: list[Any], report: Report) -> str:
+def _over(pairs: list[Pair], report: Report) -> str:
+    """A frame that could not be prepared leaves no PASSED over all of them."""
+    missing = len(report.frames) - len({p.frame for p in pairs})
     verdict = worst([p.verdict for p in pairs])
     same = [p.frame for p in pairs if p.verdict == verdict]
     counted = (
         f"{len(pairs)} frames" if verdict == "PASSED" else f"{len(same)} of {len(pairs)} frames, the first is {same[0]}"
     )
-    missing = len(report.frames) - len({p.frame for p in pairs})
     facts = [counted] + ([f"{missing} frames could not be prepared"] if missing else [])
-    return over(pairs, facts, everywhere(report))
+    return over(pairs, facts, everywhere(report), "INCONCLUSIVE" if missing else "PASSED")

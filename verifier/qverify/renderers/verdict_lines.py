@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qverify.printable import visible
-from qverify.report.document import Pair, Report, worst
+from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.weakenings import passed_with
 
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
@@ -23,9 +23,10 @@ def line(pair: Pair, said: Sequence[str] = ()) -> str:
     return over([pair], why, said)
 
 
-def over(pairs: Sequence[Pair], why: Sequence[str] = (), said: Sequence[str] = ()) -> str:
-    """One line for the same two sides in several frames or on several boards: the worst verdict, every weakening of any."""
-    verdict = worst([p.verdict for p in pairs])
+def over(pairs: Sequence[Pair], why: Sequence[str] = (), said: Sequence[str] = (), least: Verdict = "PASSED") -> str:
+    """One line for the same two sides in several frames or on several boards: the worst verdict, every weakening of any.
+    least: no better than this."""
+    verdict = worst([least, *(p.verdict for p in pairs)])
     who = f"{NAMES.get(pairs[0].a, pairs[0].a)} and {NAMES.get(pairs[0].b, pairs[0].b)}"
     scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
     facts = [*why, *scopes, *(passed_with(pairs) if verdict == "PASSED" else [])]

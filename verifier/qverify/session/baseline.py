@@ -99,8 +99,11 @@ def _system(capture: Capture) -> str:
 
 def _unsteady(capture: Capture) -> list[str]:
     """Tensors that --repeat saw change."""
-    rows = [row for frame in capture.frames for row in (frame.get("repeat") or {}).get("unstable", [])]
-    return sorted({str(row["tensor"]) for row in rows})
+    try:
+        rows = [row for frame in capture.frames for row in (frame.get("repeat") or {}).get("unstable", [])]
+        return sorted({str(row["tensor"]) for row in rows})
+    except (LookupError, TypeError, AttributeError) as error:
+        raise BadFileError(f"{capture.folder}: what --repeat found cannot be read: {error}") from error
 
 
 def _digest(pair: list[Any], capture: Capture) -> str | None:

@@ -99,7 +99,7 @@ def repeated(report: Report, capture: Capture, number: int) -> None:
             continue
         try:
             mark(report, found)
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             said = f"{capture.folder}: what {option} found at frame {number} cannot be read: {error}"
             raise BadFileError(said) from error
 

@@ -43,6 +43,9 @@ class DeviceRungs:
                 rung.verdict != before.verdict and worst([rung.verdict, before.verdict]) == rung.verdict
             ):
                 self._found[(pair.a, pair.b)] = rung
+            kept = self._found[(pair.a, pair.b)]  # of any frame: what one of them was judged by more mildly stays said
+            more = [*rung.caveats, *(before.caveats if before is not None else [])]
+            kept.caveats = list(dict.fromkeys([*kept.caveats, *more]))
 
     def rungs(self) -> dict[tuple[str, str], Rung]:
         return self._found

@@ -151,7 +151,11 @@ def _utc() -> str:
 def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
     """Connected, model and inputs pushed by a first run, and its digests. LinkError where that run did not end."""
     board = Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
-    first = board.run(prepared)
+    try:
+        first = board.run(prepared)
+    except BaseException:
+        board.close()
+        raise
     if first.state != "complete":
         board.close()
         raise _Broke(first.why, board.came)

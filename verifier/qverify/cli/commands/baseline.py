@@ -38,7 +38,7 @@ def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
     key, verdict = baseline.save(file, capture, firmware, toolchain)
     say(f"{file}: saved {_said(key)}")
     if verdict != "PASSED":
-        click.echo(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
+        say(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
     return 0
 
 

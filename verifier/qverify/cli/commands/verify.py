@@ -118,6 +118,7 @@ def command(
 ) -> int:
     from qverify.compare.verdict import combine
     from qverify.renderers import json_file
+    from qverify.report.document import worst
     from qverify.session.frames import sources
     from qverify.session.models import parse_shapes
     from qverify.session.verify import Request
@@ -150,7 +151,11 @@ def command(
         folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
         reports.append(_of_one_board(replace(request, board=board, capture=folder), several, json_path == "-"))
         if json_path and json_path != "-":  # nothing is lost should a later board be cut off
-            json_file.write(combine(reports), json_path)
+            so_far = combine(reports)
+            if number + 1 < len(boards):
+                so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
+                so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
+            json_file.write(so_far, json_path)
     whole = combine(reports)
     if len(boards) > 1 and json_path != "-":
         from qverify.renderers.boards import render

@@ -203,6 +203,14 @@ def test_integers_of_two_types_are_compared_as_real_values():
     assert found["max_abs"] == 2.0
 
 
+def test_one_side_by_channel_and_the_other_by_tensor():
+    rows, one = {"scale": (0.5, 2.0), "zero_point": (0, 0), "channel_axis": 0}, {"scale": (0.5,), "zero_point": (0,)}
+    whole = np.array([[1, 2], [3, 4]], np.int8)
+    for sides in ({"a": rows, "b": one}, {"a": one, "b": rows}):
+        found, _ = between(whole, whole.copy(), **sides)
+        assert (found["mismatched"], found["max_abs"], found["max_lsb"]) == (2, 6.0, 0)
+
+
 def test_differences_that_wrap_int64_keep_their_sign():
     low, high = -(2**63), 2**63 - 1
     found, _ = between(np.array([low, high, 0]), np.array([high, low, 0]))

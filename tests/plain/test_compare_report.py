@@ -315,3 +315,17 @@ def test_what_is_equal_by_digest_alone_is_counted_by_itself():
     assert (
         pair.coverage.by_digest == 120 and pair.agreement[0].arg_max == 1.0
     )  # the same bytes are held on the other side
+
+
+def test_what_forcing_needs_is_pulled_in_one_request():
+    whole, asked = record("board", wrong_at("n1")), []
+    board = record("board", wrong_at("n1"))
+    board.tensors = {"y": board.tensors["y"]}
+
+    def pull(names):
+        asked.append(sorted(names))
+        return {n: whole.tensors[n] for n in names}
+
+    graph, sides = chain(), {"reference": record("reference"), "board": board}
+    report = judge_all(sides, graph, units(graph), Options(), {"reference": step}, pull, {"x": X})
+    assert report.blame.node == "n1" and asked == [["n1", "n2"]]

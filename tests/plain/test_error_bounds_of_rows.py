@@ -128,6 +128,16 @@ def test_lrn(size):
         assert y.error[0, c, 0, 0] == pytest.approx(rounded(value, moved, 8), rel=1e-7)
 
 
+def test_lrn_takes_every_place_by_itself():
+    x = np.random.default_rng(2).normal(size=(2, 5, 3, 4))
+    words = (3, word(0.5), word(0.75), word(2.0))
+    (whole_,) = page("lrn", [real(x)], words, x.shape)
+    for image, row, column in ((0, 0, 0), (1, 2, 3)):
+        (one,) = page("lrn", [real(x[image, :, row, column].reshape(1, 5, 1, 1))], words, (1, 5, 1, 1))
+        assert np.allclose(whole_.value[image, :, row, column], one.value.ravel(), rtol=1e-12)
+        assert np.allclose(whole_.error[image, :, row, column], one.error.ravel(), rtol=1e-9, atol=0)
+
+
 def test_lrn_has_no_bound_over_a_base_near_zero_or_of_inexact_floats():
     words = (1, word(0.5), word(0.75), word(0.0))
     for x, why in ((real(np.zeros((1, 2, 1, 1))), "may be 0"), (real(np.ones((1, 2, 1, 1)), 0.1), "inexact")):

@@ -10,22 +10,20 @@ from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 
 
-def test_the_limit_of_an_add_follows_its_multipliers():
-    """Two 8-bit multipliers and a shift of 7: 1.99 LSB apart at most, so 2 after rounding; 15 bits: 1."""
-
-    specs = {n: TensorSpec(n, "uint8", (4,), scale=(0.1,), zero_point=(0,)) for n in ("a", "b", "y")}
-    for rounding, words, lsb in (
-        ("mul8", [140, 90, 7], 2),
-        ("mul15", [18000, 9000, 14], 1),
-        ("mul8", [140, 90, 9], 1),
-        ("mul8", [255, 9, 8], 1),
-        ("mul8", [9, 9, 6], 4),
-    ):
-        rq = np.array(words, np.int32)
-        node = Node("y", "add", ("a", "b", "y/rq"), ("y",), (0, 0, 255))
-        held = {**specs, "y/rq": TensorSpec("y/rq", "int32", (3,))}
-        graph = Graph([node], held, {"y/rq": rq}, ("a", "b"), ("y",), rounding)
-        assert limit_for(units(graph)[0], "y", graph).lsb == lsb
+@pytest.mark.parametrize("words", [[140, 90, 7], [0, 0, 0], [0, 0, 1]], ids=str)
+@pytest.mark.parametrize(
+    ("rounding", "scale", "lsb"),
+    [("mul8", 0.1, 2), ("mul15", 0.1, 1), ("mul8", 0.02, 1), ("mul8", 0.2, 4), ("ref-exact", 0.2, 0)],
+)
+def test_the_limit_of_an_add_follows_its_scales(rounding, scale, lsb, words):
+    """Of 8-bit multipliers: a shift of 7 for equal scales, so 255/128 LSB apart at most and 2 after rounding; 10 for a fifth,
+    6 for twice. Whatever multipliers model.bin holds."""
+    specs = {n: TensorSpec(n, "uint8", (4,), scale=(scale,), zero_point=(0,)) for n in ("a", "b")}
+    specs["y"] = TensorSpec("y", "uint8", (4,), scale=(0.1,), zero_point=(0,))
+    node = Node("y", "add", ("a", "b", "y/rq"), ("y",), (0, 0, 255))
+    held = {**specs, "y/rq": TensorSpec("y/rq", "int32", (3,))}
+    graph = Graph([node], held, {"y/rq": np.array(words, np.int32)}, ("a", "b"), ("y",), rounding)
+    assert limit_for(units(graph)[0], "y", graph).lsb == lsb
 
 
 def test_a_board_of_another_runtime_rounds_in_its_own_way():

@@ -14,7 +14,11 @@ import pytest
 from qverify.cli.main import main
 from qverify.compare.gate_text import parse_gates
 from qverify.errors import UsageError
+from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import decode, encode
+from qverify.model_bin.units import units
+
+from tests.plain.three_sides import spec
 
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 STRICTER = [
@@ -149,18 +153,34 @@ def lying(models, tmp_path, change):
     return f"{quantized},{tmp_path / 'lying.bin'}"
 
 
-def test_constants_words_and_rounding_are_those_of_the_onnx(models, tmp_path, capsys):
+def test_weights_and_words_are_judged_and_the_rounding_is_that_of_the_onnx(models, tmp_path, capsys):
     def other_weights(graph):
         name = next(n for n, v in graph.constants.items() if v.ndim == 4)
         graph.constants[name] = graph.constants[name] + 1
 
     def other_words(graph):
         at = next(i for i, n in enumerate(graph.nodes) if n.op == "conv")
-        graph.nodes[at] = replace(graph.nodes[at], words=(*graph.nodes[at].words[:-1], graph.nodes[at].words[-1] - 1))
+        graph.nodes[at] = replace(graph.nodes[at], words=(*graph.nodes[at].words[:-1], graph.nodes[at].words[-2] + 1))
 
-    for change, said in ((other_weights, "holds other values"), (other_words, "words is")):
-        assert main(["-m", lying(models, tmp_path, change), "-b", "local"]) == 2
-        assert said in capsys.readouterr().err
+    def other_rounding(graph):
+        graph.rounding = "pow2-floor"
+
+    for change in (other_weights, other_words):  # a compiler's mistake: judged, and blamed there
+        assert main(["-m", lying(models, tmp_path, change), "-b", "local"]) == 1
+        assert "blame: compiler at" in capsys.readouterr().out
+    assert main(["-m", lying(models, tmp_path, other_rounding), "-b", "local"]) == 2
+    assert "its rounding: pow2-floor, wanted ref-exact" in capsys.readouterr().err
+
+
+def test_no_constant_of_a_model_bin_widens_a_limit(tmp_path, capsys, digits):
+    """The shift of an add in an integer mode: of the scales, not of the file."""
+    from qverify.compare.limits import eight_bit_bound
+
+    scaled = {n: replace(spec(n), scale=(s,)) for n, s in (("a", 0.5), ("b", 0.5), ("y", 1.0))}
+    rq = {"rq": np.array([0, 0, 0], np.int32)}
+    node = Node("y", "add", ("a", "b", "rq"), ("y",), (0, -128, 127))
+    graph = Graph([node], scaled, rq, ("a", "b"), ("y",), rounding="mul15")
+    assert eight_bit_bound(units(graph)[0], graph) == 1
 
 
 def test_a_frame_that_could_not_be_prepared_leaves_no_passed(models, tmp_path, capsys):

@@ -61,9 +61,15 @@ def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
 
 def eight_bit_bound(unit: Unit, graph: Graph) -> int:
     """Two roundings of values e apart differ by at most floor(e) + 1. e: of an add in an integer mode, whose two multipliers
-    are off by up to 2^-(shift+1) each, over operands of up to 255 LSB: 255 * 2^-shift; below 1 everywhere else."""
-    shifts = [graph.constants[n.inputs[2] or ""] for n in unit.nodes if n.op == "add" and len(n.inputs) > 2]
-    return max((_apart(rq[2]) for rq in shifts if rq.dtype.kind == "i" and rq.size == 3), default=1)
+    are off by up to 2^-(shift+1) each, over operands of up to 255 LSB: 255 * 2^-shift; below 1 everywhere else. The shift is
+    the one that the scales ask for, whatever model.bin has."""
+    return 1 if graph.rounding == "ref-exact" else max([1, *_of_adds(unit, graph, graph.rounding)])
+
+
+def _of_adds(unit: Unit, graph: Graph, rounding: str) -> list[int]:
+    """LSB by which each add of the unit, in this mode, and one with exact scales may be apart."""
+    ratios = [_ratios(n, graph) for n in unit.nodes if n.op == "add"]
+    return [_apart(add_parameters(rounding, *r)[2]) for r in ratios if r is not None]
 
 
 def _apart(shift: int) -> int:
@@ -77,8 +83,7 @@ def another_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limi
     spec = graph.spec(output)
     if not spec.quantized:
         return limit
-    adds = [_ratios(n, graph) for n in unit.nodes if n.op == "add"] if spec.numpy_dtype.itemsize == 1 else []
-    bound = max([1, *(_apart(add_parameters("mul8", *r)[2]) for r in adds if r is not None)])
+    bound = max([1, *(_of_adds(unit, graph, "mul8") if spec.numpy_dtype.itemsize == 1 else [])])
     return limit if limit.lsb >= bound else Limit(bound, 0.0, f"{bound} LSB")
 
 

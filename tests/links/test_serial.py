@@ -88,7 +88,7 @@ def test_a_node_that_never_ends_gives_the_console_back(ends, digits, tmp_path):
     with PtyBoard(home=tmp_path) as board:
         assert run(digits, board) == 0
         hung = f"faulty:{board.address}&fault=hang@relu2_QuantizeLinear_Output"
-        words = ["-m", str(digits / "digits_quant.onnx"), "-b", hung, "--timeout", "3"]
+        words = ["-m", str(digits / "digits_quant.onnx"), "-b", hung, "--timeout", "6"]
         with subprocess.Popen([sys.executable, "-m", "qverify", *words], env=ENVIRONMENT) as host:
             if ends == "gives up":
                 assert host.wait(60) == 3

@@ -165,9 +165,12 @@ class Said:
     def close(self) -> None:
         """Also where a process that left the group (a master connection of ssh) still holds the pipe open."""
         os.close(self._tell)
-        self._thread.join()
-        os.close(self._told)
-        self._pipe.close()
+        try:
+            self._thread.join()
+        finally:  # Ctrl-C, too
+            self._thread.join(1.0)
+            os.close(self._told)
+            self._pipe.close()
 
 
 def _check(still_open: bool) -> None:

@@ -344,3 +344,26 @@ def test_a_side_s_own_settings_loosen_nothing(settings, captured, tmp_path, caps
     (tmp_path / "cap").rename(good)
     assert captured("local") == 0
     assert main(["compare", str(tmp_path / "cap"), str(good)]) == 1
+
+
+def test_what_a_compare_of_captures_leaves_out_is_said(captured, tmp_path, digits, capsys):
+    assert captured("finals:local") == 0
+    assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) == 0
+    assert "final outputs only: the board of a capture offered no more" in capsys.readouterr().out.splitlines()[-1]
+    (tmp_path / "frames").mkdir()
+    for number in range(2):
+        np.save(tmp_path / "frames" / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))
+    several = str(tmp_path / "several")
+    words = [
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        "local",
+        "-i",
+        str(tmp_path / "frames"),
+        "--capture",
+        several,
+    ]
+    assert main(words) == 0
+    assert main(["compare", several, several, "--frame", "1"]) == 0
+    assert "frame 1 of 2" in capsys.readouterr().out.splitlines()[-1]

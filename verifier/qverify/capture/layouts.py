@@ -54,6 +54,9 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
     found.settings["models"] = sorted(m["sha256"] for m in capture.models.values() if m["kind"] != "float.onnx")
     found.settings["outputs"] = list(found.finals if graph is None else graph.outputs)
     found.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
+    found.settings["part"] = [f"frame {frame} of {len(capture.frames)}"] if len(capture.frames) > 1 else []
+    if "per_node" not in found.capabilities:
+        found.settings["part"] += [f"final outputs only: the {label} of a capture offered no more"]
     found.capabilities |= {"per_node"}
     return found
 

@@ -73,6 +73,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
             pair.relaxed.append(
                 f"{len(borrowed)} tensors are read by a scale that one dump alone gives, first {borrowed[0]}"
             )
+        pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         _say_scope(pair, dumps.outputs_only, _absent(first, opened))
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]

@@ -89,6 +89,8 @@ def another_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limi
 
 def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
     """Scales of both operands in LSB of the output; None where one is not quantized, or none the modes can hold."""
+    if len(node.inputs) < 2:
+        return None
     a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
     ratios = (float(a[0] / y[0]), float(b[0] / y[0])) if a and b and y else (0.0, 0.0)
     return ratios if 2.0**-20 < max(ratios) < 2.0**7 else None

@@ -1,4 +1,4 @@
-"""What cannot be true beside what was asked or said before: an error, never a result (PROTOCOL.md)."""
+"""Raises Contradiction for events that do not follow from the request or from earlier events (PROTOCOL.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NUMERICS.md section 4 promises: onnxruntime and the simulator lie within the derived bound of the float64 value, everywhere."""
+"""Tests that onnxruntime and the simulator lie within the error bounds of NUMERICS.md section 4 in every element."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def whole(low: Any, high: Any = None) -> Whole:
 
 
 def page(op: str, inputs: list[Held | None], words: tuple[int, ...], *outputs: Any, **specs: TensorSpec) -> list[Any]:
-    """What the page gives. outputs: the shape of each, or its spec. specs: of inputs (a, b, c) that are not plain floats."""
+    """Returns the values and error bounds that an op's page computes. outputs: the shape of each, or its spec. specs: of inputs (a, b, c) that are not plain floats."""
     names = "abcdef"[: len(inputs)]
     tensors = {
         n: specs.get(n) or TensorSpec(n, "float32", _shape(v))

@@ -1,4 +1,4 @@
-"""What a gate says of a tensor that passes or fails: which rule, how many elements, what was not asked for."""
+"""Tests of a gate's messages: the rule, the number of elements, and rules that were not asked for."""
 
 from __future__ import annotations
 

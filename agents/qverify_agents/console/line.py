@@ -51,7 +51,7 @@ class ConsoleLine:
         return self._count
 
     def heard(self, deadline: Deadline) -> str:
-        """What comes until the line is dry, or the time is up: a console may never stop printing."""
+        """Returns what the line sends until it falls silent or the deadline is over: a console may never stop printing."""
         found = bytearray()
         while not deadline.over and (came := self.port.read(DRY)):
             found += came

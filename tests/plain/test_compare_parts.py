@@ -12,9 +12,11 @@ from qverify.compare.gate import choose
 from qverify.compare.gate_text import parse_gates
 from qverify.compare.options import Options
 from qverify.compare.pairing import NamePair, declared, pair_names
+from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.report.document import Agreement, Coverage, MissingTensor, Pair, TensorRow
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
 
 from tests.plain.three_sides import ALL, chain, record, side, spec
@@ -222,6 +224,18 @@ def test_a_tolerance_given_twice_is_refused_by_its_field():
     with pytest.raises(UsageError, match="--gate close:rtol=1: rtol is given twice"):
         parse_gates(["close:rtol=0", "close:rtol=1"])
     assert parse_gates(["cosine:0", "rmse:1"]) == {"min_cosine": 0.0, "max_rmse": 1.0}
+
+
+def test_equal_floats_are_searched_for_nan_in_the_copy_at_hand():
+    reference, board = side("reference", head=[1.5, 2.5]), side("board", y=[1.5, 2.5])
+    value = board.tensors.pop("y")
+    reference.digests, board.digests = {"head": tensor_digest(value)}, {"y": tensor_digest(value)}
+    graph = covering(y=("head",))
+    graph.tensors["y"] = board.specs["y"]
+    report = judge_all(
+        {"reference": reference, "board": board}, graph, [], Options(), {}, lambda names: pytest.fail("pulled")
+    )
+    assert report.verdict == "PASSED" and report.pairs[0].tensors[0].digests_equal
 
 
 def test_the_rules_of_decimals_say_themselves_and_refuse_others():

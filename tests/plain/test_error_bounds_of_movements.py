@@ -74,6 +74,11 @@ def test_pad():
         moves("pad", (mode, 0, 1, 2), (2, 3), np.pad(counted(2, 3), ((1, 1), (2, 1)), name))
 
 
+def test_pad_with_too_few_widths():
+    with pytest.raises(ValueError, match="longer"):
+        page("pad", [real([[1.0, 2.0]])], (0, 0, 1), (1, 4))
+
+
 def test_depth_to_space():
     """ONNX: DCR takes the block out of the channels first, CRD last."""
     x = counted(1, 8, 2, 3)

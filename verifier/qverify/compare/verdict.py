@@ -141,10 +141,9 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
             o in verdicts and verdicts[o].verdict == "PASSED" for o in u.outputs if not force.graph.spec(o).interior
         )
     ]
-    sizes = [r for r in force.judged.rows.values() if r.verdict == "FAILED" and not r.metrics]
     if failed:
         pair.cause = "node"
-    elif unknown or not units or sizes or force.exact:
+    elif unknown or not units or force.exact:
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_unlocated(len(unknown), len(units), why, force.exact))

@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`where` runs over every kind of board, and the ones the tester names."""
     if "where" in metafunc.fixturenames:
-        from tests.places import NAMES
+        from tests.board_kinds import NAMES
 
         named = [*NAMES, *metafunc.config.getoption("--board")]
         metafunc.parametrize("where", named, indirect=True, scope="session")
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """A Place (places.py), started once for all tests over it; skipped where this machine lacks what it needs."""
-    from tests.places import Unavailable, place
+    from tests.board_kinds import Unavailable, place
 
     try:
         opened = place(request.param, tmp_path_factory.mktemp("place"))

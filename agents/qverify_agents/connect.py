@@ -252,7 +252,7 @@ def _noisy(link: Link, address: Address) -> Link:
     """The link behind faulty.py when ?link_fault=KIND asks for it."""
     if "link_fault" not in address.options:
         return link
-    from qverify_agents.links.faulty import FaultyLink
+    from qverify_agents.faulty_link import FaultyLink
 
     seed, probability = address.options.get("link_seed", "0"), address.options.get("link_probability", "0.15")
     return FaultyLink(link, address.options["link_fault"], int(seed), float(probability))

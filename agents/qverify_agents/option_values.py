@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
 from qverify_agents.errors import BadAddress
-from qverify_agents.links.faulty import KINDS
+from qverify_agents.faulty_link import KINDS
 
 ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qverify.inputs import buffers, picture
+from qverify.inputs import picture
 from qverify.inputs.description_tables import described
 from qverify.inputs.difference import Cause, Difference, Explanation, compared
 from qverify.inputs.hypotheses import pages
@@ -131,7 +131,7 @@ class Planter:
     def _own(self, rng: random.Random, count: int) -> Planted | None:
         """By the hypotheses' own variants; None where one of them changes nothing."""
         start = self.start(rng, _varied(rng))
-        captured = int(buffers.size_bytes(start.wanted) * rng.choice([0, 0.8, 1.1]))  # what `length` may make of it
+        captured = int(start.wanted.size_bytes * rng.choice([0, 0.8, 1.1]))  # what `length` may make of it
         recipe, causes = start.intended(captured), list[Cause]()
         seen = {Reproduction(start).made(recipe)}
         for _ in range(count):

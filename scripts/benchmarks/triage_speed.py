@@ -17,12 +17,13 @@ import zstandard
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.options import Options
 from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.session.host import Host
-from qverify.session.ladder import TriageRequest
+from qverify.session.host_sides import HostSides
+from qverify.session.job import verify
 from qverify.session.models import open_models
-from qverify.session.reduce import reduce
-from qverify.session.triage import triage
-from qverify.session.verify import Request, verify
+from qverify.session.request import Request
+from qverify.session.triage.reduce_model import reduce
+from qverify.session.triage.run_ladder import TriageRequest
+from qverify.session.triage.run_triage import triage
 
 from benchmarks.measure import good_models, median_s
 
@@ -93,7 +94,7 @@ def _captured(model: Path) -> dict[str, Any]:
     photo = model.parents[1] / PHOTO
     asked = Asked(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
     prepared = prepared_inputs(opened.graph, asked)
-    ran = Host(opened).run(prepared, True)
+    ran = HostSides(opened).run(prepared, True)
     ran.recordings["board"] = ran.recordings["simulator"]
     raw = b"".join(np.ascontiguousarray(v).tobytes() for v in ran.recordings["simulator"].tensors.values())
     plain = median_s(lambda: zstandard.ZstdCompressor(level=1).compress(raw), REPEAT)

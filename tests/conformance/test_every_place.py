@@ -16,7 +16,7 @@ from qverify_agents.connect import connect
 from qverify_agents.errors import AgentError, BoardBusy, LinkError
 from tiny_model import graph, model_bytes, prepared
 
-from tests.places import Place
+from tests.board_kinds import Place
 
 DEADLINE_S = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.ssh.host_settings import Resolved, resolve
 
 
 def resolved(folder: Path, text: str) -> Resolved:

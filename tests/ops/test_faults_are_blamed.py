@@ -12,7 +12,8 @@ from qverify.model_bin.graph import Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.report.document import Report
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify_agents.boards.faulty_runtime import KNOWN, WITHHELD
 
 from tests.ops import fault_cases

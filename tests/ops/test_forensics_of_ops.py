@@ -17,7 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
 from qverify.renderers.forensics import details, to_json, verdict
-from qverify.session.forensics import Evidence, explain_blame
+from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.triage.case import Case
@@ -150,7 +150,7 @@ def _over_a_board(tmp_path: Path, fault: str) -> list[Explanation | None]:
         recordings = {"simulator": simulator.run(prepared), "board": board.run(prepared)}
         run_unit = {"simulator": simulator.run_unit}
         report = judge_all(recordings, graph, units(graph), Options(), run_unit, board.pull, prepared.arrays())
-        rows = explain_blame(report, Evidence(recordings, graph, prepared.arrays(), board.pull))
+        rows = explain_blame(report, NodeEvidence(recordings, graph, prepared.arrays(), board.pull))
         assert report.blame is not None and [r.node for r in rows] == [report.blame.node]
         return [row.explanation for row in rows]
     finally:

@@ -13,12 +13,13 @@ from qverify.compare.options import Options
 from qverify.compiler.compile import CompileOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError, UsageError
 from qverify.inputs import buffers
-from qverify.inputs.description import FORMATS, REAL, YUV420
-from qverify.inputs.fed import fed_inputs
+from qverify.inputs.described_inputs import fed_inputs
+from qverify.inputs.formats import FORMATS, REAL, YUV420
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode, encode
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.prepared import PreparedInputs

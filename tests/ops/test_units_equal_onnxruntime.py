@@ -12,7 +12,8 @@ import pytest
 from qverify.compare.options import Options
 from qverify.compiler.compile import compile_model
 from qverify.onnx_model.engine import Engine
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 from tests.ops.qdq import Qdq
 

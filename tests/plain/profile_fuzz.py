@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.errors import QVerifyError
 from qverify.profiles import page, recognised
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import Asked
+from qverify.vendor_files.untrusted_files import OutsideFolder
+from qverify.vendor_files.vendor_dump import Asked
 
 SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

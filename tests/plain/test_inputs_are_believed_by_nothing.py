@@ -137,7 +137,7 @@ def test_a_file_and_an_option_make_one_description(net):
         str(net / "d.toml"),
     ]
     assert main([*words, "--input", "x=rgb,train=rgb"]) == 0
-    from qverify.inputs.fed import fed_inputs
+    from qverify.inputs.described_inputs import fed_inputs
     from qverify.model_bin.records import decode
 
     one = fed_inputs(decode((net / "o.bin").read_bytes()))["x.raw"].description

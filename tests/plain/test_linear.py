@@ -22,7 +22,8 @@ from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.onnx_model.view import View
 from qverify.renderers import terminal
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify.sides.reference import Reference
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec

@@ -10,7 +10,7 @@ from qverify.cli.main import main
 from qverify.session.plan import ASSUMED
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress
-from qverify_agents.rates import rate_of
+from qverify_agents.link_estimates import rate_of
 
 HERE = host_architecture()
 KNOWN = [

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import npy, npz
-from qverify.tensors.outside_folder import OutsideFile
+from qverify.vendor_files.array_files import npy, npz
+from qverify.vendor_files.untrusted_files import OutsideFile
 
 from tests.plain.profile_fuzz import spoil
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.profiles import names, page
-from qverify.sides.vendor_layout import Unsettled, arranged
-from qverify.sides.vendor_names import Named, both, by_index, paired
-from qverify.tensors.number_text import numbers
-from qverify.tensors.vendor import spelled_loosely
+from qverify.sides.dumps.vendor_axes import Unsettled, arranged
+from qverify.sides.dumps.vendor_names import Named, both, by_index, paired
+from qverify.vendor_files.printed_numbers import numbers
+from qverify.vendor_files.vendor_dump import spelled_loosely
 
 NAMES = st.lists(st.text("ab/:_.", min_size=1, max_size=4), max_size=8, unique=True)
 

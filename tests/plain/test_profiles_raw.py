@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.profiles import horizon
-from qverify.tensors.model_info import outputs_of
-from qverify.tensors.outside_folder import OutsideFile
 from qverify.tensors.spec import TensorSpec
+from qverify.vendor_files.model_info import outputs_of
+from qverify.vendor_files.untrusted_files import OutsideFile
 
 from tests.plain.profile_fuzz import spoil
 

@@ -17,8 +17,8 @@ from qverify.model_bin.cut import cut
 from qverify.model_bin.records import decode
 from qverify.model_bin.units import units
 from qverify.session.models import open_models
-from qverify.session.reduce import reduce
-from qverify.session.verify import Request
+from qverify.session.request import Request
+from qverify.session.triage.reduce_model import reduce
 from qverify.sides.simulator import Simulator
 
 from tests.conftest import MODELS, need_models

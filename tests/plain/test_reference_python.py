@@ -17,11 +17,11 @@ from jsonschema import Draft202012Validator
 from qverify.cli.main import main
 from qverify.report.schema import report_schema
 from qverify.report.spread import SpreadRun, together
-from qverify.sides import elsewhere
-from qverify.sides.reference_spread import distance
+from qverify.sides.reference_variants import other_interpreter
+from qverify.sides.reference_variants.run_variants import distance
 from qverify.tensors.spec import TensorSpec
 
-HONEST = elsewhere.PROGRAM.read_text().replace("del sys.path[0]", "")
+HONEST = other_interpreter.PROGRAM.read_text().replace("del sys.path[0]", "")
 NEVER = "import time; time.sleep(600)"
 SAYS = """
 import json, os, sys, time
@@ -278,7 +278,7 @@ def test_distance_of_floats_integers_and_what_is_neither():
 
 def test_the_program_elsewhere_is_of_python_3_8():
     """And imports what it says."""
-    tree = ast.parse(elsewhere.PROGRAM.read_text(), feature_version=(3, 8))
+    tree = ast.parse(other_interpreter.PROGRAM.read_text(), feature_version=(3, 8))
     names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     assert names == {"json", "os", "platform", "sys", "numpy", "onnxruntime"}
 

@@ -15,7 +15,7 @@ from qverify.model_bin.graph import Graph
 from qverify.report.document import Report
 from qverify.report.schema import triage_schema
 from qverify.report.triage import Rung
-from qverify.session.device_rungs import DeviceRungs
+from qverify.session.triage.device_rungs import DeviceRungs
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import parse_gate

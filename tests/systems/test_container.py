@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 
-from tests.places import Unavailable, containers, place
+from tests.board_kinds import Unavailable, containers, place
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +79,7 @@ FOREIGN = """
 import sys
 from pathlib import Path
 from qverify.cli.main import main
-from tests.places import container_store
+from tests.board_kinds import container_store
 import subprocess
 with container_store(Path(sys.argv[1])):
     subprocess.run([sys.executable, "scripts/build_board", "podman:qvarm", "--architecture", "aarch64"], check=True)

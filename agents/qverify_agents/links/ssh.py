@@ -13,13 +13,13 @@ from qverify_agents.address import Address
 from qverify_agents.capabilities import Done, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
-from qverify_agents.host_keys import HostKeys
-from qverify_agents.links.proxy_command import ProxyCommand
-from qverify_agents.links.ssh_authentication import authenticate
-from qverify_agents.links.ssh_config import Resolved, identity_file, resolve
-from qverify_agents.links.ssh_limits import Limits, cut
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
+from qverify_agents.ssh.authentication import authenticate
+from qverify_agents.ssh.host_keys import HostKeys
+from qverify_agents.ssh.host_settings import Resolved, identity_file, resolve
+from qverify_agents.ssh.proxy_command import ProxyCommand
+from qverify_agents.ssh.time_limits import Limits, cut
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update

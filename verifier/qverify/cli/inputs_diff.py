@@ -13,7 +13,7 @@ from qverify.cli.numbers import Finite
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
     from qverify.inputs.difference import Explanation
-    from qverify.session.inputs_diff import Frame
+    from qverify.session.inputs.compare_inputs import Frame
 
 
 @click.command(
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 @describing
 def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
     from qverify.cli.live_progress import bars
-    from qverify.session import inputs_diff
+    from qverify.session.inputs import compare_inputs
 
     with bars() as watch:
-        frames = inputs_diff.compare(a, b, wanted, seconds, watch)
+        frames = compare_inputs.compare(a, b, wanted, seconds, watch)
     if path:
         _write(a, b, frames, path)
     if path != "-":
@@ -56,7 +56,7 @@ def _lines(frames: list[Frame]) -> list[str]:
 
 
 def _summary(frames: list[Frame]) -> str:
-    from qverify.session.inputs_diff import common
+    from qverify.session.inputs.compare_inputs import common
 
     differing = sum(not f.difference.equal for f in frames)
     if not differing:
@@ -69,9 +69,9 @@ def _summary(frames: list[Frame]) -> str:
 def _advice(wanted: Description | None, one: Explanation) -> str:
     """What would make both sides say the same: of the description where that can say it, else the families' own."""
     from qverify.inputs.hypotheses import fix
-    from qverify.session import inputs_diff
+    from qverify.session.inputs import compare_inputs
 
-    if changed := inputs_diff.fix(one, wanted):
+    if changed := compare_inputs.fix(one, wanted):
         options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
     return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
@@ -88,7 +88,7 @@ def _write(a: str, b: str, frames: list[Frame], path: str) -> None:
     from qverify import __version__
     from qverify.files import write_text
     from qverify.renderers.inputs_difference import SCHEMA, to_json
-    from qverify.session.inputs_diff import common
+    from qverify.session.inputs.compare_inputs import common
 
     equal = all(f.difference.equal for f in frames)
     held = {

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from qverify.session.host import Watch
+from qverify.session.host_sides import Watch
 
 
 @contextmanager

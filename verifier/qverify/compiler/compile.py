@@ -13,8 +13,8 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.float_node import FloatNodes
 from qverify.compiler.match import Matched, Watch, match
 from qverify.compiler.preprocessing import preprocessed
-from qverify.compiler.separate import separated
 from qverify.compiler.strip import stripped
+from qverify.compiler.unfuse_activations import separated
 from qverify.compiler.unit import Unit
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph

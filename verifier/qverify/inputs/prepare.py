@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qverify.inputs.buffers import random_bytes
-from qverify.inputs.fed import fed_inputs
+from qverify.inputs.described_inputs import fed_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from qverify.errors import UsageError
-from qverify.inputs.description import YUV420, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import YUV420
 
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")

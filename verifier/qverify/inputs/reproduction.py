@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.inputs import buffers, picture
-from qverify.inputs.description import REAL, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL
 from qverify.inputs.recipe import STAGES, Evidence, Recipe, Stage, Step
 
 Array = npt.NDArray[Any]
@@ -81,7 +82,7 @@ class Reproduction:
         else:
             (pixels,) = rows_of([self._fitted(recipe)], pairs)
             values = self._made_elements(pixels, recipe)
-        dtype = buffers.dtype_of(wanted)
+        dtype = wanted.dtype
         return [v.astype(dtype) for v in _stepped(values, recipe.elements, recipe)]
 
     def _elements(self, recipe: Recipe) -> list[Array]:
@@ -129,7 +130,7 @@ def rows_of(values: list[Array], pairs: Array) -> list[Array]:
 def size_bytes(recipe: Recipe) -> int:
     """Of the bytes it will make."""
     known = recipe.evidence.undescribed_bytes
-    size = buffers.size_bytes(recipe.wanted) if known is None else known
+    size = recipe.wanted.size_bytes if known is None else known
     for step in recipe.bytes:
         size = step.size(size)
     return size

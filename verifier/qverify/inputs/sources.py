@@ -14,9 +14,10 @@ import numpy.typing as npt
 from qverify.errors import UsageError
 from qverify.files import read_regular
 from qverify.inputs import buffers, picture, reading
-from qverify.inputs.description import YUV420, Description
+from qverify.inputs.described_inputs import Fed, fed_inputs, for_tensor
+from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
-from qverify.inputs.fed import Fed, fed_inputs, for_tensor
+from qverify.inputs.formats import YUV420
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -134,7 +135,7 @@ class Wish:
 
     def check(self, path: str, stated: Stated) -> None:
         """UsageError where the file is not what its manifest says, or was prepared for other eyes than this input's."""
-        data = read_regular(path, buffers.size_bytes(stated.description) + 1, follow=True)
+        data = read_regular(path, stated.description.size_bytes + 1, follow=True)
         if hashlib.sha256(data).hexdigest() != stated.sha256:
             raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
         if self.description is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol, cast
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
+from qverify.pages import load_page
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ def page(stem: str) -> Page:
     """The page of an op. Raises BadFileError for a stem no page defines."""
     if not stem.isidentifier() or find_spec(f"qverify.ops.{stem}") is None:
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
-    return cast(Page, import_module(f"qverify.ops.{stem}"))
+    return cast(Page, load_page(__name__, stem, ("WORDS", "simulate")))
 
 
 def prepare(node: Node, graph: Graph) -> Any:

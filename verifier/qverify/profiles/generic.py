@@ -8,8 +8,8 @@ from typing import Any
 
 from qverify.errors import BadFileError
 from qverify.files import json_of
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted
+from qverify.vendor_files.untrusted_files import OutsideFile, OutsideFolder
+from qverify.vendor_files.vendor_dump import ITEM, Asked, VendorDump, VendorTensor, counted
 
 WANTED = "a folder with dump.toml or dump.json, its [[tensor]] entries with name, file, dtype and shape"
 CHECKED = ""

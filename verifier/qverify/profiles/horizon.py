@@ -12,11 +12,11 @@ from math import prod
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.tensors.model_info import outputs_of
-from qverify.tensors.number_text import counted_in, numbers
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.spec import TensorSpec
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.model_info import outputs_of
+from qverify.vendor_files.printed_numbers import counted_in, numbers
+from qverify.vendor_files.untrusted_files import OutsideFile, OutsideFolder
+from qverify.vendor_files.vendor_dump import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "model_infer_output_I_NAME.bin or .txt, or layer-I-...-output-K-NAME files"
 CHECKED = "read as its files are described and independent scripts read them; of real files only texts of model_info were at hand"

@@ -6,8 +6,8 @@ import os
 import re
 
 from qverify.errors import BadFileError
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.untrusted_files import OutsideFolder
+from qverify.vendor_files.vendor_dump import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "output/ with Result_0, Result_1 ..., or one of those, with .raw files in it"
 CHECKED = "read as its format is described; no output of the vendor's own tool was at hand to check with"

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import npy
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.array_files import npy
+from qverify.vendor_files.untrusted_files import OutsideFolder
+from qverify.vendor_files.vendor_dump import Asked, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/"
 CHECKED = "read as its format is described; no snapshot of the vendor's own tool was at hand to check with"

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.tensors.number_text import counted_in, numbers
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
+from qverify.vendor_files.printed_numbers import counted_in, numbers
+from qverify.vendor_files.untrusted_files import OutsideFile, OutsideFolder
+from qverify.vendor_files.vendor_dump import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
 
 WANTED = "one *_outtensor_dump.bin (it begins with isFloat:) or one unknown_*.txt (it begins with NAME Tensor:)"
 CHECKED = "read as its format is described; no dump of the vendor's own tools was at hand to check with"

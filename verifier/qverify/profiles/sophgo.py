@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import HeldArray, npz
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor
+from qverify.vendor_files.array_files import HeldArray, npz
+from qverify.vendor_files.untrusted_files import OutsideFile, OutsideFolder
+from qverify.vendor_files.vendor_dump import Asked, VendorDump, VendorTensor
 
 WANTED = "the .npz of model_runner"
 CHECKED = "read as the source of model_runner writes it; no output of a board was at hand to check with"

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from qverify.errors import BadFileError
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, counted, whole_number
+from qverify.vendor_files.untrusted_files import OutsideFile, OutsideFolder
+from qverify.vendor_files.vendor_dump import Asked, VendorDump, VendorTensor, counted, whole_number
 
 WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
 CHECKED = "read as its format is described; no trace of the vendor's own tools was at hand to check with"

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from qverify_agents.boards.qemu_user import emulator
+from qverify_agents.emulation.user_mode import emulator
 
 from qverify import example
 from qverify.compare.options import Options
 from qverify.compiler.compile import CompileOptions, compile_model
 from qverify.inputs.sources import Asked
 from qverify.model_bin.records import encode
-from qverify.session.verify import Outcome, Request, verify
+from qverify.session.job import Outcome, verify
+from qverify.session.request import Request
 
 FAULT = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 

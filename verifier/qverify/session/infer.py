@@ -15,7 +15,7 @@ from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
 from qverify.inputs.sources import Asked, prepared_inputs
 from qverify.session.models import open_models
-from qverify.sides.dump import listed
+from qverify.sides.dumps.array_dump import listed
 from qverify.tensors.recording import Recording
 
 

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
-from qverify_agents.rates import COMMON, Rate, rate_of
+from qverify_agents.link_estimates import COMMON, Rate, rate_of
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import Asked, prepared_inputs

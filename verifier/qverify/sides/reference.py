@@ -17,8 +17,8 @@ from qverify.onnx_model.cut import Cutter
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.exposed import exposed
 from qverify.ops.quantize import parameters
-from qverify.sides.elsewhere_files import Variant
-from qverify.sides.front import front, made
+from qverify.sides.preprocessing_nodes import front, made
+from qverify.sides.reference_variants.interpreter_files import Variant
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording

@@ -145,7 +145,7 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     import os
 
     from qverify_agents.errors import BadAddress
-    from qverify_agents.ssh_words import ssh_words
+    from qverify_agents.ssh.ssh_command import ssh_words
 
     address = _address(name)
     if address.scheme == "qemu":

@@ -59,9 +59,9 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> int:
-    from qverify.session.compare_dumps import Dumps, compare_dumps, dtypes
-    from qverify.session.verify import Outcome
-    from qverify.tensors.vendor import Asked
+    from qverify.session.job import Outcome
+    from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
+    from qverify.vendor_files.vendor_dump import Asked
 
     asked = Asked(dtypes(dtype), side, frame, layer_info)
     narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)

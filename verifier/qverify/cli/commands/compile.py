@@ -58,8 +58,8 @@ def command(
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
+    from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
-    from qverify.session.readable import check_readable
 
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):

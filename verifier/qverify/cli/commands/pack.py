@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--no-onnx", is_flag=True, help="leave the quantized ONNX out: replay then needs it with -m")
 @taking_inputs
 def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, inputs: Asked) -> int:
-    from qverify.session.pack import pack
+    from qverify.session.offline.pack_bundle import pack
 
     wanted = tuple(m for given in machines for m in given.split(",") if m)
     made = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)

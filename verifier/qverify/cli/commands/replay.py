@@ -44,8 +44,8 @@ def command(
 ) -> int:
     from qverify.capture.reader import is_capture
     from qverify.cli.live_progress import bars
-    from qverify.session.captured import Recall, recall
-    from qverify.session.replay import Replay, replay
+    from qverify.session.offline.rejudge import Recall, recall
+    from qverify.session.offline.replay_bundle import Replay, replay
 
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qverify.capture.reader import Capture
     from qverify.inputs.sources import Asked
     from qverify.report.triage import Triage
-    from qverify.session.verify import Request
+    from qverify.session.request import Request
 
 OF_A_RUN = {
     "seed": "--seed",
@@ -122,9 +122,9 @@ def command(
     from qverify.cli.live_progress import bars
     from qverify.renderers import json_file
     from qverify.renderers import triage as text
-    from qverify.session.ladder import TriageRequest
     from qverify.session.models import parse_shapes
-    from qverify.session.triage import climb
+    from qverify.session.triage.run_ladder import TriageRequest
+    from qverify.session.triage.run_triage import climb
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]
@@ -182,7 +182,7 @@ def _held(capture: str, asked: bool) -> Capture:
 
 def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
     """Before anything runs."""
-    from qverify.session.reduce import known_build, known_output
+    from qverify.session.triage.reduce_model import known_build, known_output
 
     known_build(build)
     if folder is None:
@@ -208,7 +208,7 @@ def _reduced(found: Triage, failing: Request | None, folder: str, build: str | N
     from qverify_agents.errors import LinkError
 
     from qverify.errors import QVerifyError
-    from qverify.session.reduce import Reduced, reduce
+    from qverify.session.triage.reduce_model import Reduced, reduce
 
     if failing is None:
         board = next((r for r in found.rungs if r.b == "board"), None)

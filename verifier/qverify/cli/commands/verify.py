@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import Asked
     from qverify.report.document import Report
-    from qverify.session.frames import Frame
-    from qverify.session.verify import Request
+    from qverify.session.many_frames import Frame
+    from qverify.session.request import Request
 
 
 @click.command(help=__doc__)
@@ -119,9 +119,9 @@ def command(
     from qverify.compare.verdict import combine
     from qverify.renderers import json_file
     from qverify.report.document import worst
-    from qverify.session.frames import sources
+    from qverify.session.many_frames import sources
     from qverify.session.models import parse_shapes
-    from qverify.session.verify import Request
+    from qverify.session.request import Request
 
     if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (held,)
@@ -170,8 +170,8 @@ def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) ->
     """Verified and shown; quiet: stdout is for the JSON alone."""
     from qverify.cli.live_progress import bars
     from qverify.renderers import frames, terminal
-    from qverify.session.frames import verify_frames
-    from qverify.session.verify import verify
+    from qverify.session.job import verify
+    from qverify.session.many_frames import verify_frames
 
     def tell(row: dict[str, Any]) -> None:
         if not quiet:

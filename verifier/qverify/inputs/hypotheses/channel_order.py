@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import REAL, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "channel-order"

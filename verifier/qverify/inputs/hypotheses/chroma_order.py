@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from qverify.inputs.description import YUV420
+from qverify.inputs.formats import YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "chroma-order"

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
-from qverify.inputs.description import REAL
+from qverify.inputs.formats import REAL
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "element-type"
@@ -17,7 +16,7 @@ TYPES = ("uint8", "int8", "int16", "int32", "float16", "float32", "float64")
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
-    own = dtype_of(wanted)
+    own = wanted.dtype
     if wanted.format in REAL:
         pixels = "gray" if wanted.gray else "bgr" if wanted.train == "bgr" else "rgb"
         for one in recipe.described(format=pixels, mean=(0.0,), scale=(1.0,), quantize=None):

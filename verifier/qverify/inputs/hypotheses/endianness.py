@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "endianness"
@@ -14,7 +13,7 @@ FIX = "write elements little-endian"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    item = np.dtype(dtype_of(recipe.wanted)).itemsize
+    item = np.dtype(recipe.wanted.dtype).itemsize
     for size in (2, 4):
         if recipe.evidence.size_bytes % size == 0:
             step = Step(f"{size} bytes reversed", _reversing(size), undo=_reversing(size))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import LAYOUTS, YUV420
+from qverify.inputs.formats import LAYOUTS, YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "layout"

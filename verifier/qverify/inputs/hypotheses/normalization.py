@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import REAL
+from qverify.inputs.formats import REAL
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "normalization"

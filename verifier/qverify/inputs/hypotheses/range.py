@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.inputs.colour import RANGES
-from qverify.inputs.description import YUV420
+from qverify.inputs.formats import YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "range"

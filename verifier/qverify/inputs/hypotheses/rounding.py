@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
 from qverify.inputs.colour import ROUNDINGS
-from qverify.inputs.description import REAL, YUV420
+from qverify.inputs.formats import REAL, YUV420
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "rounding"
@@ -19,7 +18,7 @@ NAME = "rounding"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format in REAL:
-        if dtype_of(wanted) != "float32":
+        if wanted.dtype != "float32":
             yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
         return
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
 from qverify.inputs.recipe import Recipe, Step
 
 NAME = "signedness"
@@ -15,7 +14,7 @@ FIX = "convert values, do not cut them at the type's limits"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    if dtype_of(recipe.wanted) == "uint8":
+    if recipe.wanted.dtype == "uint8":
         yield "signedness: int8, values above 127 as 127", recipe.with_step("elements", Step("at most 127", _low))
         yield "signedness: int8, values halved to 0..127", recipe.with_step("elements", Step("halved", _halved))
         return

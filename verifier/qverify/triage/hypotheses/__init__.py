@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
 import numpy.typing as npt
 
+from qverify.pages import load_pages
 from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
@@ -44,6 +43,5 @@ class Page(Protocol):
 @cache
 def pages() -> tuple[Page, ...]:
     """In the order of their files' names, the late ones last."""
-    stems = sorted(m.name for m in iter_modules(__path__))
-    found = [cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems]
-    return tuple(sorted(found, key=lambda page: int(getattr(page, "LATE", 0))))
+    pages = [cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants"))]
+    return tuple(sorted(pages, key=lambda page: int(getattr(page, "LATE", 0))))

@@ -12,8 +12,8 @@ from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.evidence import in_all, log2_choices
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import linear
-from qverify.triage.places import Place, at, places
-from qverify.triage.solve import flipped_weights
+from qverify.triage.memory_sources import Place, at, places
+from qverify.triage.solve_multiplier import flipped_weights
 
 NAME = "bit-flip"
 MOST_FLIPS = 16  # of one tensor

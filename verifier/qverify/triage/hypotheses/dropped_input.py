@@ -14,7 +14,7 @@ from qverify import ops
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import Linear, accumulator, linear
-from qverify.triage.places import Place, at, places
+from qverify.triage.memory_sources import Place, at, places
 
 NAME = "dropped-input"
 FEW, MOST_WORK = 16, 4_000_000  # channels tried one by one; elements of one output's sums, channel by channel

@@ -10,7 +10,7 @@ import numpy as np
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import Variant
 from qverify.triage.hypotheses.channel_order import axes, ordered
-from qverify.triage.places import at
+from qverify.triage.memory_sources import at
 
 NAME = "group-order"
 LATE = 1

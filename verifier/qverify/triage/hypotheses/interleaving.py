@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, only_moved, places
+from qverify.triage.memory_sources import Place, at, only_moved, places
 
 NAME = "interleaving"
 LATE = 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.memory_sources import at, places
 
 NAME = "kernel-order"
 

@@ -12,7 +12,7 @@ from qverify import ops
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import accumulator, linear
-from qverify.triage.solve import multiples
+from qverify.triage.solve_multiplier import multiples
 
 NAME = "pad-value"
 PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")

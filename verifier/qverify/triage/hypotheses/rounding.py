@@ -12,7 +12,7 @@ from qverify.model_bin.graph import ROUNDINGS
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import Linear, linear
-from qverify.triage.unrounded import add_ratios, unrounded
+from qverify.triage.pre_rounding import add_ratios, unrounded
 
 NAME = "rounding"
 RULES: dict[str, Callable[[Array], Array]] = {

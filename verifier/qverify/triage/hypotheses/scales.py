@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places
+from qverify.triage.memory_sources import Place, at, places
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")

@@ -11,7 +11,7 @@ import numpy as np
 from qverify import ops
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places, value_at
+from qverify.triage.memory_sources import Place, at, places, value_at
 
 NAME = "signedness"
 OTHER = {"int8": "uint8", "uint8": "int8", "int16": "uint16", "uint16": "int16"}

@@ -12,8 +12,8 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import Variant
 from qverify.triage.linear import accumulator, linear
-from qverify.triage.places import Place, places
-from qverify.triage.solve import multiples
+from qverify.triage.memory_sources import Place, places
+from qverify.triage.solve_multiplier import multiples
 
 NAME = "zero-point"
 MOST_WORK = 40_000_000  # elements over all candidates

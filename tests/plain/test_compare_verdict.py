@@ -13,7 +13,8 @@ from qverify.compare.criteria import GATES, MOST_DIGITS
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
 from qverify.errors import UsageError
-from qverify.renderers import json_file, terminal, verdict_lines
+from qverify.renderers import terminal, verdict_lines
+from qverify.renderers.formats import page
 from qverify.report.document import EXIT, to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
@@ -281,7 +282,7 @@ def test_the_document_follows_its_schema_and_is_strict_json(tmp_path):
     for report in reports:
         text = json.dumps(to_json(report), allow_nan=False)
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
-        json_file.write(report, str(tmp_path / "r.json"))
+        page("json").write(report, str(tmp_path / "r.json"))
         assert json.loads((tmp_path / "r.json").read_text())["schema"] == "qverify.report/1"
     row = to_json(reports[3])["pairs"][0]["tensors"][0]
     assert row["max_abs"] == "inf" and row["cosine"] == "nan"

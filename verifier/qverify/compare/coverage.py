@@ -33,7 +33,7 @@ def _book(ledger: Coverage, name: str, holder: Recording, lacking: Recording, fi
         ledger.not_offered.append(MissingTensor(name, lacking.side, f"the {lacking.side} does not offer it"))
 
 
-def enter(ledger: Coverage, row: TensorRow, by_digest: bool = False) -> None:
+def enter(ledger: Coverage, row: TensorRow, by_digest: bool) -> None:
     """Counts a compared tensor. by_digest: that it is equal is known by its digest alone."""
     ledger.compared += 1
     ledger.elements += row.elements

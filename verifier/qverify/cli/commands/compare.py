@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.judging import judging, shown
+from qverify.cli.judging import judging
+from qverify.cli.reporting import ReportFiles, emit, reporting
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -42,7 +43,7 @@ A tensor that one side lacks, or whose name, dtype or axes cannot be told for su
 @click.option(
     "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
 )
-@click.option("--json", "json_path", metavar="FILE")
+@reporting()
 @judging
 def command(
     a: str,
@@ -56,10 +57,10 @@ def command(
     outputs_only: bool,
     side: str,
     frame: int,
-    json_path: str | None,
+    reports: ReportFiles,
     options: Options,
 ) -> int:
-    from qverify.session.job import Outcome
+    from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import Asked
 
@@ -69,4 +70,4 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked, narrow)
     report = compare_dumps(dumps, options)
-    return shown(Outcome(report, []), True, json_path)
+    return emit(report, terminal.render(report, [], True), reports)

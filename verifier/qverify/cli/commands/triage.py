@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from qverify.cli.board_options import one_board, reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.numbers import Finite
+from qverify.cli.reporting import ReportFiles, emit, exit_status, reporting
 
 if TYPE_CHECKING:
     from qverify.capture.reader import Capture
@@ -93,7 +94,7 @@ OF_A_RUN = {
 @click.option(
     "--build-cmd", "build", metavar="COMMAND", help="of --reduce: makes {bin} of {onnx}, for boards without dumps"
 )
-@click.option("--json", "json_path", metavar="FILE", help="write what was found as JSON (- for stdout)")
+@reporting("write_triage")
 @taking_inputs
 @reaching()
 def command(
@@ -114,13 +115,12 @@ def command(
     repeat: int,
     reduce: str | None,
     build: str | None,
-    json_path: str | None,
+    reports: ReportFiles,
     inputs: Asked,
     deadline_s: float,
     reach: dict[str, str],
 ) -> int:
     from qverify.cli.live_progress import bars
-    from qverify.renderers import json_file
     from qverify.renderers import triage as text
     from qverify.session.models import parse_shapes
     from qverify.session.triage.run_ladder import TriageRequest
@@ -156,15 +156,14 @@ def command(
     _check_reducing(reduce, build, held is None and board is not None)
     with bars() as watch:
         found, failing = climb(request, watch)
-    if json_path != "-":
+    if reduce is None:
+        return emit(found, text.render(found, top), reports)
+    if not reports.stdout_taken:
         click.echo(text.render(found, top))
-    if reduce is not None:
-        if json_path and json_path != "-":  # nothing is lost should the reduction be cut off
-            json_file.write_document(found.to_json(), json_path)
-        _reduce(found, failing, reduce, build, quiet=json_path == "-")
-    if json_path:
-        json_file.write_document(found.to_json(), json_path)
-    return found.exit_status
+    reports.save(found, stdout=False)  # nothing is lost should the reduction be cut off
+    _reduce(found, failing, reduce, build, quiet=reports.stdout_taken)
+    reports.save(found)
+    return exit_status(found)
 
 
 def _held(capture: str, asked: bool) -> Capture:

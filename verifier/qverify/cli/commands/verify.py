@@ -12,6 +12,7 @@ from qverify.cli.board_options import reaching
 from qverify.cli.input_options import taking_inputs
 from qverify.cli.judging import judging
 from qverify.cli.numbers import Finite
+from qverify.cli.reporting import ReportFiles, exit_status, reporting
 from qverify.cli.saying import say
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="keep everything the run sees there, for replay, compare and triage; of several boards in DIR-0, DIR-1, ...",
 )
-@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
+@reporting()
 @taking_inputs
 @reaching()
 @judging
@@ -110,14 +111,13 @@ def command(
     reference_python: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
-    json_path: str | None,
+    reports: ReportFiles,
     inputs: Asked,
     deadline_s: float,
     reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.compare.verdict import combine
-    from qverify.renderers import json_file
     from qverify.report.document import worst
     from qverify.session.many_frames import sources
     from qverify.session.models import parse_shapes
@@ -146,24 +146,22 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
-    reports = []
+    found = []
     for number, board in enumerate(boards or (None,)):
         folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
-        reports.append(_of_one_board(replace(request, board=board, capture=folder), several, json_path == "-"))
-        if json_path and json_path != "-":  # nothing is lost should a later board be cut off
-            so_far = combine(reports)
-            if number + 1 < len(boards):
-                so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
-                so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
-            json_file.write(so_far, json_path)
-    whole = combine(reports)
-    if len(boards) > 1 and json_path != "-":
+        found.append(_of_one_board(replace(request, board=board, capture=folder), several, reports.stdout_taken))
+        if number + 1 < len(boards):  # nothing is lost should a later board be cut off
+            so_far = combine(found)
+            so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
+            so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
+            reports.save(so_far, stdout=False)
+    whole = combine(found)
+    if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.boards import render
 
         click.echo("\n" + render(whole, len(boards)))
-    if json_path == "-":
-        json_file.write(whole, json_path)
-    return _exit_status(whole)
+    reports.save(whole)
+    return exit_status(whole)
 
 
 def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) -> Report:
@@ -189,11 +187,3 @@ def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) ->
     if outcome.unreached:
         say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report
-
-
-def _exit_status(whole: Report) -> int:
-    """2 where a frame could not be prepared, unless another FAILED."""
-    from qverify.report.document import EXIT
-
-    unprepared = any(row["verdict"] == "NOT RUN" for row in whole.frames)
-    return 2 if unprepared and whole.verdict != "FAILED" else EXIT[whole.verdict]

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -260,14 +260,14 @@ def _command(image: Image, folder: Path, port: int) -> list[str]:
 
 
 def _snapshot(image: Image) -> Path:
-    """The file for this image, this qemu and these words."""
+    """The file for this image, this qemu and these words, wherever the image lies."""
     version = subprocess.run(
         [image.kind.machine[0], "--version"], capture_output=True, text=True, timeout=20, check=False
     ).stdout
     key = sha256()
     for part in (
         version,
-        str(_command(image, Path("/f"), 0)),
+        str(_command(replace(image, folder=Path("/i")), Path("/f"), 0)),
         (image.folder / "packages.json").read_text(),
         image.host_key,
     ):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -27,9 +28,28 @@ class Page(Protocol):
 
 def page(stem: str) -> Page:
     """The page of an op. Raises BadFileError for a stem no page defines."""
-    if not stem.isidentifier() or find_spec(f"qverify.ops.{stem}") is None:
+    if stem not in stems():
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
-    return cast(Page, import_module(f"qverify.ops.{stem}"))
+    return _loaded(stem)
+
+
+@cache
+def stems() -> tuple[str, ...]:
+    """The ops there are: the files of this folder."""
+    return tuple(sorted(m.name for m in iter_modules(__path__)))
+
+
+@cache
+def _loaded(stem: str) -> Page:
+    module = import_module(f"{__name__}.{stem}")
+    words = getattr(module, "WORDS", None)
+    if not isinstance(words, tuple) or not all(isinstance(w, str) for w in words):
+        raise ImportError(
+            f"ops/{stem}.py: WORDS is not a tuple of names; wanted the names of its node's words, () for none"
+        )
+    if not callable(getattr(module, "simulate", None)):
+        raise ImportError(f"ops/{stem}.py: no simulate(node, inputs, graph, state)")
+    return cast(Page, module)
 
 
 def prepare(node: Node, graph: Graph) -> Any:

@@ -17,8 +17,8 @@ from qverify.model_bin.units import Unit, units
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 
+from tests.ops.case_files import ACTIVATIONS, CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import ACTIVATIONS, CASES
 
 Array = Any
 

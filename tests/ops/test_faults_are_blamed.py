@@ -17,8 +17,8 @@ from qverify.session.request import Request
 from qverify_agents.boards.faulty_runtime import KNOWN, WITHHELD
 
 from tests.ops import fault_cases
+from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import CASES
 
 FLOAT_KINDS = ("zero_tail", "nan")  # inside a float region one bit may rightly vanish in the rounding after it
 KINDS = ("bitflip", "plus_one", "off_by_one")

@@ -24,8 +24,8 @@ from qverify.triage.case import Case
 from qverify.triage.forensics import Explanation, explained
 
 from tests.conftest import MODELS, need_models
+from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import CASES
 from tests.plain.forensic_units import families
 
 Array = Any

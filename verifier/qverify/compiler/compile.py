@@ -10,8 +10,8 @@ import numpy as np
 
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings.float_node import FloatNodes
-from qverify.compiler.match import Matched, Watch, match
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import preprocessed
 from qverify.compiler.strip import stripped
 from qverify.compiler.unfuse_activations import separated
@@ -118,7 +118,7 @@ def _check_outputs(view: View) -> None:
 
 def _graph(matched: Matched, options: CompileOptions) -> Graph:
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
-    floats = FloatNodes(builder, view, _interior(view))
+    floats = FloatStream(builder, view, _interior(view))
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
     for step in matched.steps:
@@ -127,7 +127,7 @@ def _graph(matched: Matched, options: CompileOptions) -> Graph:
             step.lower(builder)
             covers = step.covers
         else:
-            floats.lower(step)
+            lower_node(floats, step)
             covers = (step.name,)
         builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
     graph = builder.graph(list(view.inputs), list(view.outputs), {})

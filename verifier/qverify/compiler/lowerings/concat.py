@@ -1,14 +1,18 @@
-"""Concat -> QLinearConcat."""
+"""Concat -> QLinearConcat -> concat; also on a float stream."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = ("Concat",)
+ONNX_TYPES = {"Concat": {"axis": ANY}}
+OPERATORS = {"QLinearConcat": {"axis": ANY}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
@@ -26,8 +30,6 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
 
 
 def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
     y = quantized_output(view, node, 0, 0)
     parts = [quantized_input(view, node, at) for at in range(2, len(node.input), 3)]
     axis = attributes(node)["axis"] % len(view.shape(y.name))
@@ -38,3 +40,8 @@ def lower(builder: Builder, view: View, parts: list[Quantized], y: Quantized, ax
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     inputs: list[str | None] = [operand(builder, p, view.shape(p.name)) for p in parts]
     builder.node("concat", inputs, [y.name], [axis], (), kernel)
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    axis = attributes(node)["axis"] % len(stream.view.shape(node.output[0]))
+    stream.builder.node("concat", [stream.source(n) for n in node.input], stream.declare(node), [axis])

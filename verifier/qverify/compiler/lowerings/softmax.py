@@ -1,4 +1,4 @@
-"""Softmax -> QLinearSoftmax: a table of exponentials, onnxruntime's way."""
+"""Softmax -> QLinearSoftmax -> softmax: a table of exponentials, onnxruntime's way."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder, float_word
+from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = ("Softmax",)
+ONNX_TYPES = {"Softmax": {"axis": ANY}}
+OPERATORS = {"QLinearSoftmax": {"axis": ANY, "opset": ANY}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
@@ -40,8 +43,6 @@ def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tu
 
 
 def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
     x, y, attrs = quantized_input(view, node, 0), quantized_output(view, node, 0, 3), attributes(node)
     _, rows = softmax_rows(view.shape(x.name), attrs.get("axis", -1), attrs.get("opset", view.opset))
     return Unit(y.name, lambda b: lower(b, view, x, y, rows), [node])

@@ -1,15 +1,18 @@
-"""Where -> QLinearWhere."""
+"""Where -> QLinearWhere -> where; also on a float stream."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
 from qverify.onnx_model.view import Quantized, View
 from qverify.tensors.spec import TensorSpec
 
-ONNX_TYPES = ("Where",)
+ONNX_TYPES: dict[str, Any] = {"Where": {}}
+OPERATORS: dict[str, Any] = {"QLinearWhere": {}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
@@ -25,8 +28,6 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
 
 
 def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
     a, b, y = quantized_input(view, node, 1), quantized_input(view, node, 4), quantized_output(view, node, 0, 7)
     return Unit(y.name, lambda builder: lower(builder, view, node.input[0], a, b, y, True), [node])
 
@@ -39,3 +40,7 @@ def lower(builder: Builder, view: View, cond: str, a: Quantized, b: Quantized, y
     branches = [operand(builder, q, view.shape(q.name)) for q in (a, b)]
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("where", [mask, *branches], [y.name], [], (), kernel)
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    stream.builder.node("where", [stream.source(n) for n in node.input], stream.declare(node))

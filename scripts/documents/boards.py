@@ -28,7 +28,16 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
     if SSHD is None or os.geteuid():
         raise RuntimeError("the pages that show a board behind ssh need sshd, and root to start it")
-    server = Server("openssh", folder)
+    class OwnCache(Server):
+        """Agents and contents go to a folder of this run, not to the user's cache."""
+
+        def _command(self) -> list[str]:
+            command = super()._command()
+            with open(folder / "sshd_config", "a") as config:
+                config.write(f"SetEnv XDG_CACHE_HOME={folder}/cache\n")
+            return command
+
+    server = OwnCache("openssh", folder)
     try:
         server.trust()
         text = server.config.read_text().replace("Host testboard", "Host 10.0.0.5 testboard")

@@ -32,7 +32,12 @@ class Block:
 
 def pages() -> list[Path]:
     """The documents whose blocks are read."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "ARCHITECTURE.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
 
 
 def blocks(text: str) -> list[Block]:

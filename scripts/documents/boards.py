@@ -16,9 +16,9 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Environment variables for the commands, and what the page writes with what stands there in this run."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
-    with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder:
-        with (_ssh if kind == "ssh" else _serial)(Path(folder).resolve()) as found:
-            yield found
+    start = _ssh if kind == "ssh" else _serial
+    with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as found:
+        yield found
 
 
 @contextlib.contextmanager
@@ -28,6 +28,7 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
     if SSHD is None or os.geteuid():
         raise RuntimeError("the pages that show a board behind ssh need sshd, and root to start it")
+
     class OwnCache(Server):
         """Agents and contents go to a folder of this run, not to the user's cache."""
 

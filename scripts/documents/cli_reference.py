@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from importlib import import_module
 
 import click
@@ -27,7 +28,7 @@ def _section(command: click.Command, path: str, summary: str, level: int) -> lis
     lines = [f"{'#' * level} {path}", "", *_prose(command.help or summary), "```text", usage, "```", ""]
     for parameter in command.get_params(context):
         lines += _entry(parameter, context)
-    lines += _epilog(command.epilog)
+    lines += _epilog(command, context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
@@ -52,12 +53,9 @@ def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
     return [f"<code>{html.escape(names)}</code>", f":   {escaped(' '.join(text.split())) or '(no description)'}", ""]
 
 
-def _epilog(epilog: str | None) -> list[str]:
-    """What stands below the options: paragraphs that begin with a backspace mark keep their lines."""
-    lines: list[str] = []
-    for block in re.split(r"\n\s*\n", (epilog or "").strip("\n")):
-        if block.lstrip().startswith("\b"):
-            lines += ["```text", block.lstrip()[1:].strip("\n"), "```", ""]
-        elif block.strip():
-            lines += _prose(block)
-    return lines
+def _epilog(command: click.Command, context: click.Context) -> list[str]:
+    """What stands below the options, in its own lines."""
+    formatter = click.HelpFormatter(width=100)
+    command.format_epilog(context, formatter)
+    shown = textwrap.dedent(formatter.getvalue()).strip("\n")
+    return ["```text", shown, "```", ""] if shown.strip() else []

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from qverify import __version__, profiles
-from qverify.cli.commands.compare import EPILOG
-from qverify.cli.main import COMMANDS
+from qverify.cli.main import COMMANDS, main
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.ops import stems
 from qverify_agents.option_values import VALUES
@@ -43,19 +42,22 @@ def test_rounding_ids() -> None:
     assert re.findall(r"(\d+) ([a-z0-9-]+)", line) == [(str(i), name) for i, name in enumerate(ROUNDINGS)]
 
 
-def test_readmes_name_every_command_and_board() -> None:
-    readme, agents = (ROOT / "README.md").read_text(), (ROOT / "agents" / "README.md").read_text()
+def test_documents_name_every_command_and_board() -> None:
+    pages = "".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+    agents = (ROOT / "agents" / "README.md").read_text()
     for name in COMMANDS:
-        assert f"qverify {name}" in readme or name == "verify", name
+        assert f"qverify {name}" in pages, name
     for scheme in BOARDS:
         assert f"`{scheme}" in agents, scheme
 
 
-def test_every_profile_is_documented_and_no_other() -> None:
+def test_every_profile_is_documented_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     table = (ROOT / "verifier" / "PROFILES.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert sorted(rows) == profiles.names()
-    assert all(re.search(rf"^  {name}  |  {name}  ", EPILOG, re.MULTILINE) for name in rows)
+    assert main(["compare", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^  {name}  ", shown, re.MULTILINE) for name in rows)
 
 
 DOCUMENTS = [p for p in sorted(ROOT.rglob("*.md")) if not {".cache", ".venv", "node_modules"} & set(p.parts)]

@@ -13,17 +13,23 @@ from qverify.cli.reporting import ReportFiles, emit, reporting
 if TYPE_CHECKING:
     from qverify.compare.options import Options
 
-EPILOG = """\b
-Profiles (verifier/PROFILES.md):
-  sigmastar  *_outtensor_dump.bin, unknown_*.txt        rockchip  snapshot/{golden,simulator,runtime}
-  tidl       tidl_trace*.y, *_float.bin                 qualcomm  output/Result_N/*.raw
-  horizon    model_infer_output_I_NAME.bin|txt          sophgo    .npz of model_runner (only by --profile)
-  generic    any raw files and a dump.toml or dump.json
-
-A tensor that one side lacks, or whose name, dtype or axes cannot be told for sure, is missing: never PASSED."""
+EPILOG = (
+    """A tensor that one side lacks, or whose name, dtype or axes cannot be told for sure, is missing: never PASSED."""
+)
 
 
-@click.command(help=__doc__, epilog=EPILOG)
+class WithProfiles(click.Command):
+    """Lists below the options what each profile reads, as its page says it."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from qverify import profiles
+
+        with formatter.section("Profiles (verifier/PROFILES.md)"):
+            formatter.write_dl([(name, profiles.page(name).WANTED) for name in profiles.names()])
+        super().format_epilog(ctx, formatter)
+
+
+@click.command(cls=WithProfiles, help=__doc__, epilog=EPILOG)
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
 @click.option("-m", "--model", help="model.bin or quant.onnx: layout of raw dumps, scales, names, order of outputs")

@@ -1,0 +1,75 @@
+"""The fenced blocks of the documents: what a reader is told to type, to write into a file, and to see.
+
+    ```console            commands after "$ ", each followed by what it prints; run as written
+    ```sh                 commands alone, where their output is of no interest or their machine is not at hand; checked, not run
+    ```toml title="NAME"  a file of that name, written before the blocks below it run
+
+A line `<!-- needs: KIND -->` above a console block names the board it runs on (scripts/documents/boards.py)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?$")
+NEEDS = re.compile(r"^<!-- needs: (\w+) -->$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """kind: console, sh or another language. first, last: indices of its first line and of the line after its last one.
+    title: the file it is, "" for none. needs: the kind of board, "" for none."""
+
+    kind: str
+    first: int
+    last: int
+    lines: tuple[str, ...]
+    title: str = ""
+    needs: str = ""
+
+
+def pages() -> list[Path]:
+    """The documents whose blocks are read."""
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "ARCHITECTURE.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
+
+
+def blocks(text: str) -> list[Block]:
+    """In order. ValueError for a fence that is not closed or of another form than above."""
+    found, lines, number = [], text.split("\n"), 0
+    while number < len(lines):
+        line = lines[number]
+        if not line.startswith("```"):
+            number += 1
+            continue
+        match = FENCE.match(line)
+        if match is None:
+            raise ValueError(f"line {number + 1}: {line!r} begins no block that is known")
+        if "```" not in lines[number + 1 :]:
+            raise ValueError(f"line {number + 1}: the block has no end")
+        last = lines.index("```", number + 1)
+        above = next((x for x in reversed(lines[:number]) if x.strip()), "")
+        needs = NEEDS.match(above)
+        body = tuple(lines[number + 1 : last])
+        found.append(Block(match[1], number + 1, last, body, match[2] or "", needs[1] if needs else ""))
+        number = last + 1
+    return found
+
+
+def commands(block: Block) -> list[str]:
+    """Of a console block the lines after "$ ", of an sh block every line; with the lines that a backslash continues."""
+    found: list[str] = []
+    for line in block.lines:
+        if found and found[-1].endswith("\\"):
+            found[-1] += "\n" + line
+        elif block.kind == "sh":
+            found += [line] if line.strip() and not line.startswith("#") else []
+        elif line.startswith("$ "):
+            found.append(line[2:])
+    return found

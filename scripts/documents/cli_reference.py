@@ -1,0 +1,61 @@
+"""The reference of the command line as Markdown, made from the click commands themselves."""
+
+from __future__ import annotations
+
+import html
+import re
+import textwrap
+from importlib import import_module
+
+import click
+from qverify.cli.main import COMMANDS
+
+from scripts.documents.escaped import escaped
+
+
+def page() -> str:
+    """A section for each command, in the order of `qverify --help`; groups with a section for each of their commands."""
+    sections = []
+    for name, summary in COMMANDS.items():
+        command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+        sections += _section(command, f"qverify {name}", summary, 2)
+    return "\n".join(sections)
+
+
+def _section(command: click.Command, path: str, summary: str, level: int) -> list[str]:
+    context = click.Context(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    lines = [f"{'#' * level} {path}", "", *_prose(command.help or summary), "```text", usage, "```", ""]
+    for parameter in command.get_params(context):
+        lines += _entry(parameter, context)
+    lines += _epilog(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None and not inner.hidden:
+                lines += _section(inner, f"{path} {name}", inner.get_short_help_str(), level + 1)
+    return lines
+
+
+def _prose(text: str) -> list[str]:
+    """The help text, a paragraph a line, with a capital and a full stop."""
+    paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", text.strip())]
+    closed = [p if p.endswith((".", ":", "?")) else f"{p}." for p in paragraphs if p]
+    return [line for p in closed for line in (escaped(p[0].upper() + p[1:]), "")]
+
+
+def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
+    """An option as an entry of a definition list; nothing for --help and arguments, which the usage line has."""
+    record = parameter.get_help_record(context)
+    if record is None or parameter.name == "help":
+        return []
+    names, text = record
+    return [f"<code>{html.escape(names)}</code>", f":   {escaped(' '.join(text.split())) or '(no description)'}", ""]
+
+
+def _epilog(command: click.Command, context: click.Context) -> list[str]:
+    """What stands below the options, in its own lines."""
+    formatter = click.HelpFormatter(width=100)
+    command.format_epilog(context, formatter)
+    shown = textwrap.dedent(formatter.getvalue()).strip("\n")
+    return ["```text", shown, "```", ""] if shown.strip() else []

@@ -1,0 +1,66 @@
+"""Whether a command line shown in a document is one that the program takes, told without running it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import click
+from qverify.cli.main import COMMANDS
+from qverify.cli.options import normalized
+
+from scripts.documents.blocks import ROOT
+
+OTHERS = {".", "cd", "cp", "echo", "export", "grep", "head", "mkdir", "python", "sh", "tail"}  # a POSIX system's own
+
+
+def problem(line: str) -> str:
+    """What is wrong with a line of a shell, "" where nothing is. Quoted parts are not looked into."""
+    words = shlex.split(re.sub(r"(?<=\s)\d?>(&\d|\S+)", "", line), comments=True)
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word in ("|", "&&", "||", ";") or word.endswith(";"):
+            commands[-1] += [word.rstrip(";")] if word.rstrip(";|&") else []
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return "; ".join(found for one in commands if one and (found := _of_command(one[0], one[1:])))
+
+
+def _of_command(program: str, words: list[str]) -> str:
+    if program == "qverify":
+        return _of_qverify(words)
+    if program.startswith("scripts/"):
+        return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
+    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pytest"):
+        return ""
+    return f"{program}: not a program that these pages use"
+
+
+def _of_qverify(words: list[str]) -> str:
+    """Options and their values as click reads them; files need not be there."""
+    words = normalized(words)
+    name = words.pop(0) if words and words[0] in COMMANDS else "verify"
+    command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+    while isinstance(command, click.Group):
+        inner = command.get_command(click.Context(command), words[0]) if words else None
+        if inner is None:
+            return f"qverify {name}: no command {words[:1]}"
+        command, words = inner, words[1:]
+    context = click.Context(command)
+    try:
+        values, rest, _ = command.make_parser(context).parse_args(list(words))
+        if rest:
+            return f"qverify {name}: {rest[0]}: one argument too many"
+        for parameter in command.params:
+            value = values.get(parameter.name or "")
+            missing = value is None or repr(value) == "Sentinel.UNSET" or value == ()
+            if missing and parameter.required:
+                return f"qverify {name}: {parameter.name} is missing"
+            if not missing and not isinstance(parameter.type, click.Path):
+                parameter.type_cast_value(context, value)
+    except click.ClickException as error:
+        return f"qverify {name}: {error.format_message()}"
+    return ""

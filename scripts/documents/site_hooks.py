@@ -1,0 +1,109 @@
+"""MkDocs hooks: documents that live beside the code become pages, links between documents are valid on a code host and on
+the site, and references are generated from the code."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.documents import cli_reference, schema_reference  # noqa: E402 (MkDocs loads a hook from anywhere)
+
+BESIDE_THE_CODE = (
+    "ARCHITECTURE.md",
+    "BENCHMARKS.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "DECISIONS.md",
+    "agents/*.md",
+    "board_runtime/*.md",
+    "verifier/*.md",
+)
+GENERATED = {  # a marker in a page: what takes its place
+    "<!-- generated: command line -->": cli_reference.page,
+    "<!-- generated: report -->": lambda: schema_reference.page("report"),
+    "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
+}
+LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
+IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/(\w+\.svg)" ?/?>')
+CODE = re.compile(r"^(?: {4}|```)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the documents that are kept beside the code, under the same path."""
+    for pattern in BESIDE_THE_CODE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
+    """The page with generated parts in place, and with links as the site has them."""
+    for marker, make in GENERATED.items():
+        if marker in markdown:
+            markdown = markdown.replace(marker, make())
+    here = repository_path(page.file)
+    pages = {repository_path(f): f.src_uri for f in files.documentation_pages()}
+    named = {posixpath.basename(p): p for p in pages if p.startswith(("verifier/", "agents/", "board_runtime/"))}
+    named = {name: path for name, path in named.items() if name != "README.md"}
+    lines, fenced = [], False
+    for line in markdown.split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and not CODE.match(line):
+            line = LINK.sub(lambda m: _site_link(m, here, page.file.src_uri), line)
+            if not line.startswith("#"):
+                line = _link_names(line, page.file.src_uri, pages, named)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
+    """Diagrams stand in the page itself, so that their colours follow its scheme."""
+    return IMAGE.sub(lambda m: f'<div class="qv-figure">{(ROOT / "docs/images" / m[2]).read_text()}</div>', html)
+
+
+def repository_path(file: File) -> str:
+    """Where the page's text lies, from the root of the repository; "" for what the site makes itself."""
+    return Path(file.abs_src_path).relative_to(ROOT).as_posix() if file.abs_src_path else ""
+
+
+def _site_link(match: re.Match[str], here: str, source: str) -> str:
+    """A link between files of the repository as a link between pages of the site; others stay."""
+    start, target, anchor = match[1], match[2], match[3] or ""
+    if ":" in target:
+        return match[0]
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
+    return f"{start}{_relative(_source_of(path), source)}{anchor})"
+
+
+def _source_of(path: str) -> str:
+    """MkDocs' name of a file of the repository."""
+    return path.removeprefix("docs/")
+
+
+def _relative(target: str, source: str) -> str:
+    return os.path.relpath(target, posixpath.dirname(source) or ".").replace(os.sep, "/")
+
+
+def _link_names(line: str, source: str, pages: dict[str, str], named: dict[str, str]) -> str:
+    """Documents that a line names become links: `verifier/NUMERICS.md`, `NUMERICS.md`, NUMERICS.md."""
+
+    def link(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        path = name if name in pages else named.get(name)
+        if path is None or pages[path] == source:
+            return match[0]
+        return f"[{match[0]}]({_relative(pages[path], source)})"
+
+    parts = re.split(r"(\[[^\]]*\]\([^)]*\))", line)  # what is a link already stays
+    pattern = r"`((?:\w+/)*[A-Z_]+\.md)`|(?<![\w/`.(])([A-Z_]+\.md)(?![\w`])"
+    return "".join(part if number % 2 else re.sub(pattern, link, part) for number, part in enumerate(parts))

@@ -114,7 +114,7 @@ double qv_erf64(double x) {
 int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype) {
   float low = (float)(qv_qmin(dtype) - zero), high = (float)(qv_qmax(dtype) - zero), v = x / scale;
   if (v != v) return qv_qmin(dtype);
-  v = v < low ? low : v > high ? high : v;
+  v = qv_clamp_f32(v, low, high);
   return (int32_t)qv_round_f32(v) + zero;
 }
 

@@ -99,12 +99,12 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
   int32_t low = r->low - r->zero, high = r->high - r->zero;
   if (r->dtype == QV_F32) {
     float v = (float)(int32_t)acc * ((const float *)r->values)[at];
-    v = v < (float)low ? (float)low : v > (float)high ? (float)high : v;
+    v = qv_clamp_f32(v, (float)low, (float)high);
     return (int32_t)qv_round_f32(v) + r->zero;
   }
   if (r->dtype == QV_F64) {
     double v = (double)acc * ((const double *)r->values)[at];
-    v = v < (double)low ? (double)low : v > (double)high ? (double)high : v;
+    v = qv_clamp_f64(v, (double)low, (double)high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
   const int32_t *field = r->values;

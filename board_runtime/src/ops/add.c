@@ -14,7 +14,7 @@ typedef struct {
 } adding;
 
 static int32_t limited(const adding *w, double v) {
-  v = v < (double)w->low ? (double)w->low : v > (double)w->high ? (double)w->high : v;
+  v = qv_clamp_f64(v, (double)w->low, (double)w->high);
   return (int32_t)qv_round_f64(v);
 }
 

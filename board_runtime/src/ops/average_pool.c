@@ -19,12 +19,12 @@ static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, i
   if (r->dtype == QV_F32) {
     float mean = real / (float)divisor, v = mean / ((const float *)r->values)[1] + (float)y->zero_point[0];
     if (v != v) v = (float)r->low; /* only from scales beyond float32 */
-    v = v < (float)r->low ? (float)r->low : v > (float)r->high ? (float)r->high : v;
+    v = qv_clamp_f32(v, (float)r->low, (float)r->high);
     return (int32_t)qv_round_f32(v);
   }
   if (r->dtype == QV_F64) {
     double v = ((double)acc * ((const double *)r->values)[0]) / (double)divisor, low = (double)(r->low - r->zero), high = (double)(r->high - r->zero);
-    v = v < low ? low : v > high ? high : v;
+    v = qv_clamp_f64(v, low, high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
   return qv_requantize(r, acc, divisor - 1);

@@ -13,7 +13,7 @@ typedef struct {
 static int32_t one(const multiplying *w, int64_t acc) {
   if (w->r.dtype != QV_F32) return qv_requantize(&w->r, acc, 0);
   float v = (float)acc * ((const float *)w->r.values)[0] + (float)w->r.zero;
-  v = v < (float)w->r.low ? (float)w->r.low : v > (float)w->r.high ? (float)w->r.high : v;
+  v = qv_clamp_f32(v, (float)w->r.low, (float)w->r.high);
   return (int32_t)qv_round_f32(v);
 }
 

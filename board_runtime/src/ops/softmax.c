@@ -31,7 +31,7 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
       float v = (table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * ys) / sum;
       float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
       if (v != v) v = low;
-      v = v < low ? low : v > high ? high : v;
+      v = qv_clamp_f32(v, low, high);
       qv_store(qv_data(s, y), y->dtype, start + i * inner, (int32_t)qv_round_f32(v) + y->zero_point[0]);
     }
   }

@@ -20,7 +20,9 @@ static int32_t one(const multiplying *w, int64_t acc) {
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const multiplying *w = user;
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b)
-    qv_store(w->py, w->y->dtype, y + i, one(w, (int64_t)(qv_load(w->pa, w->a->dtype, a) - w->a->zero_point[0]) * (qv_load(w->pb, w->b->dtype, b) - w->b->zero_point[0])));
+    qv_store(
+        w->py, w->y->dtype, y + i,
+        one(w, (int64_t)(qv_load(w->pa, w->a->dtype, a) - w->a->zero_point[0]) * (qv_load(w->pb, w->b->dtype, b) - w->b->zero_point[0])));
 }
 
 static qv_status mul_check(qv_model *m, qv_node *n) {

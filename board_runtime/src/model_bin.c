@@ -60,7 +60,8 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
   if (bytes < start || memcmp(file, magic, 8) != 0) return refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
   if (u32(file + 8) != 1) return refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
-  if (u64(file + 16) != bytes) return refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
+  if (u64(file + 16) != bytes)
+    return refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
   if (u32(file + 24) != SECTIONS) return refuse(m, QV_E_FORMAT, "model.bin has %u sections, wanted %d", (unsigned)u32(file + 24), SECTIONS);
   static const uint8_t zeros[4] = {0};
   uint32_t crc = qv_crc32c(0, file, 12);
@@ -74,10 +75,12 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
     if (memcmp(e, KIND[i], 4) != 0 || u64(e + 24) != 0 || offset != expected || size > bytes || offset > bytes - size)
       return refuse(m, QV_E_FORMAT, "model.bin section %s: bad table entry", KIND[i]);
     uint64_t end = i == SECTIONS - 1 ? offset + size : (offset + size + 63) / 64 * 64;
-    if (end > bytes || (i == SECTIONS - 1 && end != bytes)) return refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
+    if (end > bytes || (i == SECTIONS - 1 && end != bytes))
+      return refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
     for (uint64_t k = offset + size; k < end; k++)
       if (file[k]) return refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero", KIND[i]);
-    if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4)) return refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
+    if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4))
+      return refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
     s->at[i] = file + offset;
     s->size[i] = size;
     expected = end;
@@ -115,16 +118,19 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   t->dtype = (int32_t)u32(r + 4);
   t->flags = u32(r + 8);
   uint32_t rank = u32(r + 12), scales = u32(r + 32);
-  if (!t->name || !t->name[0] || t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
+  if (!t->name || !t->name[0] || t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 ||
+      u32(r + 60))
     return refuse(m, QV_E_FORMAT, "tensor %d: bad record", index);
   t->rank = (int32_t)rank;
   t->layout = (int32_t)u32(r + 56);
-  const int32_t *shape = word_run(s, u32(r + 16), rank), *aligned = word_run(s, u32(r + 20), rank), *stride = word_run(s, u32(r + 24), rank);
+  const int32_t *shape = word_run(s, u32(r + 16), rank), *aligned = word_run(s, u32(r + 20), rank),
+                *stride = word_run(s, u32(r + 24), rank);
   if (!shape || !aligned || !stride) return refuse(m, QV_E_FORMAT, "tensor %.100s: its shape lies outside WORD", t->name);
   int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;
   for (int i = t->rank - 1; i >= 0; i--) {
     if (shape[i] < 1 || shape[i] > MAX_DIM || aligned[i] < shape[i] || aligned[i] > MAX_DIM || stride[i] != whole)
-      return refuse(m, QV_E_FORMAT, "tensor %.100s: bad dim %d (shape %d, aligned %d, stride %d)", t->name, i, shape[i], aligned[i], stride[i]);
+      return refuse(m, QV_E_FORMAT, "tensor %.100s: bad dim %d (shape %d, aligned %d, stride %d)", t->name, i, shape[i], aligned[i],
+                    stride[i]);
     t->shape[i] = shape[i];
     t->aligned[i] = aligned[i];
     t->stride[i] = stride[i];
@@ -135,7 +141,8 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   t->elements = dense / item;
   t->dense_bytes = dense;
   t->aligned_bytes = whole;
-  if ((int64_t)u32(r + 28) != whole) return refuse(m, QV_E_FORMAT, "tensor %.100s: %u bytes, its aligned shape gives %ld", t->name, (unsigned)u32(r + 28), (long)whole);
+  if ((int64_t)u32(r + 28) != whole)
+    return refuse(m, QV_E_FORMAT, "tensor %.100s: %u bytes, its aligned shape gives %ld", t->name, (unsigned)u32(r + 28), (long)whole);
   t->channel_axis = (int32_t)u32(r + 44);
   t->n_scales = (int32_t)scales;
   t->arena_offset = -1;
@@ -144,7 +151,8 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
     return refuse(m, QV_E_FORMAT, "tensor %.100s: %u scales on axis %d", t->name, (unsigned)scales, t->channel_axis);
   if (scales) {
     t->zero_point = word_run(s, u32(r + 40), scales);
-    if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 || t->dtype == QV_BOOL)
+    if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 ||
+        t->dtype == QV_BOOL)
       return refuse(m, QV_E_FORMAT, "tensor %.100s: its scales or zero points lie outside their section", t->name);
     t->scale = (const float *)(const void *)(s->at[SCAL] + (size_t)u32(r + 36) * 4);
     for (int i = 0; i < t->n_scales; i++)
@@ -152,7 +160,8 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
         return refuse(m, QV_E_FORMAT, "tensor %.100s: a zero point is outside its type", t->name);
   }
   uint64_t offset = u64(r + 48);
-  if (!(t->flags & QV_CONSTANT)) return offset ? refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
+  if (!(t->flags & QV_CONSTANT))
+    return offset ? refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
   if (offset % 64 || dense != whole || offset > s->size[DATA] || (uint64_t)dense > s->size[DATA] - offset)
     return refuse(m, QV_E_FORMAT, "constant %.100s: does not lie in DATA", t->name);
   if (offset < s->ordered) return refuse(m, QV_E_FORMAT, "constant %.100s: its bytes belong to another one too", t->name);
@@ -169,7 +178,8 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->name = string_at(s, u32(r));
   n->op_name = string_at(s, u32(r + 4));
   uint32_t counts[4] = {u32(r + 8), u32(r + 16), u32(r + 24), u32(r + 32)};
-  if (!n->name || !n->op_name || counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 || u32(r + 40) > 1 || u32(r + 44))
+  if (!n->name || !n->op_name || counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 ||
+      u32(r + 40) > 1 || u32(r + 44))
     return refuse(m, QV_E_FORMAT, "node %d: bad record", index);
   n->inputs = word_run(s, u32(r + 12), counts[0]);
   n->outputs = word_run(s, u32(r + 20), counts[1]);
@@ -182,7 +192,8 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->n_covers = (int32_t)counts[3];
   n->flags = u32(r + 40);
   for (int i = 0; i < n->n_covers; i++)
-    if (n->covers[i] < 0 || !string_at(s, (uint32_t)n->covers[i])) return refuse(m, QV_E_FORMAT, "node %.100s: a cover lies outside STRS", n->name);
+    if (n->covers[i] < 0 || !string_at(s, (uint32_t)n->covers[i]))
+      return refuse(m, QV_E_FORMAT, "node %.100s: a cover lies outside STRS", n->name);
   for (const qv_op *const *op = qv_op_table; *op; op++)
     if (strcmp((*op)->stem, n->op_name) == 0) n->op = *op;
   if (!n->op) return refuse(m, QV_E_UNSUPPORTED, "node %.100s: unknown op %.40s; it needs a newer runtime", n->name, n->op_name);
@@ -218,7 +229,8 @@ static qv_status check_interior(qv_model *m) {
       if (n->inputs[i] < 0) continue;
       qv_tensor *t = &m->tensors[n->inputs[i]];
       int32_t mark = READ_BY_ITS_LOOKUP;
-      if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t)) mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
+      if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t))
+        mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
       t->last_use |= mark;
     }
     if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;
@@ -228,7 +240,8 @@ static qv_status check_interior(qv_model *m) {
     if (!(t->flags & QV_INTERIOR)) continue;
     int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
                                     : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
-    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT)) return refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
+    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT))
+      return refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
   }
   return QV_OK;
 }
@@ -238,7 +251,8 @@ static qv_status check_order(qv_model *m) {
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
   for (int i = 0; i < m->n_inputs; i++) {
     int at = m->inputs[i];
-    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0) return refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
+    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0)
+      return refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
     m->tensors[at].arena_offset = 0;
   }
   for (int k = 0; k < m->n_nodes; k++) {
@@ -247,13 +261,16 @@ static qv_status check_order(qv_model *m) {
       if (n->inputs[i] < -1 || n->inputs[i] >= m->n_tensors || (n->inputs[i] >= 0 && m->tensors[n->inputs[i]].arena_offset != 0))
         return refuse(m, QV_E_FORMAT, "node %.100s: input %d is read before anything makes it", n->name, i);
     for (int i = 0; i < n->n_outputs; i++) {
-      if (n->outputs[i] < 0 || n->outputs[i] >= m->n_tensors || m->tensors[n->outputs[i]].arena_offset == 0) return refuse(m, QV_E_FORMAT, "node %.100s: output %d is made twice", n->name, i);
+      if (n->outputs[i] < 0 || n->outputs[i] >= m->n_tensors || m->tensors[n->outputs[i]].arena_offset == 0)
+        return refuse(m, QV_E_FORMAT, "node %.100s: output %d is made twice", n->name, i);
       m->tensors[n->outputs[i]].arena_offset = 0;
     }
-    if (strcmp(n->name, m->tensors[n->outputs[0]].name) != 0) return refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output", n->name);
+    if (strcmp(n->name, m->tensors[n->outputs[0]].name) != 0)
+      return refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output", n->name);
   }
   for (int i = 0; i < m->n_outputs; i++)
-    if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0) return refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
+    if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0)
+      return refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
   for (int i = 0; i < m->n_tensors; i++)
     if (m->tensors[i].arena_offset != 0) return refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
   qv_status status = check_flags(m);
@@ -271,7 +288,8 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   if (s.size[GRPH] != 64 || s.size[WORD] % 4 || s.size[SCAL] % 4 || s.size[STRS] < 1 || s.at[STRS][0] || s.at[STRS][s.size[STRS] - 1])
     return refuse(m, QV_E_FORMAT, "model.bin: GRPH, WORD, SCAL or STRS has a bad size");
   uint32_t tensors = u32(g), nodes = u32(g + 4), inputs = u32(g + 8), outputs = u32(g + 16);
-  if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT || s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)
+  if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT ||
+      s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)
     return refuse(m, QV_E_FORMAT, "model.bin: TNSR or NODE does not fit the counts in GRPH");
   if (u32(g + 24) > QV_MUL31) return refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u", (unsigned)u32(g + 24));
   if (workspace_bytes < count_bytes(tensors, nodes)) return refuse(m, QV_E_MEMORY, "model.bin: not enough workspace");
@@ -291,7 +309,8 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   if (!m->inputs || !m->outputs) return refuse(m, QV_E_FORMAT, "model.bin: graph inputs or outputs lie outside WORD");
   const float *scale = (const float *)(const void *)s.at[SCAL];
   for (uint64_t i = 0; i < s.size[SCAL] / 4; i++)
-    if (!(scale[i] > 0) || scale[i] > 3.4028234e38f) return refuse(m, QV_E_FORMAT, "model.bin section SCAL: a scale is not finite and positive");
+    if (!(scale[i] > 0) || scale[i] > 3.4028234e38f)
+      return refuse(m, QV_E_FORMAT, "model.bin section SCAL: a scale is not finite and positive");
   for (int i = 0; i < m->n_tensors && status == QV_OK; i++) status = load_tensor(m, &s, i);
   for (int i = 0; i < m->n_nodes && status == QV_OK; i++) status = load_node(m, &s, i);
   if (status == QV_OK) status = check_order(m);

@@ -99,7 +99,8 @@ static qv_status read_injected(qv_agent *a, qv_cursor *c) {
     item->tensor = tensor;
     a->injected.count++;
     const qv_tensor *t = &a->loaded.model.tensors[tensor];
-    if (t->constant || (int64_t)item->bytes != t->dense_bytes) return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
+    if (t->constant || (int64_t)item->bytes != t->dense_bytes)
+      return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
   }
   return QV_OK;
 }
@@ -209,7 +210,8 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   if (!again) return QV_E_MEMORY;
   memcpy(again, inputs.p, kept);
   status = make_room(a, (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors > QV_EVENTS_MAX && repeat == 1
-                            ? QV_EVENTS_MAX : (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors);
+                            ? QV_EVENTS_MAX
+                            : (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors);
   qv_run_hooks hooks = {on_node, a, qv_now_ns};
   for (a->iteration = 0; a->iteration < repeat && status == QV_OK; a->iteration++) {
     qv_cursor once = {again, again + kept, 0};

@@ -4,11 +4,11 @@
 #include "../ops/op.h"
 
 typedef struct {
-  const void *values;  /* the rq constant */
-  int32_t dtype;       /* QV_F32, QV_F64, QV_I32 */
-  int64_t channels;    /* 1: per tensor */
+  const void *values; /* the rq constant */
+  int32_t dtype;      /* QV_F32, QV_F64, QV_I32 */
+  int64_t channels;   /* 1: per tensor */
   qv_rounding rounding;
-  int wide;            /* int64 accumulators */
+  int wide; /* int64 accumulators */
   int32_t zero, low, high;
 } qv_requantizer;
 
@@ -19,7 +19,7 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel);
 /* The integer modes before zero point and clip. */
 int64_t qv_integer_scale(qv_rounding rounding, int wide, int64_t acc, int32_t multiplier, int32_t shift);
 int64_t qv_half_up(int64_t value, int32_t shift);
-int64_t qv_shift_right(int64_t value, int shift); /* arithmetic: floor */
+int64_t qv_shift_right(int64_t value, int shift);                         /* arithmetic: floor */
 int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift); /* the final shift of add */
 int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y);
 #endif

@@ -5,7 +5,8 @@ static qv_status arg_max_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 2);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64 || qv_word(n, 0) < 0 || qv_word(n, 0) >= x->rank || y->elements * x->shape[qv_word(n, 0)] != x->elements)
+  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64 || qv_word(n, 0) < 0 || qv_word(n, 0) >= x->rank ||
+      y->elements * x->shape[qv_word(n, 0)] != x->elements)
     return qv_fail(m, n, QV_E_FORMAT, "bad axis, dtype or shape");
   return QV_OK;
 }

@@ -13,9 +13,13 @@ static inline float qv_word_f32(const qv_node *n, int i) {
 }
 static inline size_t qv_dtype_size(int32_t dtype) {
   switch (dtype) {
-    case QV_U8: case QV_S8: case QV_BOOL: return 1;
-    case QV_U16: case QV_S16: return 2;
-    case QV_I64: case QV_F64: return 8;
+    case QV_U8:
+    case QV_S8:
+    case QV_BOOL: return 1;
+    case QV_U16:
+    case QV_S16: return 2;
+    case QV_I64:
+    case QV_F64: return 8;
     default: return 4;
   }
 }
@@ -23,12 +27,11 @@ static inline int qv_is_8bit(const qv_tensor *t) { return t->dtype == QV_U8 || t
 static inline int qv_is_16bit(const qv_tensor *t) { return t->dtype == QV_U16 || t->dtype == QV_S16; }
 static inline int qv_is_q(const qv_tensor *t) { return (qv_is_8bit(t) || qv_is_16bit(t)) && t->n_scales > 0; }
 static inline int32_t qv_qmin(int32_t dtype) { return dtype == QV_S8 ? -128 : dtype == QV_S16 ? -32768 : 0; }
-static inline int32_t qv_qmax(int32_t dtype) {
-  return dtype == QV_S8 ? 127 : dtype == QV_U8 ? 255 : dtype == QV_S16 ? 32767 : 65535;
-}
+static inline int32_t qv_qmax(int32_t dtype) { return dtype == QV_S8 ? 127 : dtype == QV_U8 ? 255 : dtype == QV_S16 ? 32767 : 65535; }
 static inline int32_t qv_load(const void *data, int32_t dtype, int64_t i) {
   switch (dtype) {
-    case QV_U8: case QV_BOOL: return ((const uint8_t *)data)[i];
+    case QV_U8:
+    case QV_BOOL: return ((const uint8_t *)data)[i];
     case QV_S8: return ((const int8_t *)data)[i];
     case QV_U16: return ((const uint16_t *)data)[i];
     case QV_S16: return ((const int16_t *)data)[i];
@@ -37,7 +40,8 @@ static inline int32_t qv_load(const void *data, int32_t dtype, int64_t i) {
 }
 static inline void qv_store(void *data, int32_t dtype, int64_t i, int32_t v) {
   switch (dtype) {
-    case QV_U8: case QV_BOOL: ((uint8_t *)data)[i] = (uint8_t)v; break;
+    case QV_U8:
+    case QV_BOOL: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case QV_S8: ((int8_t *)data)[i] = (int8_t)v; break;
     case QV_U16: ((uint16_t *)data)[i] = (uint16_t)v; break;
     case QV_S16: ((int16_t *)data)[i] = (int16_t)v; break;

@@ -6,7 +6,8 @@ static qv_status reduce_mean_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 3);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || (x->dtype == QV_F32) != (y->dtype == QV_F32) || (x->dtype != QV_F32 && !(qv_is_q(x) && x->n_scales == 1))) return qv_fail(m, n, QV_E_FORMAT, "bad types");
+  if (!x || (x->dtype == QV_F32) != (y->dtype == QV_F32) || (x->dtype != QV_F32 && !(qv_is_q(x) && x->n_scales == 1)))
+    return qv_fail(m, n, QV_E_FORMAT, "bad types");
   int64_t kept = 1;
   for (int k = 0; k < x->rank; k++)
     if (!(qv_word(n, 0) >> k & 1)) kept *= x->shape[k];

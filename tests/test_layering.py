@@ -41,7 +41,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
 }
 NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files
-SIDEWAYS = {"qverify.compiler.compile": "qverify.sides.simulator"}  # --check runs the units it has just made
+SIDEWAYS = {"qverify.compiler.compile_model": "qverify.sides.simulator"}  # --check runs the units it has just made
 NEVER = {  # beyond the floors
     "qverify_agents": ("qverify",),
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
@@ -56,7 +56,7 @@ NEVER = {  # beyond the floors
 }
 SPEAK_TO_BOARDS = ("cli", "session", "sides")
 HOMES = {
-    "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_elsewhere.py"),
+    "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_in_interpreter.py"),
     "click": ("cli/",),
     "rich": ("cli/live_progress.py",),
     "tabulate": ("renderers/",),

@@ -11,7 +11,7 @@ from qverify_agents.console import upload
 from qverify_agents.console.link import ConsoleLink
 from qverify_agents.emulation.image import kind_of
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import named, resolve
+from qverify_agents.inventory import resolve, resolve_wrapped
 from qverify_agents.links.ssh import SshStream
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.schemes import BOARDS, LINKS
@@ -69,11 +69,11 @@ COMMON = (
 )
 
 
-def rate_of(uri: str) -> Rate:
+def estimate_rate(uri: str) -> Rate:
     """By the address alone; BadAddress where it cannot be meant."""
     address = parse(resolve(uri)[0])
     while address.scheme in WRAPPERS:
-        inner = parse(named(address.rest))
+        inner = parse(resolve_wrapped(address.rest))
         address = replace(inner, options={**inner.options, **address.options})
     return replace(_of_link(uri, address), architecture=_architecture(address))
 

@@ -22,7 +22,7 @@ from qverify.compare.options import Options
 from qverify.model_bin.graph import Node
 from qverify.report.document import Forced
 from qverify.session.host_sides import SideResults
-from qverify.session.report import judged
+from qverify.session.report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 from qverify_agents.boards.faulty_runtime import SLIGHT
@@ -83,7 +83,7 @@ class Bench:
                 raise SystemExit(f"{found}: {board.why}")
             found.changed = board.digests != self._healthy(host, source)
             located: list[Located] = []
-            report = judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
+            report = make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
             found.detected = report.verdict == "FAILED"
             blame = report.blame
             found.located = blame is not None and (blame.side, blame.node) == ("board", unit)
@@ -101,7 +101,7 @@ class Bench:
         ran, pull, there = self._board(host, "local", prepared)
         try:
             located: list[Located] = []
-            judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
+            make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
             return _failing(host, _against_reference(located))
         finally:
             there.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs import picture
 from qverify.inputs.prepare import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
@@ -19,7 +19,7 @@ from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
 from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.models import Models, open_models
-from qverify.session.report import judged
+from qverify.session.report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
@@ -111,7 +111,7 @@ class Subject:
     def judge(self, prepared: PreparedInputs, board: Recording, pull: Any = None) -> Report:
         ran = self.host(prepared)
         ran.recordings["board"] = board
-        return judged(self.models, prepared, ran, Options(dump_all=True), pull)
+        return make_report(self.models, prepared, ran, Options(dump_all=True), pull)
 
     def on(
         self, uri: str, prepared: PreparedInputs, before: PreparedInputs | None = None, explain: Explain | None = None

@@ -16,7 +16,7 @@ import numpy as np
 import zstandard
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.options import Options
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.host_sides import HostSides
 from qverify.session.job import verify
 from qverify.session.models import open_models
@@ -92,7 +92,7 @@ def _captured(model: Path) -> dict[str, Any]:
     """A photo's tensors, which all sides hold alike, captured; against one zstd level 1 of the same bytes."""
     opened = open_models([str(model)])
     photo = model.parents[1] / PHOTO
-    asked = Asked(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
+    asked = InputRequest(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
     prepared = prepared_inputs(opened.graph, asked)
     ran = HostSides(opened).run(prepared, True)
     ran.recordings["board"] = ran.recordings["simulator"]

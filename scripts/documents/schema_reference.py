@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Literal
 
-from qverify.report import document, schema, spread, triage
+from qverify.report import document, schema, spread, triage_document
 
 from scripts.documents.escaped import escaped
 
@@ -67,7 +67,7 @@ def anchor(kind: str, name: str) -> str:
 
 def _meaning(name: str) -> str:
     """The docstring of the dataclass of that name, "" where it has none of its own."""
-    for module in (document, triage, spread):
+    for module in (document, triage_document, spread):
         found = vars(module).get(name)
         if inspect.isclass(found) and found.__doc__ and not found.__doc__.startswith(f"{name}("):
             return " ".join(found.__doc__.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.model_bin.graph import Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units

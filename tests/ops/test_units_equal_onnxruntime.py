@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import compile_model
+from qverify.compiler.compile_model import compile_model
 from qverify.onnx_model.engine import Engine
 from qverify.session.job import verify
 from qverify.session.request import Request

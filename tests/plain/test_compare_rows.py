@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import Real
+from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.node_by_node import _largest_abs, _largest_lsb
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.records import encode
 from qverify.session.job import verify

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import (
+from qverify.compare.error_bounds.bounded_values import (
     NoBound,
     Whole,
     certain,
@@ -17,7 +17,7 @@ from qverify.compare.error_bounds.values import (
     quantize,
     requantized,
 )
-from qverify.compare.error_bounds.values import real as real_of
+from qverify.compare.error_bounds.bounded_values import real as real_of
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word

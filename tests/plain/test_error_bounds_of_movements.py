@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import NoBound, Whole
+from qverify.compare.error_bounds.bounded_values import NoBound, Whole
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import page, real, whole, word

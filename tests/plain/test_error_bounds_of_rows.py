@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import NoBound
+from qverify.compare.error_bounds.bounded_values import NoBound
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qverify.compare.error_bounds import chain, sums
+from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
-from qverify.compare.error_bounds.values import NoBound, Real, Whole
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec

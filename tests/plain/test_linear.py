@@ -16,7 +16,7 @@ import qverify
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compare.options import Options
 from qverify.compare.pairing import pair_names
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.model_bin.cut import cut, needed
+from qverify.model_bin.cut_graph import cut, needed
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import constant, exact_type, output_of
 from qverify.model_bin.units import Unit, may_be_interior, units

@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from qverify.cli.main import main
 from qverify.report.schema import report_schema
-from qverify.report.spread import SpreadRun, together
+from qverify.report.spread import SpreadRun, combine_runs
 from qverify.sides.reference_variants import other_interpreter
 from qverify.sides.reference_variants.run_variants import distance
 from qverify.tensors.spec import TensorSpec
@@ -288,5 +288,5 @@ def test_rows_of_frames_together():
         SpreadRun("c", "1", "3", "m", 1.0, 9, 8, 2, 0.5, 1, "a"),
         SpreadRun("c", "1", "3", "m", 2.0, 9, 8, 1, 0.75, 0, "b"),
     )
-    assert together([one, two]) == [SpreadRun("c", "1", "3", "m", 3.0, 18, 8, 2, 0.75, 1, "b")]
-    assert len(together([one, SpreadRun("d", "1", "3", "m")])) == 2 and one.runs == 9
+    assert combine_runs([one, two]) == [SpreadRun("c", "1", "3", "m", 3.0, 18, 8, 2, 0.75, 1, "b")]
+    assert len(combine_runs([one, SpreadRun("d", "1", "3", "m")])) == 2 and one.runs == 9

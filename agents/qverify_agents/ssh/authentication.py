@@ -16,12 +16,12 @@ from typing import Any
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.ssh.host_settings import Resolved
+from qverify_agents.ssh.host_settings import HostSettings
 
 AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its own user does not
 
 
-def authenticate(transport: Any, settings: Resolved, address: Address, deadline: Deadline) -> None:
+def authenticate(transport: Any, settings: HostSettings, address: Address, deadline: Deadline) -> None:
     """none, agent keys, identity files, password; raises BoardUnreachable that says what was tried."""
     import paramiko
 
@@ -59,7 +59,7 @@ def authenticate(transport: Any, settings: Resolved, address: Address, deadline:
 
 
 def _taken(
-    transport: Any, settings: Resolved, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
+    transport: Any, settings: HostSettings, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
 ) -> bool:
     """Whether the server wants no more. A server that is silent is a LinkTimeout; one that hangs up is said."""
     import paramiko
@@ -81,7 +81,7 @@ def _taken(
     return False
 
 
-def _keys(settings: Resolved, address: Address, deadline: Deadline) -> Any:
+def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
     """(name, key): those of the ssh-agent that the configuration names, its others unless IdentitiesOnly, then of files that
     it does not hold."""
     import paramiko

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.ssh.known_hosts import known
+from qverify_agents.ssh.known_hosts import known_host_lines
 
 ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")}  # of a kind of key, where not its own name
 
@@ -28,7 +28,7 @@ class HostKeys:
         self._target, self._known_as, self._files, self._accept_new = target, known_as, files, accept_new
         self._scan = scan
         self._pinned = pinned_key(pinned) if pinned else None
-        self._known = [] if pinned else [entry for path in files for entry in known(path, known_as)]
+        self._known = [] if pinned else [entry for path in files for entry in known_host_lines(path, known_as)]
 
     def known_types(self) -> list[str]:
         """Algorithms to ask the host for first, so that it shows the key we know."""

@@ -18,7 +18,7 @@ ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a 
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class HostSettings:
     """alias: as typed. host, port, user: where to. identities: files of which the key or its .pub
     exists. known_hosts: files. host_key_alias: HostKeyAlias, or "".
     host_key_policy: strict, accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
@@ -66,7 +66,7 @@ def split(target: str) -> tuple[str, str, int | None]:
     return user, host, int(port) if port else None
 
 
-def resolve(target: str, config: str | None = None) -> Resolved:
+def resolve(target: str, config: str | None = None) -> HostSettings:
     """config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG when None)."""
     user, host, port = split(target)
     config = config or os.environ.get("QVERIFY_SSH_CONFIG")
@@ -81,7 +81,7 @@ def resolve(target: str, config: str | None = None) -> Resolved:
     port, user = port or int(one.get("port", 22)), user or one.get("user") or user_name()
     tokens = {"%": "%", "d": os.path.expanduser("~"), "h": name, "n": host, "p": str(port), "r": user, "u": user_name()}
     identities = [_path(p.strip('"'), tokens) for p in found.get("identityfile", _default_identities())]
-    return Resolved(
+    return HostSettings(
         host,
         name,
         port,

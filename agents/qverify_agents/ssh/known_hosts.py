@@ -16,7 +16,7 @@ MARKERS = ("@cert-authority", "@revoked")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownHostLine:
     """A line about our host. marker: one of MARKERS or "". path: of the file, for messages."""
 
     path: str
@@ -25,7 +25,7 @@ class Known:
     blob: bytes
 
 
-def known(path: str, name: str) -> list[Known]:
+def known_host_lines(path: str, name: str) -> list[KnownHostLine]:
     """What the file says of a host; nothing where there is no such file."""
     if not os.path.isfile(path):
         return []
@@ -36,14 +36,14 @@ def known(path: str, name: str) -> list[Known]:
     return [entry for line in lines if (entry := _read(path, line.split(), name)) is not None]
 
 
-def _read(path: str, words: list[str], name: str) -> Known | None:
+def _read(path: str, words: list[str], name: str) -> KnownHostLine | None:
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#") or (marker and marker not in MARKERS):
         return None
     hosts, kind, text = words[:3]
     try:
         blob = base64.b64decode(text, validate=True)
-        return Known(path, marker, kind, blob) if _names(hosts, name) else None
+        return KnownHostLine(path, marker, kind, blob) if _names(hosts, name) else None
     except ValueError:
         return None
 

@@ -25,7 +25,7 @@ END_S = 5.0
 YOUNG_S = 60.0  # a folder this new may be one whose maker has not locked it yet
 
 
-class Folder:
+class MasterFolder:
     """Ours alone (0700) and locked while we live, by which others see that it is in use."""
 
     def __init__(self, parent: str):
@@ -39,7 +39,7 @@ class Folder:
         os.close(self._lock)
 
 
-def master_folder() -> Folder:
+def master_folder() -> MasterFolder:
     """In TMPDIR, or in /tmp where that is too long for a socket. Folders that killed processes left are removed."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST:
@@ -47,7 +47,7 @@ def master_folder() -> Folder:
     for old in Path(parent).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             _remove_if_left(old)
-    return Folder(parent)
+    return MasterFolder(parent)
 
 
 def _remove_if_left(old: Path) -> None:
@@ -65,7 +65,7 @@ def _remove_if_left(old: Path) -> None:
 class Master:
     """The process. Its folder goes with it."""
 
-    def __init__(self, command: Sequence[str], folder: Folder):
+    def __init__(self, command: Sequence[str], folder: MasterFolder):
         self._folder, self._said = folder, Path(folder.path, "said")
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(

@@ -13,7 +13,7 @@ from qverify_agents.ssh.host_settings import split
 from qverify_agents.this_user import cache_folder
 
 
-def ssh_words(address: Address) -> list[str]:
+def ssh_command(address: Address) -> list[str]:
     """Up to the host's name. BoardUnreachable where this machine has no ssh."""
     if shutil.which("ssh") is None:
         raise BoardUnreachable("no ssh program on this machine; install openssh-client")

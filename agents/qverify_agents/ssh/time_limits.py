@@ -14,7 +14,7 @@ STEP_S = 0.25
 GRACE_S = 1.0  # what keeps its deadline by itself leaves the connection whole
 
 
-class Limits:
+class TimeLimits:
     """Of one connection, with one thread: a timer for each call would cost as much as the call."""
 
     def __init__(self, transport: Any):
@@ -33,11 +33,11 @@ class Limits:
     def _watch(self) -> None:
         while self._transport.is_active():
             if time.monotonic() >= self._end:
-                cut(self._transport)
+                close_transport(self._transport)
             time.sleep(STEP_S)
 
 
-def cut(transport: Any) -> None:
+def close_transport(transport: Any) -> None:
     """Closes it and the jump hosts' it goes through, the nearest first: a channel says good-bye through the one below it,
     which may be what hangs."""
     chain = [transport]

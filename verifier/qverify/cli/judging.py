@@ -60,7 +60,7 @@ OPTIONS = (
 )
 
 
-def judging(command: Callable[..., int]) -> Callable[..., int]:
+def judging_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `options` (compare.options.Options)."""
 
     @wraps(command)

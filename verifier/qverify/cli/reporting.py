@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from qverify.report.document import Report
-    from qverify.report.triage import Triage
+    from qverify.report.triage_document import Triage
 
 OPTIONS = (
     click.option(
@@ -47,7 +47,7 @@ class ReportFiles:
                 getattr(page(name), self.writer)(report, path)
 
 
-def reporting(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
+def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:

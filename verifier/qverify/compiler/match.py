@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import lowerings
-from qverify.compiler.unit import Activation, Unit, missing_domain, quantized_limits, standard, whole_range
+from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
@@ -26,14 +26,14 @@ class Matched:
 
     view: View
     model: onnx.ModelProto
-    steps: list[Unit | Any]
+    steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def match(view: View, watch: Watch | None = None) -> Matched:
     """Raises UnsupportedError naming the node that has no integer form."""
     operators = lowerings().operators
-    found: dict[str, Unit] = {}
+    found: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
     for done, node in enumerate(view.nodes, 1):
         unit = None
@@ -50,7 +50,7 @@ def match(view: View, watch: Watch | None = None) -> Matched:
     return Matched(view, _integer_model(view, kept), steps, covers)
 
 
-def _unit(view: View, quantize: Any) -> Unit | None:
+def _unit(view: View, quantize: Any) -> LoweredUnit | None:
     """The unit that ends in this QuantizeLinear, or None when it stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
@@ -63,7 +63,7 @@ def _unit(view: View, quantize: Any) -> Unit | None:
         if before.op_type in pages.match and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
             core, names, act = before, (before.name, producer.name), _activation(view, producer, y)
     page = pages.match.get(core.op_type)
-    unit: Unit | None = page.match(view, core, y, act) if page is not None else None
+    unit: LoweredUnit | None = page.match(view, core, y, act) if page is not None else None
     if unit is None:
         unit = _movement(view, producer, y)
     for match_region in pages.regions if unit is None else ():
@@ -97,7 +97,7 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
     return Activation(first, last, (node.name,), node.input[0])
 
 
-def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
+def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
     """DQ -> movement -> Q with equal parameters: the movement on integers."""
     if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
@@ -111,7 +111,7 @@ def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
         builder.tensor(y.spec(y.name, view.shape(y.name)))
         page.move(builder, view, node, source, [y.name])
 
-    unit = Unit(y.name, lower)
+    unit = LoweredUnit(y.name, lower)
     if x.eight_bit and node.op_type in getattr(page, "EIGHT_BIT_KERNELS", ()):
         copy = standard(node.op_type, [x.name, *node.input[1:]], [y.name])
         copy.attribute.extend(node.attribute)
@@ -119,7 +119,7 @@ def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
     return unit
 
 
-def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
+def _alive(view: View, found: dict[str, LoweredUnit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
     """Steps for model.bin and ONNX nodes of the integer form, without what nothing needs any more."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
@@ -145,7 +145,7 @@ def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[lis
     return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
 
 
-def unit_inputs(unit: Unit, probe: Builder) -> None:
+def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
     """Lowers into a throw-away builder, to learn which tensors the unit reads."""
     unit.lower(probe)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.errors import UnsupportedError, UsageError
-from qverify.inputs.described_inputs import completed, layout_of
+from qverify.inputs.described_inputs import complete_description, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.formats import MOST_BYTES
 from qverify.inputs.preprocessing_words import channels_of, convert_words, normalize_words, unpack_words
@@ -20,7 +20,7 @@ from qverify.tensors.spec import TensorSpec
 OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
-def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
+def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
     """The graph with these inputs fed as bytes. tables: network input to its description, whose size may be left to the
     network. renamed: network inputs that are quantized on the host, to the integer graph input.
     UsageError for names that are no input, UnsupportedError for what no node can make."""
@@ -29,7 +29,7 @@ def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed:
         tensor = renamed.get(name, name)
         if tensor not in graph.inputs:
             raise UsageError(f"--input {name}: no such input; the model's inputs are {', '.join(graph.inputs)}")
-        wanted, roi = completed(table, graph.spec(tensor)), None
+        wanted, roi = complete_description(table, graph.spec(tensor)), None
         if table.get("format") == "featuremap":
             made = _aligned(made, tensor, wanted)
         elif wanted is not None:

@@ -14,7 +14,7 @@ from qverify.tensors.spec import TensorSpec
 SUFFIX = "preactivation"
 
 
-def separated(graph: Graph) -> Graph:
+def unfuse_activations(graph: Graph) -> Graph:
     """The graph with each narrowed [act_min, act_max] as a lookup after its node; same results, one more tensor a unit.
 
     The tensor between is `NAME/preactivation`, as in the integer ONNX; where onnxruntime has no integer kernel for the

@@ -33,7 +33,7 @@ class Activation:
 
 
 @dataclass(slots=True)
-class Unit:
+class LoweredUnit:
     """onnx: integer nodes that replace the covered ones; empty when the float nodes stay (no integer kernel there).
     constants: new initializers of those. lower: writes the model.bin nodes."""
 
@@ -78,7 +78,7 @@ def missing_domain(view: View) -> list[Any]:
     )
 
 
-def with_activation(unit: Unit, y: Quantized, act: Activation) -> None:
+def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
     """Appends an integer Clip to the unit's ONNX form where the activation does more than saturation does."""
     if not unit.onnx or not act.clamps(y.dtype):
         return
@@ -89,7 +89,7 @@ def with_activation(unit: Unit, y: Quantized, act: Activation) -> None:
     unit.onnx.append(standard("Clip", [before, low, high], [y.name]))
 
 
-def triple(q: Quantized) -> list[str]:
+def qlinear_operands(q: Quantized) -> list[str]:
     """The integer tensor, its scale and its zero point, as QLinear operators take them."""
     return [q.name, q.scale_name, q.zero_name]
 

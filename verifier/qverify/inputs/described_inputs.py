@@ -17,7 +17,7 @@ Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class DescribedInput:
     """One network input whose bytes are described. tensor: the graph input that is fed. description: None for a featuremap
     that is no picture. roi: the graph input that a resizer's part comes by."""
 
@@ -28,7 +28,7 @@ class Fed:
     roi: str | None = None
 
 
-def fed_inputs(graph: Graph) -> dict[str, Fed]:
+def described_inputs(graph: Graph) -> dict[str, DescribedInput]:
     """By graph input, from the meta section. BadFileError when it does not fit the graph."""
     found = {}
     rows = graph.meta.get("inputs", {})
@@ -43,8 +43,8 @@ def fed_inputs(graph: Graph) -> dict[str, Fed]:
     return found
 
 
-def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> Fed:
-    wanted = completed(table, spec)
+def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> DescribedInput:
+    wanted = complete_description(table, spec)
     resized = wanted is not None and wanted.source is not None
     if resized != (roi is not None) or (resized and not (roi in graph.inputs and _dense(graph.spec(roi), "int32", 4))):
         raise UsageError("its roi does not fit its graph")
@@ -52,7 +52,7 @@ def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> F
         raise UsageError(f"{wanted.size_bytes} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
     if wanted is not None and not spec.quantized:
         _check_nodes(graph, spec.name, wanted)
-    return Fed(name, spec.name, wanted, table, roi)
+    return DescribedInput(name, spec.name, wanted, table, roi)
 
 
 def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
@@ -75,7 +75,7 @@ def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
     return (spec.dtype, spec.shape, spec.aligned_shape) == (dtype, (elements,), (elements,))
 
 
-def completed(table: Table, spec: TensorSpec) -> Description | None:
+def complete_description(table: Table, spec: TensorSpec) -> Description | None:
     """The description with what the tensor says: size, layout and quantization of a featuremap; None for a featuremap
     that is no picture."""
     where = f"input {spec.name}"
@@ -96,10 +96,10 @@ def completed(table: Table, spec: TensorSpec) -> Description | None:
     return wanted
 
 
-def for_tensor(table: Table, spec: TensorSpec) -> Description | None:
+def description_for_tensor(table: Table, spec: TensorSpec) -> Description | None:
     """As completed(), in the tensor's own layout where the table names none."""
     layout = layout_of(spec)
-    return completed({**({"layout": layout} if layout else {}), **table}, spec)
+    return complete_description({**({"layout": layout} if layout else {}), **table}, spec)
 
 
 def layout_of(spec: TensorSpec) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from qverify.inputs import buffers, picture
 from qverify.inputs.description import Description
 from qverify.inputs.formats import REAL
-from qverify.inputs.recipe import STAGES, Evidence, Recipe, Stage, Step
+from qverify.inputs.recipe import STAGES, CaptureEvidence, Recipe, RecipeStep, Stage
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ class Start:
 
     def intended(self, captured_bytes: int) -> Recipe:
         undescribed = len(self.values) if self.stage == "bytes" else None
-        return Recipe(self.wanted, Evidence(captured_bytes, undescribed, self.rgb))
+        return Recipe(self.wanted, CaptureEvidence(captured_bytes, undescribed, self.rgb))
 
     def reaches(self, recipe: Recipe) -> bool:
         """Whether everything that the recipe does otherwise comes after what is known."""
@@ -147,7 +147,7 @@ def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
     return [recipes[row[-1]] for row in sorted(rows)]
 
 
-def _stepped(values: Any, steps: tuple[Step, ...], recipe: Recipe) -> Any:
+def _stepped(values: Any, steps: tuple[RecipeStep, ...], recipe: Recipe) -> Any:
     for step in steps:
         values = step.change(values, recipe)
     return values

@@ -14,16 +14,16 @@ from typing import Protocol, cast
 
 from qverify.errors import UsageError
 from qverify.pages import load_page, page_names
-from qverify.vendor_files.untrusted_files import OutsideFolder
-from qverify.vendor_files.vendor_dump import Asked, VendorDump
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 
 class Page(Protocol):
     WANTED: str
     CHECKED: str
 
-    def recognised(self, folder: OutsideFolder) -> bool: ...
-    def read(self, folder: OutsideFolder, asked: Asked) -> VendorDump: ...
+    def recognised(self, folder: UntrustedFolder) -> bool: ...
+    def read(self, folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump: ...
 
 
 def names() -> list[str]:
@@ -39,7 +39,7 @@ def page(name: str) -> Page:
 
 def recognised(path: str) -> str:
     """The one profile whose dump this is without doubt, or "". UsageError where two claim it."""
-    folder = OutsideFolder(path)
+    folder = UntrustedFolder(path)
     found = [name for name in names() if page(name).recognised(folder)]
     if len(found) > 1:
         raise UsageError(f"{path}: looks like dumps of {' and '.join(found)}; say which with --profile NAME")

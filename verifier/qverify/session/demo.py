@@ -12,8 +12,8 @@ from qverify_agents.emulation.user_mode import emulator
 
 from qverify import example
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
-from qverify.inputs.sources import Asked
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.inputs.sources import InputRequest
 from qverify.model_bin.records import encode
 from qverify.session.job import Outcome, verify
 from qverify.session.request import Request
@@ -43,7 +43,7 @@ def demo(show: Callable[[str, Outcome | None], None]) -> bool:
                 Request(
                     [str(folder / "digits_quant.onnx"), model],
                     board,
-                    inputs=Asked(image),
+                    inputs=InputRequest(image),
                     options=Options(dump_all=True),
                 )
             )

@@ -11,7 +11,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
-    from qverify.sides.reference_variants.interpreter_files import Variant
+    from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 
 Watch = Callable[[str, int, int], None]
 
@@ -51,7 +51,7 @@ class HostSides:
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
 
-    def variants(self, prepared: PreparedInputs) -> list[Variant]:
+    def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Of the reference (Reference.variants); there must be one."""
         return list(self._opened_reference().variants(prepared))
 

@@ -13,7 +13,7 @@ from qverify_agents.errors import LinkError
 
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
 from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
@@ -21,7 +21,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_others, run_on_others
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
-from qverify.session.report import judged
+from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.tensors.prepared import PreparedInputs
@@ -81,14 +81,14 @@ class Job:
         self._carried = Counter[str]()  # by connections that ended: a broken frame is followed by another
         self._capture = _started(request, self.models)
 
-    def run(self, inputs: Asked, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
+    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
         """inputs: of one frame. source: what people call it."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
         spread = self._spread.of(self._host, prepared, step_of(watch, "reference spread")) if self._spread else None
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
-        report = judged(self.models, prepared, ran, options, pull)
+        report = make_report(self.models, prepared, ran, options, pull)
         report.link = dict(self._carried + Counter(report.link)) if self._carried else report.link
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
@@ -132,7 +132,7 @@ class Job:
             self._carried.update(recording.link)
             self._disconnect()
 
-    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+    def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
         """Of frame `number`."""
         return prepared_inputs(self.models.graph, inputs)
 
@@ -145,7 +145,7 @@ class Job:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
                 raise
             unreached = " ".join(str(error).split())
-            ran.recordings["board"] = absent(self.models.graph, str(self.request.board), unreached)
+            ran.recordings["board"] = unreachable_board(self.models.graph, str(self.request.board), unreached)
         if board is not None:
             pull = "all" if self.request.paranoid else self.request.pull
             ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
@@ -193,7 +193,7 @@ class Job:
             self._board = None
 
 
-def absent(graph: Graph, uri: str, why: str) -> Recording:
+def unreachable_board(graph: Graph, uri: str, why: str) -> Recording:
     """The side of a board that could not be reached."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     missing = dict.fromkeys(specs, why)

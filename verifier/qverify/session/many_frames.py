@@ -11,10 +11,10 @@ from qverify_agents.errors import LinkError
 
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
-from qverify.inputs.sources import Stated
+from qverify.inputs.sources import ManifestEntry
 from qverify.printable import printable
 from qverify.report.document import Report
-from qverify.report.frames import rank
+from qverify.report.frame_rank import frame_rank
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
 from qverify.session.inputs.prepared_files import manifest
@@ -26,16 +26,16 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FrameSource:
     """files: as Asked takes them. source: what people call it. stated: by path, of a manifest. wrong: why it cannot be run."""
 
     files: str | Mapping[str, str]
     source: str
-    stated: dict[str, Stated] = field(default_factory=dict)
+    stated: dict[str, ManifestEntry] = field(default_factory=dict)
     wrong: str = ""
 
 
-def sources(text: str | None) -> list[Frame] | None:
+def frame_sources(text: str | None) -> list[FrameSource] | None:
     """-i as several frames: a folder (of `inputs prepare`, or of files), a list (.txt) with a line a frame, or NAME:FOLDER
     for several inputs, as many files in each. None where it is one frame."""
     if text is None:
@@ -54,10 +54,10 @@ def sources(text: str | None) -> list[Frame] | None:
     return [_together(row) for row in zip(*held.values(), strict=True)]
 
 
-def _together(row: tuple[Frame, ...]) -> Frame:
+def _together(row: tuple[FrameSource, ...]) -> FrameSource:
     files = {name: path for f in row if isinstance(f.files, Mapping) for name, path in f.files.items()}
     stated = {path: one for f in row for path, one in f.stated.items()}
-    return Frame(files, ",".join(f.source for f in row), stated, next((f.wrong for f in row if f.wrong), ""))
+    return FrameSource(files, ",".join(f.source for f in row), stated, next((f.wrong for f in row if f.wrong), ""))
 
 
 def _named_folder(part: str) -> tuple[str, str] | None:
@@ -68,7 +68,7 @@ def _named_folder(part: str) -> tuple[str, str] | None:
     return None
 
 
-def _folder(folder: str, name: str) -> list[Frame]:
+def _folder(folder: str, name: str) -> list[FrameSource]:
     if os.path.isfile(os.path.join(folder, "manifest.json")):
         return _prepared(folder, name)
     names = sorted(n for n in os.listdir(folder) if not n.startswith("."))
@@ -76,23 +76,23 @@ def _folder(folder: str, name: str) -> list[Frame]:
     if not paths:
         raise UsageError(f"-i {folder}: the folder holds no files")
     no_file = "not a regular file"
-    return [Frame({name: path}, n, wrong="" if os.path.isfile(path) else no_file) for n, path in paths.items()]
+    return [FrameSource({name: path}, n, wrong="" if os.path.isfile(path) else no_file) for n, path in paths.items()]
 
 
-def _prepared(folder: str, name: str) -> list[Frame]:
+def _prepared(folder: str, name: str) -> list[FrameSource]:
     """Of a manifest; what could not be prepared then is a frame that cannot run now."""
     described, rows, held = manifest(folder)
     found = []
     for row in rows:
         path = os.path.join(folder, row["file"])
-        found.append(Frame({name: path}, row["source"], {path: Stated(described, row["sha256"])}))
-    failed = [Frame({name: ""}, row["source"], wrong=row["why"]) for row in held["failed"]]
+        found.append(FrameSource({name: path}, row["source"], {path: ManifestEntry(described, row["sha256"])}))
+    failed = [FrameSource({name: ""}, row["source"], wrong=row["why"]) for row in held["failed"]]
     if not found and not failed:
         raise UsageError(f"-i {folder}: its manifest lists no files")
     return found + failed
 
 
-def _listed(path: str) -> list[Frame]:
+def _listed(path: str) -> list[FrameSource]:
     try:
         found = lines(path)
     except UsageError as error:
@@ -100,7 +100,7 @@ def _listed(path: str) -> list[Frame]:
     if not found:
         raise UsageError(f"-i {path}: the list is empty")
     here = os.path.dirname(path)
-    return [Frame(",".join(_beside(here, part) for part in line.split(",")), line) for line in found]
+    return [FrameSource(",".join(_beside(here, part) for part in line.split(",")), line) for line in found]
 
 
 def _beside(here: str, part: str) -> str:
@@ -110,11 +110,11 @@ def _beside(here: str, part: str) -> str:
     return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
-def verify_frames(request: Request, frames: list[Frame], tell: Tell, watch: Watch | None = None) -> Outcome:
+def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None) -> Outcome:
     """Every frame in order, told as it comes; those that cannot be prepared are listed and the others run all the same.
     UsageError when none ran. The report holds a verdict of every pair of every frame, and the tensors of the WHOLE worst
     frames: memory does not grow with tensors."""
-    job, kept, rows, unreached = Job(request), Kept(), list[dict[str, Any]](), ""
+    job, kept, rows, unreached = Job(request), KeptReports(), list[dict[str, Any]](), ""
     try:
         for number, frame in enumerate(frames):
             try:
@@ -148,7 +148,7 @@ def verify_frames(request: Request, frames: list[Frame], tell: Tell, watch: Watc
     return Outcome(whole, list(job.models.graph.outputs), unreached)
 
 
-class Kept:
+class KeptReports:
     """Reports of frames: the WHOLE worst with their tensors, the others without."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Kept:
         if self.reports:  # what every frame has alike is said once
             report.sides, report.canary, report.no_integer_reference = [], {}, []
         self.reports.append(report)
-        self._whole.append((rank(row), report))
+        self._whole.append((frame_rank(row), report))
         if len(self._whole) > WHOLE:
             self._whole.sort(key=lambda pair: pair[0])
             _, least = self._whole.pop()

@@ -14,7 +14,7 @@ from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import SideResults
 from qverify.session.models import Models
-from qverify.session.report import judged
+from qverify.session.report import make_report
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -51,7 +51,7 @@ def run_on_others(
     simulator = Simulator(models.graph)
     ran = SideResults({"simulator": simulator.run(made)}, {"simulator": simulator.run_unit})
     recording = ran.recordings["board"] = board.run(made, step, "all")
-    pair = judged(models, made, ran, replace(options, dump_all=True), board.pull).pairs[0]
+    pair = make_report(models, made, ran, replace(options, dump_all=True), board.pull).pairs[0]
     repeated = _repeated(models.graph, before, recording, ran.recordings["simulator"])
     cause, why = pair.cause, f"on other inputs (random, PCG64 seed {number}): {pair.why}"
     if pair.verdict != "PASSED" and repeated:

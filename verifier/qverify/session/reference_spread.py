@@ -21,17 +21,19 @@ class ReferenceSpread:
     """What a request asks of it, for any number of frames. UsageError where that cannot be."""
 
     def __init__(self, request: Request, models: Models):
-        from qverify.sides.reference_variants.other_interpreter import Elsewhere
+        from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
 
         if models.integer_onnx is None:
             raise UsageError("--reference-spread needs the quantized ONNX in -m")
-        self._elsewhere = [Elsewhere(command, request.reference_timeout_s) for command in request.reference_python]
+        self._elsewhere = [
+            OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python
+        ]
 
     def of(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
         """Before the board is asked anything, so that an interpreter that cannot do it costs no run."""
-        from qverify.sides.reference_variants.run_variants import spread
+        from qverify.sides.reference_variants.run_variants import measure_spread
 
-        return spread(host.variants(prepared), self._elsewhere, step)
+        return measure_spread(host.variants(prepared), self._elsewhere, step)
 
 
 def mark_spread(report: Report, spread: Spread) -> None:

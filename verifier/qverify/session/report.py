@@ -8,7 +8,7 @@ from typing import Any
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.inputs.described_inputs import fed_inputs
+from qverify.inputs.described_inputs import described_inputs
 from qverify.inputs.description_keys import unverified
 from qverify.model_bin.units import units
 from qverify.printable import printable
@@ -25,7 +25,7 @@ _NOT_RUN = {
 }
 
 
-def judged(
+def make_report(
     models: Models,
     prepared: PreparedInputs,
     ran: SideResults,
@@ -67,7 +67,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
         for n in models.graph.nodes
         if not n.integer_reference
     ]
-    for fed in fed_inputs(models.graph).values():
+    for fed in described_inputs(models.graph).values():
         if fed.description is not None and (doubt := unverified(fed.description)):
             report.notes.append(
                 f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"

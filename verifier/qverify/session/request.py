@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from qverify.compare.options import Options
-from qverify.inputs.sources import Asked
+from qverify.inputs.sources import InputRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Request:
     board: str | None = None
     run_sim: bool = True
     _: KW_ONLY
-    inputs: Asked = field(default_factory=Asked)
+    inputs: InputRequest = field(default_factory=InputRequest)
     options: Options = field(default_factory=Options)
     deadline_s: float = 120.0
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)

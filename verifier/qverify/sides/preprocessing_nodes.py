@@ -12,7 +12,7 @@ from qverify.tensors.recording import Array
 OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize", "transpose")
 
 
-def front(graph: Graph, names: Iterable[str]) -> list[Node]:
+def preprocessing_of(graph: Graph, names: Iterable[str]) -> list[Node]:
     """What makes these network inputs, in running order; [] where they are the graph's own. BadFileError where another
     op than those of preprocessing does it, or nothing."""
     makers, found, todo = graph.producers(), dict[str, Node](), [n for n in names if n not in graph.inputs]
@@ -26,7 +26,7 @@ def front(graph: Graph, names: Iterable[str]) -> list[Node]:
     return [node for node in graph.nodes if node.name in found]
 
 
-def made(graph: Graph, nodes: list[Node], values: Mapping[str, Array]) -> dict[str, Array]:
+def run_preprocessing(graph: Graph, nodes: list[Node], values: Mapping[str, Array]) -> dict[str, Array]:
     """Their outputs by name. values: of the graph inputs."""
     found: dict[str, Array] = {}
     for node in nodes:

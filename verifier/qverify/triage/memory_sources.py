@@ -28,7 +28,7 @@ ROLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemorySource:
     """kind: output, input, constant. said: as a person reads it."""
 
     name: str
@@ -37,14 +37,14 @@ class Place:
     spec: TensorSpec
 
 
-def places(case: Case, *kinds: str) -> list[Place]:
+def memory_sources(case: Case, *kinds: str) -> list[MemorySource]:
     """Those of the kinds asked for, or all."""
-    found = [Place(case.output, "output", "the output", case.spec)]
-    found += [Place(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
+    found = [MemorySource(case.output, "output", "the output", case.spec)]
+    found += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
     for node, at, name in constants_of(case):
         roles = ROLES.get(node.op, ())
         role = roles[at] if at < len(roles) else f"constant {name}"
-        found.append(Place(name, "constant", f"the {role}", case.graph.spec(name)))
+        found.append(MemorySource(name, "constant", f"the {role}", case.graph.spec(name)))
     return [p for p in found if not kinds or p.kind in kinds]
 
 
@@ -52,23 +52,23 @@ def _input(case: Case, name: str) -> str:
     return "the input" if len(case.unit.inputs) == 1 else f"the input {name}"
 
 
-def value_at(case: Case, place: Place) -> Array:
+def correct_value(case: Case, place: MemorySource) -> Array:
     """As it would be without the fault."""
     if place.kind == "output":
         return case.made
     return case.inputs[place.name] if place.kind == "input" else case.graph.constants[place.name]
 
 
-def only_moved(case: Case) -> bool:
+def is_permutation(case: Case) -> bool:
     """Whether the recorded elements are the computed ones in some order: a cheap look before many orders are tried."""
     return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
 
 
-def at(place: Place, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
+def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """The output when that tensor's elements are the transformed ones; transform keeps shape and dtype."""
 
     def make(case: Case) -> Array:
-        changed = np.ascontiguousarray(transform(value_at(case, place)))
+        changed = np.ascontiguousarray(transform(correct_value(case, place)))
         if place.kind == "output":
             return changed
         if place.kind == "input":
@@ -78,7 +78,7 @@ def at(place: Place, transform: Callable[[Array], Array]) -> Callable[[Case], Ar
     return make
 
 
-def at_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
+def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """The output when every input's elements are the transformed ones."""
     names = case.unit.inputs
 

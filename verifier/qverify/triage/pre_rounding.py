@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.triage.case import Case, Change, limits
-from qverify.triage.linear import OPS, WIDE_LIMITS, real_scale
+from qverify.triage.linear_sums import OPS, WIDE_LIMITS, real_scale
 
 Array = npt.NDArray[Any]
 FINER = 12
@@ -18,7 +18,7 @@ WIDE = "int64"
 
 
 @dataclass(frozen=True, slots=True)
-class Unrounded:
+class PreRounding:
     """steps: float64, in output LSB to a 4096th, before zero point and clip."""
 
     steps: Array
@@ -27,12 +27,12 @@ class Unrounded:
     high: int
 
 
-def unrounded(case: Case) -> Unrounded | None:
+def pre_rounding(case: Case) -> PreRounding | None:
     """None for an op that rounds nothing, or whose output is not quantized per tensor."""
     return case.once("unrounded", lambda: _unrounded(case))
 
 
-def _unrounded(case: Case) -> Unrounded | None:
+def _unrounded(case: Case) -> PreRounding | None:
     if len(case.spec.scale) != 1:
         return None
     change = _finer(case)
@@ -41,7 +41,7 @@ def _unrounded(case: Case) -> Unrounded | None:
     words = ops.words(case.last)
     low, high = limits(case.spec)
     fine = case.again(change).astype(np.float64) / 2**FINER
-    return Unrounded(fine, case.spec.zero_point[0], words.get("act_min", low), words.get("act_max", high))
+    return PreRounding(fine, case.spec.zero_point[0], words.get("act_min", low), words.get("act_max", high))
 
 
 def _finer(case: Case) -> Change | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.triage.case import Case
-from qverify.triage.linear import Linear
+from qverify.triage.linear_sums import Linear
 
 Array = npt.NDArray[Any]
 FEW, MANY = 16, 512  # elements looked at for every candidate, and for those that are left

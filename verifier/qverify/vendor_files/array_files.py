@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import BadFileError
-from qverify.vendor_files.untrusted_files import MOST_BYTES, MOST_FILES, OutsideFile
-from qverify.vendor_files.vendor_dump import ITEM, counted
+from qverify.vendor_files.untrusted_files import MOST_BYTES, MOST_FILES, UntrustedFile
+from qverify.vendor_files.vendor_dump import ITEM, count_elements
 
 HEADER = 1 << 16
 _ODD = (
@@ -51,20 +51,20 @@ class HeldArray:
 
     @property
     def size_bytes(self) -> int:
-        return counted(self.shape, self.where) * ITEM[self.dtype]
+        return count_elements(self.shape, self.where) * ITEM[self.dtype]
 
     def array(self) -> npt.NDArray[Any]:
         """Its elements, read now."""
         return np.frombuffer(self.read(), np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
 
 
-def npy(file: OutsideFile, name: str) -> HeldArray:
+def npy(file: UntrustedFile, name: str) -> HeldArray:
     """BadFileError where it is no .npy of numbers, or has not exactly the bytes its header declares."""
     start = file.read(0, min(file.size_bytes, HEADER))
     return _array(name, file.path, start, file.size_bytes, file.read)
 
 
-def npz(file: OutsideFile) -> list[HeldArray]:
+def npz(file: UntrustedFile) -> list[HeldArray]:
     """Every member, none unpacked yet. BadFileError as npy; for a member twice, or one that unpacks to too much."""
     found: list[HeldArray] = []
     try:
@@ -86,7 +86,7 @@ def npz(file: OutsideFile) -> list[HeldArray]:
     return found
 
 
-def _bounded(file: OutsideFile, members: list[zipfile.ZipInfo]) -> None:
+def _bounded(file: UntrustedFile, members: list[zipfile.ZipInfo]) -> None:
     """BadFileError for too many or too much, before anything is unpacked, and for two of one name."""
     whole = sum(member.file_size for member in members)
     if len(members) > MOST_FILES or whole > 4 * MOST_BYTES:
@@ -109,7 +109,7 @@ def _bounded(file: OutsideFile, members: list[zipfile.ZipInfo]) -> None:
 class _Members:
     """The members of an .npz, opened once; closed with the last of its arrays."""
 
-    def __init__(self, file: OutsideFile):
+    def __init__(self, file: UntrustedFile):
         self._path = file.path
         handle = os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
         weakref.finalize(self, handle.close)
@@ -137,7 +137,7 @@ def _array(name: str, where: str, start: bytes, size: int, read: Callable[[int, 
     kind = dtype.name
     if kind not in ITEM or dtype.fields is not None:
         raise BadFileError(f"{where}: {str(dtype)[:40]}; only numbers of at most 64 bits can be compared")
-    wanted = counted(shape, where) * dtype.itemsize
+    wanted = count_elements(shape, where) * dtype.itemsize
     if size - offset != wanted:
         raise BadFileError(f"{where}: byte {offset}: {size - offset} bytes, {kind}{list(shape)} has {wanted}")
     return HeldArray(name, where, kind, shape, partial(_dense, read, offset, wanted, dtype, shape, order))

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from qverify.errors import BadFileError
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.untrusted_files import OutsideFile
-from qverify.vendor_files.vendor_dump import ITEM, counted, real_number, whole_number
+from qverify.vendor_files.untrusted_files import UntrustedFile
+from qverify.vendor_files.vendor_dump import ITEM, count_elements, real_number, whole_number
 
 TYPES = {f"S{n}": f"int{n}" for n in (8, 16, 32, 64)} | {f"U{n}": f"uint{n}" for n in (8, 16, 32, 64)}
 TYPES |= {f"F{n}": f"float{n}" for n in (16, 32, 64)}
@@ -17,7 +17,7 @@ _SECTION = re.compile(r"(input|output)\[(\d{1,6})\]:\s*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def outputs_of(file: OutsideFile) -> dict[int, TensorSpec]:
+def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
     """Outputs by index; aligned_shape as the strides say. BadFileError where it is none, or of several models."""
     text = _COLOUR.sub("", file.whole(MOST_TEXT).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
@@ -50,7 +50,7 @@ def _spec(fields: dict[str, str], where: str) -> TensorSpec:
     stored = _strided(shape, strides, fields.get("aligned byte size", ""), ITEM[dtype], where) or aligned
     if len(stored) != len(shape) or any(s < v for s, v in zip(stored, shape, strict=True)):
         raise BadFileError(f"{where}: {list(stored)} as stored does not hold the valid shape {list(shape)}")
-    counted(shape, where), counted(stored, where)
+    count_elements(shape, where), count_elements(stored, where)
     scale: tuple[float, ...] = ()
     if fields.get("quanti type") == "SCALE" and "int" in dtype:
         scale = tuple(real_number(v, where) for v in fields.get("scale data", "").split(",") if v.strip())

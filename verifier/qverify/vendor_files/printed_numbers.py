@@ -64,7 +64,7 @@ def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
     return np.array(found, np.float64)
 
 
-def counted_in(data: bytes) -> int:
+def count_numbers(data: bytes) -> int:
     """How many there are, numbers or not."""
     return sum(len(block.translate(_COMMAS).split()) for _, block in _blocks(data))
 

@@ -19,7 +19,7 @@ def unfinished(name: str) -> bool:
     return _UNFINISHED.fullmatch(name) is not None
 
 
-class OutsideFile:
+class UntrustedFile:
     """A regular file read by position. size_bytes is that of the file when it was opened for the first time; a file that
     changed since is refused."""
 
@@ -81,7 +81,7 @@ class _opened:
         os.close(self.number)
 
 
-class OutsideFolder:
+class UntrustedFolder:
     """A folder of a dump, or the one file that was named. Links are followed only to places inside the folder."""
 
     def __init__(self, path: str):
@@ -101,7 +101,7 @@ class OutsideFolder:
     def folders(self) -> list[str]:
         return sorted(e.name for e in self._entries("") if e.is_dir(follow_symlinks=False))
 
-    def file(self, name: str) -> OutsideFile:
+    def file(self, name: str) -> UntrustedFile:
         """name: as of names(), or of a manifest. BadFileError for what leads out of the folder, be it by a link."""
         path = os.path.join(self.path, name)
         if "\0" in name:
@@ -109,11 +109,11 @@ class OutsideFolder:
         real = os.path.realpath(path)
         if os.path.isabs(name) or os.path.commonpath([real, self._real]) != self._real:
             raise BadFileError(f"{path}: leads out of the folder")
-        return OutsideFile(real)
+        return UntrustedFile(real)
 
-    def only(self) -> OutsideFile:
+    def only(self) -> UntrustedFile:
         """The one file that was named, wherever its link leads: the user named it."""
-        return OutsideFile(self._real)
+        return UntrustedFile(self._real)
 
     def _entries(self, below: str) -> list[os.DirEntry[str]]:
         try:

@@ -80,7 +80,7 @@ class VendorDump:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadingOptions:
     """What the command line says about a dump. dtypes: tensor to dtype, "" for all. frame: which Result_n."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Asked:
     layer_info: str = ""
 
 
-def counted(shape: tuple[int, ...], where: str) -> int:
+def count_elements(shape: tuple[int, ...], where: str) -> int:
     """Elements of a declared shape. BadFileError for a negative dim, or more than MOST_ELEMENTS."""
     if any(not 0 <= d <= MOST_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
         raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MOST_ELEMENTS} elements in 16 dims are read")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 SHOWN = 40
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.judging import judging
-from qverify.cli.reporting import ReportFiles, emit, reporting
+from qverify.cli.judging import judging_options
+from qverify.cli.reporting import ReportFiles, emit, report_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -49,8 +49,8 @@ class WithProfiles(click.Command):
 @click.option(
     "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
 )
-@reporting()
-@judging
+@report_options()
+@judging_options
 def command(
     a: str,
     b: str,
@@ -68,9 +68,9 @@ def command(
 ) -> int:
     from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
-    from qverify.vendor_files.vendor_dump import Asked
+    from qverify.vendor_files.vendor_dump import ReadingOptions
 
-    asked = Asked(dtypes(dtype), side, frame, layer_info)
+    asked = ReadingOptions(dtypes(dtype), side, frame, layer_info)
     narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")

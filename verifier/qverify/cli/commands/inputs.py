@@ -8,7 +8,7 @@ import click
 
 from qverify.cli.describing import describing
 from qverify.cli.inputs_diff import diff
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -37,11 +37,11 @@ def _needed(wanted: Description | None) -> Description:
 @click.option("-o", "--output", required=True, metavar="DIR")
 @describing
 def prepare(files: tuple[str, ...], output: str, wanted: Description | None, name: str) -> int:
-    from qverify.cli.live_progress import bars
+    from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import prepared_files
 
     paths = [p for one in files for p in prepared_files.sources(one)]
-    with bars() as watch:
+    with progress_bars() as watch:
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
         failed = prepared_files.prepare(paths, _needed(wanted), output, name, tell)
     say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")

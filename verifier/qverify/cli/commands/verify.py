@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from qverify.cli.board_options import reaching
-from qverify.cli.input_options import taking_inputs
-from qverify.cli.judging import judging
+from qverify.cli.board_options import link_options
+from qverify.cli.input_options import input_options
+from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
-from qverify.cli.reporting import ReportFiles, exit_status, reporting
-from qverify.cli.saying import say
+from qverify.cli.reporting import ReportFiles, exit_status, report_options
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
-    from qverify.inputs.sources import Asked
+    from qverify.inputs.sources import InputRequest
     from qverify.report.document import Report
-    from qverify.session.many_frames import Frame
+    from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
 
 
@@ -93,10 +93,10 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="keep everything the run sees there, for replay, compare and triage; of several boards in DIR-0, DIR-1, ...",
 )
-@reporting()
-@taking_inputs
-@reaching()
-@judging
+@report_options()
+@input_options
+@link_options()
+@judging_options
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
@@ -112,14 +112,14 @@ def command(
     reference_timeout_s: float,
     capture: str | None,
     reports: ReportFiles,
-    inputs: Asked,
+    inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.compare.verdict import combine
     from qverify.report.document import worst
-    from qverify.session.many_frames import sources
+    from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
     from qverify.session.request import Request
 
@@ -128,7 +128,7 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
-    several = sources(inputs.files if isinstance(inputs.files, str) else None)
+    several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -157,31 +157,31 @@ def command(
             reports.save(so_far, stdout=False)
     whole = combine(found)
     if len(boards) > 1 and not reports.stdout_taken:
-        from qverify.renderers.boards import render
+        from qverify.renderers.several_boards import render
 
         click.echo("\n" + render(whole, len(boards)))
     reports.save(whole)
     return exit_status(whole)
 
 
-def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) -> Report:
+def _of_one_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:
     """Verified and shown; quiet: stdout is for the JSON alone."""
-    from qverify.cli.live_progress import bars
-    from qverify.renderers import frames, terminal
+    from qverify.cli.live_progress import progress_bars
+    from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
 
     def tell(row: dict[str, Any]) -> None:
         if not quiet:
-            click.echo(frames.line(row))
+            click.echo(frame_lines.line(row))
 
-    with bars() as watch:
+    with progress_bars() as watch:
         if several is None:
             outcome = verify(request, watch)
             text = terminal.render(outcome.report, outcome.finals, request.options.dump_all)
         else:
             outcome = verify_frames(request, several, tell, watch)
-            text = frames.render(outcome.report)
+            text = frame_lines.render(outcome.report)
     if not quiet:
         click.echo(text)
     if outcome.unreached:

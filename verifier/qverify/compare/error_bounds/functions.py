@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.arithmetic.float32 import erf64
-from qverify.compare.error_bounds.values import ROUNDOFF, TINY, Held, NoBound, Real, Reals, float_word, real
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, Reals, float_word, real
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 

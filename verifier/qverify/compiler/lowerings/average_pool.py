@@ -8,9 +8,9 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
+from qverify.compiler.pool_windows import flat, pooled, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
-from qverify.compiler.unit import Activation, Unit, operand, whole_range
-from qverify.compiler.windows import flat, pooled, window_pads
+from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
@@ -18,13 +18,13 @@ ONNX_TYPES = {"AveragePool": {**WINDOW, "ceil_mode": ANY, "count_include_pad": A
 OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     return pooled(view, node, y, act, lower)
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
-    return Unit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
 
 
 def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:

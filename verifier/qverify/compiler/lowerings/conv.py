@@ -8,10 +8,19 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
-from qverify.compiler.linear import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
-from qverify.compiler.unit import Activation, Array, Unit, operand, standard, triple, whole_range, with_activation
-from qverify.compiler.windows import flat, window_pads
+from qverify.compiler.unit import (
+    Activation,
+    Array,
+    LoweredUnit,
+    operand,
+    qlinear_operands,
+    standard,
+    whole_range,
+    with_activation,
+)
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
@@ -19,22 +28,24 @@ ONNX_TYPES = {"Conv": {**WINDOW, "group": ANY}}
 OPERATORS = {"QLinearConv": {**WINDOW, "group": ANY, **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
     bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, kernel)
-    unit = Unit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:
-        inputs = [*triple(x), *triple(w), y.scale_name, y.zero_name] + ([bias_name] if bias_name else [])
+        inputs = [*qlinear_operands(x), *qlinear_operands(w), y.scale_name, y.zero_name] + (
+            [bias_name] if bias_name else []
+        )
         unit.onnx, unit.constants = [standard("QLinearConv", inputs, [y.name], **attributes(node))], new
         with_activation(unit, y, act)
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     """A QLinearConv of a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
@@ -43,7 +54,7 @@ def from_operator(view: View, node: Any) -> Unit:
             f"{node.name} (QLinearConv): its weights are computed at run time; only constants can be compiled"
         )
     bias, act = constant_operand(view, node, 8, "bias"), whole_range(y.dtype)
-    return Unit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, True), [node])
+    return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, True), [node])
 
 
 def convolution(

@@ -8,9 +8,18 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import Builder
-from qverify.compiler.linear import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
-from qverify.compiler.unit import Activation, Array, Unit, microsoft, operand, triple, whole_range, with_activation
+from qverify.compiler.unit import (
+    Activation,
+    Array,
+    LoweredUnit,
+    microsoft,
+    operand,
+    qlinear_operands,
+    whole_range,
+    with_activation,
+)
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
@@ -18,7 +27,7 @@ ONNX_TYPES = {"Gemm": {"alpha": ANY, "beta": ANY, "transA": ANY, "transB": ANY}}
 OPERATORS = {"QGemm": {"alpha": ANY, "transA": only(0), "transB": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x, w, attrs = view.dequantized(node.input[0]), view.dequantized(node.input[1]), attributes(node)
     if x is None or w is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
@@ -33,16 +42,16 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
     columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
     if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
         return None  # a bias by rows, or one number for all: stays a float node, or is refused there
-    unit = Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel))
     if kernel:
-        inputs = [*triple(x), *triple(w), bias_name, y.scale_name, y.zero_name]
+        inputs = [*qlinear_operands(x), *qlinear_operands(w), bias_name, y.scale_name, y.zero_name]
         keep = {k: v for k, v in attrs.items() if k in ("alpha", "transA", "transB")}
         unit.onnx, unit.constants = [microsoft("QGemm", inputs, [y.name], **keep)], new
         with_activation(unit, y, act)
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     x = quantized_input(view, node, 0)
     transposed = bool(attributes(node).get("transB", 0))
     w = quantized_input(view, node, 3, 0 if transposed else len(view.shape(node.input[3])) - 1)
@@ -61,7 +70,7 @@ def from_operator(view: View, node: Any) -> Unit:
         raise UnsupportedError(
             f"{node.name} (QGemm): its weights are computed at run time; only constants can be compiled"
         )
-    return Unit(y.name, lambda b: lower(b, view, node, x, w, bias, y, whole_range(y.dtype), True), [node])
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, whole_range(y.dtype), True), [node])
 
 
 def lower(

@@ -13,7 +13,7 @@ from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings import elementwise_float, reshape
 from qverify.compiler.qoperator import quantized_input, quantized_output
-from qverify.compiler.unit import Array, Unit, microsoft, missing_domain, operand, triple
+from qverify.compiler.unit import Array, LoweredUnit, microsoft, missing_domain, operand, qlinear_operands
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.view import ELEMENT, Quantized, View, attributes
 from qverify.tensors.spec import TensorSpec
@@ -70,30 +70,32 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
     return x, sorted(members.values(), key=lambda n: view.order[n.name])
 
 
-def match_region(view: View, output: str, y: Quantized) -> Unit | None:
+def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
     """The unit of a QuantizeLinear whose float input comes element by element from one quantized tensor."""
     found = region(view, output)
     if found is None or len(y.scale) > 1:
         return None
     x, nodes = found
     table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
         unit.onnx = [
-            microsoft(f"QLinear{nodes[0].op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **attrs)
+            microsoft(
+                f"QLinear{nodes[0].op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **attrs
+            )
         ]
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     table = cache(lambda: harvest(view, x, y, "", [], unit))
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), [node])
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), [node])
     return unit
 
 
-def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: Unit) -> Array:
+def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: LoweredUnit) -> Array:
     """y for every value of x, computed by onnxruntime on the unit's own operators."""
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)

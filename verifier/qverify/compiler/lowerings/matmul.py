@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.linear import integer_kernel
+from qverify.compiler.linear_layers import integer_kernel
 from qverify.compiler.qoperator import quantized_input, quantized_output
-from qverify.compiler.unit import Activation, Unit, operand, standard, triple, whole_range, with_activation
+from qverify.compiler.unit import (
+    Activation,
+    LoweredUnit,
+    operand,
+    qlinear_operands,
+    standard,
+    whole_range,
+    with_activation,
+)
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
@@ -17,25 +25,27 @@ ONNX_TYPES: dict[str, Any] = {"MatMul": {}}
 OPERATORS: dict[str, Any] = {"QLinearMatMul": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or len(a.scale) > 1 or len(y.scale) > 1:
         return None
     if min(len(view.shape(a.name)), len(view.shape(b.name))) < 2:
         return None
     kernel = integer_kernel(a, y, b)
-    unit = Unit(y.name, lambda builder: lower(builder, view, node, a, b, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, act, kernel))
     if kernel:
-        unit.onnx = [standard("QLinearMatMul", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        unit.onnx = [
+            standard("QLinearMatMul", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
+        ]
         with_activation(unit, y, act)
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     a = quantized_input(view, node, 0)
     b = quantized_input(view, node, 3, len(view.shape(node.input[3])) - 1)
     y = quantized_output(view, node, 0, 6)
-    return Unit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
 
 
 def lower(

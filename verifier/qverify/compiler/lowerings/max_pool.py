@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY, WINDOW, only
 from qverify.compiler.builder import Builder
-from qverify.compiler.windows import flat, window_pads
+from qverify.compiler.pool_windows import flat, window_pads
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View, attributes
 

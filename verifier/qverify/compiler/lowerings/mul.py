@@ -8,28 +8,38 @@ import numpy as np
 
 from qverify.compiler.builder import Builder
 from qverify.compiler.qoperator import quantized_input, quantized_output
-from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, whole_range, with_activation
+from qverify.compiler.unit import (
+    Activation,
+    LoweredUnit,
+    microsoft,
+    operand,
+    qlinear_operands,
+    whole_range,
+    with_activation,
+)
 from qverify.onnx_model.view import Quantized, View
 
 ONNX_TYPES: dict[str, Any] = {"Mul": {}}
 OPERATORS: dict[str, Any] = {"QLinearMul": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
         return None
     kernel = a.eight_bit and a.dtype == b.dtype == y.dtype
-    unit = Unit(y.name, lambda builder: lower(builder, view, a, b, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda builder: lower(builder, view, a, b, y, act, kernel))
     if kernel:
-        unit.onnx = [microsoft("QLinearMul", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        unit.onnx = [
+            microsoft("QLinearMul", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
+        ]
         with_activation(unit, y, act)
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
+def from_operator(view: View, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
-    return Unit(y.name, lambda builder: lower(builder, view, a, b, y, whole_range(y.dtype), True), [node])
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, a, b, y, whole_range(y.dtype), True), [node])
 
 
 def lower(

@@ -9,18 +9,18 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.global_average_pool import mean_scales
-from qverify.compiler.unit import Activation, Unit, operand
+from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = {"ReduceMean": {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": only(0)}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
-    return Unit(y.name, lambda b: lower(b, view, node, x, y, act))
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act))
 
 
 def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation) -> None:

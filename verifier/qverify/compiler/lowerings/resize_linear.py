@@ -9,14 +9,14 @@ import numpy as np
 from qverify.compiler.builder import Array, Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.resize_positions import RESIZE, positions, scales
-from qverify.compiler.unit import Activation, Unit, operand
+from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = {"Resize": RESIZE}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is not None and max(len(x.scale), len(y.scale)) > 1:
         raise UnsupportedError(
@@ -24,7 +24,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
         )
     if x is None or x.value is not None or attributes(node).get("mode", b"nearest") != b"linear" or act.clamps(y.dtype):
         return None
-    return Unit(y.name, lambda b: lower(b, view, node, x, y))
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y))
 
 
 def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from qverify.inputs import buffers
 from qverify.inputs.description import Description
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "alignment"
 MULTIPLES = {
@@ -69,4 +69,4 @@ def _together(data: bytes, recipe: Recipe) -> bytes:
     return valid.ljust(len(data), b"\0")
 
 
-_ROWS_TOGETHER = Step("rows without their stride", _together)
+_ROWS_TOGETHER = RecipeStep("rows without their stride", _together)

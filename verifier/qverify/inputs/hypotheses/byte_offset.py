@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "byte-offset"
 FIX = "check where the buffer begins: a header, a wrong base address"
@@ -19,7 +19,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             for wrapped in (False, True):
                 way = f"{by} byte{'s' * (by > 1)} too {'late' if sign > 0 else 'early'}"
                 end = "wrapped around" if wrapped else "zero filled"
-                step = Step(f"{way}, {end}", partial(_moved, by=by * sign, wrapped=wrapped))
+                step = RecipeStep(f"{way}, {end}", partial(_moved, by=by * sign, wrapped=wrapped))
                 yield f"byte offset: {way}, {end}", recipe.with_step("bytes", step)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qverify.inputs.formats import REAL
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "element-type"
 TYPES = ("uint8", "int8", "int16", "int32", "float16", "float32", "float64")
@@ -30,7 +30,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             yield f"element type: {name} instead of {own}", recipe.with_step("bytes", _cast(own, name))
 
 
-def _cast(own: str, other: str) -> Step:
+def _cast(own: str, other: str) -> RecipeStep:
     from_, to = (np.dtype(n).newbyteorder("<") for n in (own, other))
 
     def change(data: bytes, _: Recipe) -> bytes:
@@ -38,7 +38,7 @@ def _cast(own: str, other: str) -> Step:
             return data
         return bytes(_within(np.frombuffer(data, from_), to).tobytes())
 
-    return Step(f"{own} as {other}", change, lambda size: size // from_.itemsize * to.itemsize)
+    return RecipeStep(f"{own} as {other}", change, lambda size: size // from_.itemsize * to.itemsize)
 
 
 def _within(values: Any, to: np.dtype[Any]) -> Any:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from qverify.inputs import buffers
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "padding"
 FIX = "fill the padding with zero"
@@ -17,10 +17,10 @@ FIX = "fill the padding with zero"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if all(p.shape == p.aligned_shape for p in recipe.wanted.planes):
         return
-    step = Step("last column and row repeated", _repeated)
+    step = RecipeStep("last column and row repeated", _repeated)
     yield "padding: the last column and row repeated instead of zero", recipe.with_step("bytes", step)
     for value in (16, 114, 127, 128, 255):
-        step = Step(f"padding {value}", partial(_filled, value=value))
+        step = RecipeStep(f"padding {value}", partial(_filled, value=value))
         yield f"padding: bytes {value} instead of zero", recipe.with_step("bytes", step)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.inputs.colour import ROUNDINGS
 from qverify.inputs.formats import REAL, YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "rounding"
 
@@ -25,7 +25,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         yield from _of_colour(recipe)
     if wanted.resize_dtype == "float32":
         said = "rounding after the resize: truncate instead of half-even"
-        yield said, recipe.with_step("fitted", Step("truncated", _truncated))
+        yield said, recipe.with_step("fitted", RecipeStep("truncated", _truncated))
 
 
 def _of_colour(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from qverify.files import write_text
 from qverify.report.document import Report
-from qverify.report.triage import Triage
+from qverify.report.triage_document import Triage
 
 SUFFIX = ".json"
 

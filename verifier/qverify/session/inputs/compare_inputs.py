@@ -13,7 +13,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.files import open_regular
 from qverify.inputs import difference, picture, reading
 from qverify.inputs.description import Description
-from qverify.inputs.difference import Difference, Explanation
+from qverify.inputs.difference import Difference, MistakeExplanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session.inputs import prepared_files
 
@@ -25,7 +25,7 @@ LONGER = 16  # times the intended size, a capture is still read
 
 
 @dataclass(frozen=True, slots=True)
-class Intended:
+class IntendedInput:
     """path: a picture, .npy pixels, or bytes. name: what a capture may be called after. sha256: of a manifest, or ""."""
 
     path: str
@@ -35,7 +35,7 @@ class Intended:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ComparedFrame:
     intended: str
     captured: str
     wanted: Description | None
@@ -48,7 +48,7 @@ def compare(
     wanted: Description | None,
     seconds: float,
     watch: Callable[[str, int, int], None] | None = None,
-) -> list[Frame]:
+) -> list[ComparedFrame]:
     """A frame after the other; what explained the frames before is tried first. seconds: for all of them."""
     ours = _intended(a, wanted)
     for one in ours[:1]:
@@ -56,19 +56,19 @@ def compare(
             raise UsageError(f"an input of {size} bytes; at most {MOST_DESCRIBED} are compared. Give a smaller --size")
     pairs = _paired(ours, _captured(b), a, b)
     deadline = time.monotonic() + seconds
-    frames: list[Frame] = []
-    known: list[Explanation] = []
+    frames: list[ComparedFrame] = []
+    known: list[MistakeExplanation] = []
     for one, path in pairs:
         start = _start(one)
         captured = _capture(path, _most(start))
         left = max(0.0, deadline - time.monotonic())
-        found = difference.compared(start, captured, left, watch, known)
+        found = difference.explain_difference(start, captured, left, watch, known)
         known = [e for group in found.exact for e in group] or known
-        frames.append(Frame(one.path, path, one.wanted, found))
+        frames.append(ComparedFrame(one.path, path, one.wanted, found))
     return frames
 
 
-def common(frames: list[Frame]) -> list[list[Explanation]]:
+def common_mistakes(frames: list[ComparedFrame]) -> list[list[MistakeExplanation]]:
     """What reproduces every frame that differs, in the last one's groups."""
     differing = [f.difference for f in frames if not f.difference.equal]
     if not differing:
@@ -79,18 +79,19 @@ def common(frames: list[Frame]) -> list[list[Explanation]]:
     return [group for group in groups if group]
 
 
-def _intended(a: str, wanted: Description | None) -> list[Intended]:
+def _intended(a: str, wanted: Description | None) -> list[IntendedInput]:
     if os.path.isfile(os.path.join(a, "manifest.json")):
         if wanted is not None:
             raise UsageError(f"{a}: its manifest.json describes the input; leave out --format and the other options")
         described, rows, _ = prepared_files.manifest(a)
         return [
-            Intended(os.path.join(a, os.path.basename(r["file"])), r["source"], described, r["sha256"]) for r in rows
+            IntendedInput(os.path.join(a, os.path.basename(r["file"])), r["source"], described, r["sha256"])
+            for r in rows
         ]
     paths = prepared_files.sources(a)
     if wanted is None and not all(_raw(p) for p in paths):
         raise UsageError(f"{a}: a picture needs a description; give --format and --size, or --description FILE")
-    return [Intended(p, os.path.basename(p), wanted) for p in paths]
+    return [IntendedInput(p, os.path.basename(p), wanted) for p in paths]
 
 
 def _raw(path: str) -> bool:
@@ -107,7 +108,7 @@ def _captured(b: str) -> list[str]:
     return [b]
 
 
-def _paired(ours: list[Intended], theirs: list[str], a: str, b: str) -> list[tuple[Intended, str]]:
+def _paired(ours: list[IntendedInput], theirs: list[str], a: str, b: str) -> list[tuple[IntendedInput, str]]:
     """By name without its ending (the prepared file's or its source's), else by order where there are as many."""
     if not ours or not theirs:
         raise UsageError(f"{b if ours else a}: no files there, nothing to compare")
@@ -128,7 +129,7 @@ def _stem(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]
 
 
-def _start(one: Intended) -> Start:
+def _start(one: IntendedInput) -> Start:
     if one.wanted is None:
         return Start("bytes", _file(one.path, MOST_UNDESCRIBED), UNDESCRIBED)
     if one.sha256 or _raw(one.path):
@@ -186,7 +187,7 @@ def _file(path: str, limit: int) -> bytes:
     return data
 
 
-def fix(explanation: Explanation, wanted: Description | None) -> dict[str, Any]:
+def fix(explanation: MistakeExplanation, wanted: Description | None) -> dict[str, Any]:
     """What in the description would say the same, key by key; nothing where a description cannot."""
     if wanted is None or explanation.recipe.steps:
         return {}

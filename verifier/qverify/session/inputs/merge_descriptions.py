@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
-from qverify.inputs.described_inputs import completed, fed_inputs, layout_of
+from qverify.inputs.described_inputs import complete_description, described_inputs, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_tables import described, tables
 from qverify.model_bin.container import MAGIC
@@ -28,7 +28,7 @@ def description(
     if not table:
         return None, name or "input"
     where = model or toml or "options"
-    wanted = described(table, where) if model is None else completed(table, spec)
+    wanted = described(table, where) if model is None else complete_description(table, spec)
     if wanted is None:
         raise UsageError(f"{where}: input {name!r} is no picture; nothing describes its bytes")
     return wanted, name or "input"
@@ -50,7 +50,7 @@ def _of_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorS
         raise UsageError(f"-m {path}: not a model.bin of qverify compile")
     try:
         graph = decode(data)
-        held = fed_inputs(graph)
+        held = described_inputs(graph)
     except BadFileError as error:
         raise BadFileError(f"{path}: {error}") from error
     rois = {f.roi for f in held.values()}

@@ -53,7 +53,7 @@ def prepare(
     (source, why); the others are made all the same. UsageError when none could be made."""
     if any(os.path.realpath(os.path.dirname(p) or ".") == os.path.realpath(folder) for p in paths):
         raise UsageError(f"-o {folder}: the pictures themselves are there; name another folder")
-    made, failed = _Folder(folder), list[dict[str, str]]()
+    made, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
             made.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
@@ -70,14 +70,14 @@ def prepare(
 
 def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
     """count files of one PCG64 stream, and their manifest."""
-    generator, made = np.random.Generator(np.random.PCG64(seed)), _Folder(folder)
+    generator, made = np.random.Generator(np.random.PCG64(seed)), _OutputFolder(folder)
     for at in range(count):
         made.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
     made.finish()
     _write_manifest(folder, name, wanted, made.files, [])
 
 
-class _Folder:
+class _OutputFolder:
     """NNNN.bin files, each hashed while it is written. An older manifest goes first: without it nothing is complete."""
 
     def __init__(self, folder: str):

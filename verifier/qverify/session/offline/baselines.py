@@ -20,7 +20,7 @@ KEYS = ("model", "board", "firmware", "toolchain")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BaselineChange:
     """direction: better, worse, other (another content), gone, new, not known."""
 
     frame: int
@@ -42,7 +42,7 @@ def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[s
     return key, str(entry["verdict"])
 
 
-def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[Change], int]:
+def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[BaselineChange], int]:
     """The entry it is held against (same model and board; firmware and toolchain nearest), what changed, tensors compared.
     firmware: "" for the system the board told.
     UsageError where there is no such entry, or nothing is common."""
@@ -125,51 +125,61 @@ def _rows(report: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
         raise BadFileError(f"{folder}/report.json: not a report of qverify: {error}") from error
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Change], int]:
-    found, compared = list[Change](), 0
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[BaselineChange], int]:
+    found, compared = list[BaselineChange](), 0
     for what, bad in (("verdict", "PASSED"), ("unsteady", [])):
         old, new = before.get(what, bad), now[what]
         if old != new:
-            found.append(Change(0, "the whole run", "", what, str(old), str(new), "better" if new == bad else "worse"))
+            found.append(
+                BaselineChange(0, "the whole run", "", what, str(old), str(new), "better" if new == bad else "worse")
+            )
     for side in before["digests"].keys() & now["digests"].keys():
         old, new = before["digests"][side], now["digests"][side]
         frame, label = side.split("/", 1)
         for name in old.keys() & new.keys():
             if old[name] is None or new[name] is None:
-                found.append(Change(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "not known"))
+                found.append(
+                    BaselineChange(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "not known")
+                )
                 continue
             compared += 1
             if old[name] != new[name]:
-                found.append(Change(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "other"))
-        found += [Change(int(frame), label, n, "tensor", "there", "missing", "gone") for n in old.keys() - new.keys()]
-        found += [Change(int(frame), label, n, "tensor", "missing", "there", "new") for n in new.keys() - old.keys()]
+                found.append(BaselineChange(int(frame), label, name, "bytes", str(old[name]), str(new[name]), "other"))
+        found += [
+            BaselineChange(int(frame), label, n, "tensor", "there", "missing", "gone") for n in old.keys() - new.keys()
+        ]
+        found += [
+            BaselineChange(int(frame), label, n, "tensor", "missing", "there", "new") for n in new.keys() - old.keys()
+        ]
     for key in before["rows"].keys() & now["rows"].keys():
         compared += 1
         found += _of_row(key, before["rows"][key], now["rows"][key])
     for old, new, *said in ((before, now, "there", "missing", "gone"), (now, before, "missing", "there", "new")):
         for key in old["rows"].keys() - new["rows"].keys():
             frame, pair, tensor = key.split("/", 2)
-            found.append(Change(int(frame), pair, tensor, "metrics", *said))
+            found.append(BaselineChange(int(frame), pair, tensor, "metrics", *said))
         for side in old["digests"].keys() - new["digests"].keys():
             frame, label = side.split("/", 1)
-            found.append(Change(int(frame), label, "", "side", *said))
+            found.append(BaselineChange(int(frame), label, "", "side", *said))
     return sorted(found, key=lambda c: (c.frame, c.pair, c.tensor, c.what)), compared
 
 
-def _of_row(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+def _of_row(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[BaselineChange]:
     frame, pair, tensor = key.split("/", 2)
     found = []
     if old["verdict"] != new["verdict"]:
         way = "better" if new["verdict"] == "PASSED" else "worse"
-        found.append(Change(int(frame), pair, tensor, "verdict", str(old["verdict"]), str(new["verdict"]), way))
+        found.append(BaselineChange(int(frame), pair, tensor, "verdict", str(old["verdict"]), str(new["verdict"]), way))
     if old["bit_equal"] != new["bit_equal"]:
         way = "better" if new["bit_equal"] is True else "worse"
-        found.append(Change(int(frame), pair, tensor, "bit_equal", str(old["bit_equal"]), str(new["bit_equal"]), way))
+        found.append(
+            BaselineChange(int(frame), pair, tensor, "bit_equal", str(old["bit_equal"]), str(new["bit_equal"]), way)
+        )
     for metric, better in METRICS.items():
         a, b = _number(old.get(metric)), _number(new.get(metric))
         if a is not None and b is not None and a != b:
             way = "better" if (b - a) * better > 0 else "worse"
-            found.append(Change(int(frame), pair, tensor, metric, f"{a:g}", f"{b:g}", way))
+            found.append(BaselineChange(int(frame), pair, tensor, metric, f"{a:g}", f"{b:g}", way))
     return found
 
 
@@ -201,7 +211,7 @@ def _json(path: str) -> dict[str, Any]:
     return held
 
 
-def lines(changes: list[Change]) -> list[str]:
+def lines(changes: list[BaselineChange]) -> list[str]:
     return [
         f"frame {c.frame} {printable(c.pair)} {printable(c.tensor)}: {c.what} {c.before} -> {c.now} ({c.direction})"
         for c in changes

@@ -17,14 +17,14 @@ from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
-from qverify.session.offline.rejudge import unproven
-from qverify.sides.dumps.array_dump import arrays_of, dump
-from qverify.sides.dumps.board_dump import carried
-from qverify.sides.dumps.vendor_side import Against, alike, declared, recorded
+from qverify.session.offline.rejudge import mark_inconclusive
+from qverify.sides.dumps.array_dump import find_arrays, open_array_dump
+from qverify.sides.dumps.board_dump import read_board_dump
+from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.untrusted_files import OutsideFolder
-from qverify.vendor_files.vendor_dump import ITEM, Asked, VendorDump
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,16 @@ class Dumps:
     model: str | None = None
     profile_a: str = ""
     profile_b: str = ""
-    asked: Asked = field(default_factory=Asked)
+    asked: ReadingOptions = field(default_factory=ReadingOptions)
     outputs_only: bool = False
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
     """A tensor that only one of them has is missing: never PASSED."""
     opened = open_models([dumps.model]) if dumps.model is not None else None
-    sides = [_side(dumps, p, named, opened) for p, named in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))]
+    sides = [
+        _side(dumps, p, profile, opened) for p, profile in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))
+    ]
     first, second = _recordings(dumps, sides, opened)
     outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
@@ -78,7 +80,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
-        unproven(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
+        mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
@@ -134,22 +136,24 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     if not profile and is_capture(path):
         return side_of(path, dumps.asked.side, dumps.asked.frame, "dump")
     if not profile and opened is not None and (raw := _raw(path)):
-        return carried(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    plain = path.endswith(".npz") or (os.path.isdir(path) and bool(arrays_of(path)))
+        return read_board_dump(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
+    plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
     if plain and name and not profile:
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} takes the latter")
     if name:
         page = profiles.page(name)
-        found = page.read(OutsideFolder(path), dumps.asked)
+        found = page.read(UntrustedFolder(path), dumps.asked)
         if not found.tensors and not found.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
         found.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
         return found
     if plain or os.path.lexists(os.path.join(path, "manifest.json")):
-        return dump(path, "dump") if opened is None else named(dump(path, "dump"), opened.graph)
+        return (
+            open_array_dump(path, "dump") if opened is None else add_scales(open_array_dump(path, "dump"), opened.graph)
+        )
     if opened is not None and os.path.isfile(path):
-        return carried(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
+        return read_board_dump(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     raise BadFileError(f"{path}: {_held(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 
@@ -180,17 +184,17 @@ def _recordings(
     if isinstance(a, Recording) and isinstance(b, Recording):
         return a, b
     if isinstance(a, VendorDump) and isinstance(b, Recording):
-        return recorded(a, dumps.a, "reference", Against(_plain(b), None, model, outputs), given), b
+        return record_dump(a, dumps.a, "reference", OtherSide(_plain(b), None, model, outputs), given), b
     if isinstance(a, Recording) and isinstance(b, VendorDump):
-        return a, recorded(b, dumps.b, "dump", Against(_plain(a), None, model, outputs), given)
+        return a, record_dump(b, dumps.b, "dump", OtherSide(_plain(a), None, model, outputs), given)
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
-        alike(a, b)
+        align_profiles(a, b)
     if b.written is None:  # names of b are true: a takes them
-        one = recorded(a, dumps.a, "reference", Against(declared(b), b, model), given)
-        return one, recorded(b, dumps.b, "dump", Against(_plain(one), None, model), given)
-    two = recorded(b, dumps.b, "dump", Against(declared(a), a, model), given)
-    return recorded(a, dumps.a, "reference", Against(_plain(two), None, model), given), two
+        one = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), given)
+        return one, record_dump(b, dumps.b, "dump", OtherSide(_plain(one), None, model), given)
+    two = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), given)
+    return record_dump(a, dumps.a, "reference", OtherSide(_plain(two), None, model), given), two
 
 
 def _plain(recording: Recording) -> dict[str, TensorSpec]:
@@ -198,7 +202,7 @@ def _plain(recording: Recording) -> dict[str, TensorSpec]:
     return {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
 
 
-def named(recording: Recording, graph: Graph) -> Recording:
+def add_scales(recording: Recording, graph: Graph) -> Recording:
     """Stored values told apart from real ones: what has a tensor's dtype and shape has its scale, too."""
     for name, spec in recording.specs.items():
         known = graph.tensors.get(name)

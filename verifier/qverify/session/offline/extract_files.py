@@ -21,7 +21,7 @@ LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # as profile generic reads them
 
 
 @dataclass(frozen=True, slots=True)
-class Extract:
+class ExtractRequest:
     """frame, side, tensors: None and empty for all. side: a label of the capture, or `inputs`."""
 
     capture: str
@@ -39,7 +39,7 @@ class Extracted:
     names: set[str] = field(default_factory=set)
 
 
-def extract(asked: Extract) -> Extracted:
+def extract(asked: ExtractRequest) -> Extracted:
     """FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder is whole or not there. What the
     capture lacks is listed in dump.json. UsageError where nothing fits, or the folder is there or cannot be written."""
     capture = open_capture(asked.capture)

@@ -21,7 +21,7 @@ from qverify_agents.binaries import MACHINES, runtime_path
 from qverify import __version__
 from qverify.errors import UsageError
 from qverify.files import write_bytes
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.session.models import open_models
 from qverify.tensors.prepared import PreparedInputs
@@ -31,7 +31,7 @@ TARS = (".tar", ".tar.gz", ".tgz")
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedBundle:
     """files: of the bundle. bytes: of all of them. dump_bytes: what run.sh will write on the board."""
 
     path: str
@@ -45,14 +45,14 @@ class Packed:
 def pack(
     paths: list[str],
     output: str,
-    inputs: Asked | None = None,
+    inputs: InputRequest | None = None,
     machines: tuple[str, ...] = (),
     onnx: bool = True,
-) -> Packed:
+) -> PackedBundle:
     """machines: as of uname -m, all the runtime is built for when empty. onnx: the quantized ONNX goes along, so that
     replay needs nothing else. UsageError where the output exists or a machine is not known."""
     models = open_models(paths)
-    prepared = prepared_inputs(models.graph, inputs or Asked())
+    prepared = prepared_inputs(models.graph, inputs or InputRequest())
     runtimes = _runtimes(machines)
     files = {"model.bin": models.binary}
     files |= {f"inputs/{i:04d}.bin": item.data for i, item in enumerate(prepared.inputs)}
@@ -68,7 +68,7 @@ def pack(
     else:
         _write_folder(files, output)
     size, tar = sum(map(len, files.values())), output.endswith(TARS)
-    return Packed(output, len(files), size, manifest["dump_bytes"], list(runtimes), tar)
+    return PackedBundle(output, len(files), size, manifest["dump_bytes"], list(runtimes), tar)
 
 
 def _runtimes(machines: tuple[str, ...]) -> dict[str, Path]:

@@ -9,19 +9,19 @@ from typing import Any
 
 from qverify_agents.errors import LinkError
 
-from qverify.capture.layouts import hold_layouts
+from qverify.capture.layouts import check_layouts
 from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.inputs.sources import Asked
+from qverify.inputs.sources import InputRequest
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import HostSides, SideResults, Watch
-from qverify.session.job import CachedPull, Outcome, absent
-from qverify.session.many_frames import Kept, Tell, frame_row, not_run
+from qverify.session.job import CachedPull, Outcome, unreachable_board
+from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
 from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_others
 from qverify.session.repeat import mark_repeat
-from qverify.session.report import judged
+from qverify.session.report import make_report
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording, Tensors
@@ -31,7 +31,7 @@ ORDER = (*RERUN, "board")
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RejudgeRequest:
     """options: what is not given is as it was in the run. rerun: sides of RERUN that run again on the captured inputs.
     board: an address; its run takes the captured one's place. models: paths to take instead of the captured ones."""
 
@@ -52,7 +52,7 @@ class CapturedJob:
         self.capture, self.models, self.run_sim = capture, models, run_sim
         self._host, self._frame = HostSides(models), 0
 
-    def prepared(self, inputs: Asked, number: int) -> PreparedInputs:
+    def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
         self._frame = number
         return self.capture.prepared(number, self.models.graph)
 
@@ -64,7 +64,7 @@ class CapturedJob:
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
         """What the captured run found, if it repeated."""
-        repeated(report, self.capture, self._frame)
+        mark_captured_repeat(report, self.capture, self._frame)
 
     def refresh(self, ran: SideResults) -> None:
         pass
@@ -73,9 +73,9 @@ class CapturedJob:
         pass
 
 
-def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
+def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
     """Every frame judged again; one report. A frame whose inputs are not whole is listed and the others are judged."""
-    capture, kept, rows = open_capture(asked.folder), Kept(), list[dict[str, Any]]()
+    capture, kept, rows = open_capture(asked.folder), KeptReports(), list[dict[str, Any]]()
     for number, source, outcome in frames(asked, capture, watch):
         if isinstance(outcome, QVerifyError):
             rows.append(not_run(number, source, outcome))
@@ -93,7 +93,7 @@ def recall(asked: Recall, tell: Tell | None = None, watch: Watch | None = None) 
     return Outcome(whole, finals)
 
 
-def repeated(report: Report, capture: Capture, number: int) -> None:
+def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
     """What --repeat and --paranoid found in the captured run holds for its board. BadFileError where it cannot be read."""
     for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
         if not (found := capture.frames[number].get(key)):
@@ -105,7 +105,7 @@ def repeated(report: Report, capture: Capture, number: int) -> None:
             raise BadFileError(said) from error
 
 
-def unproven(report: Report, why: str) -> None:
+def mark_inconclusive(report: Report, why: str) -> None:
     """Nothing of it is PASSED."""
     for pair in report.pairs:
         if pair.verdict == "PASSED":
@@ -114,14 +114,14 @@ def unproven(report: Report, why: str) -> None:
 
 
 def frames(
-    asked: Recall, capture: Capture, watch: Watch | None = None
+    asked: RejudgeRequest, capture: Capture, watch: Watch | None = None
 ) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
     """(number, source, outcome) of every frame. BadFileError where a model is not whole."""
     if not capture.frames:
         raise BadFileError(f"{asked.folder}: the capture holds no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in asked.rerun if side not in RERUN]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
-    models = open_models([*asked.models] or judged_models(capture))
+    models = open_models([*asked.models] or captured_models(capture))
     host, board, options = HostSides(models), _board(asked, models), _options(asked.options, capture)
     try:
         for number, row in enumerate(capture.frames):
@@ -135,24 +135,24 @@ def frames(
                     if board is not None:
                         pull = CachedPull(board.pull)
                     ran.recordings["board"] = _run(board, asked, models, prepared)
-                report = judged(models, prepared, ran, replace(options, frame=number), pull)
+                report = make_report(models, prepared, ran, replace(options, frame=number), pull)
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
             if asked.board is None:
-                repeated(report, capture, number)
+                mark_captured_repeat(report, capture, number)
             elif board is not None and ran.recordings["board"].state != "complete":
                 board.close()
                 board = None  # the next frame gets a connection of its own
             if capture.incomplete:
-                unproven(report, f"the capture is incomplete: {capture.incomplete}")
+                mark_inconclusive(report, f"the capture is incomplete: {capture.incomplete}")
             yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
     finally:
         if board is not None:
             board.close()
 
 
-def judged_models(capture: Capture) -> list[str]:
+def captured_models(capture: Capture) -> list[str]:
     """Paths of its quantized ONNX and model.bin; earlier versions kept float files, too, which nobody had looked at."""
     return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
 
@@ -168,7 +168,7 @@ def _options(given: Options, capture: Capture) -> Options:
         raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
 
 
-def _board(asked: Recall, models: Models) -> Any:
+def _board(asked: RejudgeRequest, models: Models) -> Any:
     if asked.board is None:
         return None
     from qverify.sides.board import Board
@@ -176,7 +176,7 @@ def _board(asked: Recall, models: Models) -> Any:
     return Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
 
 
-def _board_again(asked: Recall, models: Models) -> Any:
+def _board_again(asked: RejudgeRequest, models: Models) -> Any:
     """After a frame that broke it; None where it cannot be reached any more."""
     try:
         return _board(asked, models)
@@ -184,14 +184,16 @@ def _board_again(asked: Recall, models: Models) -> Any:
         return None
 
 
-def _run(board: Any, asked: Recall, models: Models, prepared: PreparedInputs) -> Recording:
+def _run(board: Any, asked: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
     if board is None:
-        return absent(models.graph, str(asked.board), "the board broke in an earlier frame and was not there again")
+        return unreachable_board(
+            models.graph, str(asked.board), "the board broke in an earlier frame and was not there again"
+        )
     return board.run(prepared)
 
 
 def _sides(
-    asked: Recall,
+    asked: RejudgeRequest,
     capture: Capture,
     number: int,
     host: HostSides,
@@ -213,7 +215,7 @@ def _captured(
     """The captured sides of a frame. One that ran another model or other inputs did not run for what is judged here; a board
     that the run had and the capture lacks did not, either."""
     held = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
-    for name in ran_with(capture):
+    for name in captured_sides(capture):
         if name not in held and (run_sim or name != "simulator"):
             held[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
             held[name].why = f"the capture holds no {name}, though the run had one"
@@ -225,12 +227,12 @@ def _captured(
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
-            hold_layouts(capture, side, models.graph)
+            check_layouts(capture, side, models.graph)
     _expect(held, models)
     return held
 
 
-def ran_with(capture: Capture) -> list[str]:
+def captured_sides(capture: Capture) -> list[str]:
     """The sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
     had = {

@@ -16,15 +16,15 @@ from qverify.session.host_sides import HostSides, Watch
 from qverify.session.job import Outcome
 from qverify.session.models import open_models
 from qverify.session.offline.pack_bundle import SCHEMA
-from qverify.session.report import judged
-from qverify.sides.dumps.board_dump import carried
+from qverify.session.report import make_report
+from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 
 MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayRequest:
     """bundle: folder of `qverify pack`. dump: what came back, default the bundle's own. models: paths beside the bundle's."""
 
     bundle: str
@@ -34,7 +34,7 @@ class Replay:
     options: Options = field(default_factory=Options)
 
 
-def replay(request: Replay, watch: Watch | None = None) -> Outcome:
+def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
     """Reference and simulator run here on the bundle's inputs; the board side is the dump. BadFileError where the bundle is
     not whole."""
     held = _manifest(request.bundle)
@@ -47,8 +47,8 @@ def replay(request: Replay, watch: Watch | None = None) -> Outcome:
     if not ran.recordings:
         raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
     path = request.dump or os.path.join(request.bundle, "dump")
-    ran.recordings["board"] = carried(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
-    return Outcome(judged(models, prepared, ran, request.options), list(models.graph.outputs))
+    ran.recordings["board"] = read_board_dump(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
+    return Outcome(make_report(models, prepared, ran, request.options), list(models.graph.outputs))
 
 
 def _manifest(folder: str) -> dict[str, Any]:

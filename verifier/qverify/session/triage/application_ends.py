@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qverify.errors import UsageError
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
-from qverify.report.triage import Rung, Stage
+from qverify.report.triage_document import Rung, Stage
 from qverify.session.host_sides import SideResults
-from qverify.session.triage.device_rungs import with_dump
+from qverify.session.triage.device_rungs import dump_as_side
 from qverify.tensors.prepared import PreparedInputs
-from qverify.triage.ladder import Gate, Outputs, default_gate
+from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
-def input_rung(graph: Graph, prepared: PreparedInputs, asked: Asked, path: str) -> Rung:
+def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path: str) -> Rung:
     """path: what the application fed, raw bytes as they were, against what was prepared from -i."""
     got = prepared_inputs(graph, replace(asked, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, got.inputs, strict=True) if a.data != b.data]
@@ -29,9 +29,9 @@ def input_rung(graph: Graph, prepared: PreparedInputs, asked: Asked, path: str) 
     )
 
 
-def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: Gate | None) -> Rung:
+def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
     """path: arrays named after the outputs, against those of the stage before. UsageError where it holds none of them."""
-    own, theirs = ran.recordings.get(device.name), with_dump(path, graph)
+    own, theirs = ran.recordings.get(device.name), dump_as_side(path, graph)
     if own is None:
         raise UsageError("--app-output: there is no side to hold it to; give a quantized ONNX, model.bin or -b BOARD")
     wanted = [n for n in graph.outputs if n in theirs.tensors]

@@ -10,13 +10,13 @@ from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
-from qverify.report.triage import OutputRow, Rung
-from qverify.report.weakenings import passed_with
-from qverify.session.offline.compare_dumps import named
-from qverify.sides.dumps.array_dump import dump
+from qverify.report.triage_document import OutputRow, Rung
+from qverify.report.weakenings import list_weakenings
+from qverify.session.offline.compare_dumps import add_scales
+from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import DEFAULT_GATES, Gate
+from qverify.triage.ladder import DEFAULT_GATES, RungGate
 from qverify.triage.neighbourhood import neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate makes these good
@@ -29,7 +29,7 @@ BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board"
 class DeviceRungs:
     """gates: those the user gave, by `A~B`; otherwise a pair's own gate (compare/gate.py) decides."""
 
-    gates: dict[str, Gate]
+    gates: dict[str, RungGate]
     _found: dict[tuple[str, str], Rung] = field(default_factory=dict)
 
     def add(self, report: Report, located: list[Located], graph: Graph) -> None:
@@ -50,7 +50,7 @@ class DeviceRungs:
     def rungs(self) -> dict[tuple[str, str], Rung]:
         return self._found
 
-    def _gate(self, pair: Pair) -> Gate | None:
+    def _gate(self, pair: Pair) -> RungGate | None:
         """None where the pair's own verdict is the rung's: `exact` between simulator and board is that already."""
         gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
         return (
@@ -77,7 +77,7 @@ class DeviceRungs:
             rung.gate += f"; {pair.scope}"
             rung.caveats.append(f"{pair.a} ~ {pair.b}: {pair.scope}")
         rung.caveats += (
-            [f"{pair.a} ~ {pair.b}: {text}" for text in passed_with([pair])] if rung.verdict == "PASSED" else []
+            [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
         )
         if failing and pair.b == "dump":  # whatever the final outputs say
             rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
@@ -100,14 +100,14 @@ class DeviceRungs:
         return rung
 
 
-def _output(row: TensorRow, gate: Gate | None) -> OutputRow:
+def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
     found = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
     holds = row.verdict == "PASSED" if gate is None else gate.holds(found["max_abs"], found["cosine"])
     holds = holds and row.verdict != "INCONCLUSIVE"
     return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
 
 
-def _regate(rung: Rung, gate: Gate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
+def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
     """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds; what
     is not finite on both sides stays INCONCLUSIVE."""
     doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
@@ -178,7 +178,7 @@ def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit],
     return next((b for side in BLAMED.get(pair.b, ()) for b in report.blamed if b.side == side), None)
 
 
-def of_this_model(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
+def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
     """BadFileError where more of its arrays have other shapes than the model's tensors of their names."""
     other = [n for n, s in specs.items() if s.shape != graph.spec(n).shape]
     if 2 * len(other) > len(specs):
@@ -189,10 +189,10 @@ def of_this_model(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> N
         )
 
 
-def with_dump(path: str, graph: Graph) -> Recording:
+def dump_as_side(path: str, graph: Graph) -> Recording:
     """Arrays of another runtime as a side: stored integers get the graph's scales; a final output that is only there as the
     integers it is dequantized from is made of them."""
-    found = named(dump(path, "dump"), graph)
+    found = add_scales(open_array_dump(path, "dump"), graph)
     tensors = {n: found.tensors[n] for n in found.tensors if n in graph.tensors}
     specs = {n: found.specs[n] for n in tensors}
     makers = graph.producers()

@@ -13,7 +13,7 @@ from qverify.report.document import Report
 from qverify.session.run_evidence import Pull, board_values
 from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, nothing
-from qverify.triage.forensics import Explanation, Watch, explained
+from qverify.triage.forensics import FaultExplanation, Watch, explain_fault
 
 HISTORY = "stale-buffer"  # the family that alone tells why a board may differ from itself
 UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
@@ -27,7 +27,7 @@ class Explained:
     node: str
     op: str
     tensor: str
-    explanation: Explanation | None
+    explanation: FaultExplanation | None
     why: str = ""
     frame: int = 0
 
@@ -100,7 +100,7 @@ def _explained(
     assert recorded is not None
     came = {n: v for n, v in given.items() if v is not None}
     case = Case(evidence.graph, unit, came, name, recorded, board[1], evidence.previous)
-    found = explained(case, deadline_s, watch)
+    found = explain_fault(case, deadline_s, watch)
     return Explained(unit.name, unit.op, name, found)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from qverify.onnx_model.load import load
-from qverify.onnx_model.switched import Switched
+from qverify.onnx_model.switched_model import Switched
 from qverify.onnx_model.view import View
-from qverify.report.triage import Rung, TensorLoss, WhatIf
+from qverify.report.triage_document import Rung, TensorLoss, WhatIf
 from qverify.session.models import Models
 from qverify.session.triage.float_stages import output_steps
 from qverify.sides.float_file import FloatFile
@@ -19,9 +19,9 @@ from qverify.tensors.recording import Array
 from qverify.triage.advice import loss_evidence, loss_kind
 from qverify.triage.divergence import pieces
 from qverify.triage.float_pairing import pair_float
-from qverify.triage.ladder import Gate
-from qverify.triage.loss import MOST_RUNS, Experiment, Losses, alone, loudest, switches
-from qverify.triage.loudness import Step
+from qverify.triage.ladder import RungGate
+from qverify.triage.loss import MOST_RUNS, Experiment, Losses, loudest_frames, make_switches, quantize_one_at_a_time
+from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 from qverify.triage.what_if import what_if
 
@@ -57,14 +57,14 @@ class FloatLosses:
     def finish(self) -> None:
         self.rows = self._losses.rows()
 
-    def one_at_a_time(self, gate: Gate, tell: Tell | None = None) -> None:
+    def one_at_a_time(self, gate: RungGate, tell: Tell | None = None) -> None:
         """Fills the rows' `single`, ranks them, and asks what if. gate: of the rung from float."""
         if not self.rows:
             return
         start = time.perf_counter()
-        switched = Switched(self.file.model, switches(self.paired, self.file.view, self.graph))
+        switched = Switched(self.file.model, make_switches(self.paired, self.file.view, self.graph))
         experiment = Experiment(switched, self._measured(), self._steps)
-        alone(experiment, self.rows, _named(tell, "one tensor at a time"))
+        quantize_one_at_a_time(experiment, self.rows, _named(tell, "one tensor at a time"))
         self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, _named(tell, "what if"))
         self.duration_s = time.perf_counter() - start
 
@@ -76,7 +76,7 @@ class FloatLosses:
             return self._frames
         ran = (self.file.run(given) for given in self._frames)
         loud = [{n: _loud(out[n], step) for n, step in self._steps.items() if n in out} for out in ran]
-        return [self._frames[at] for at in loudest(loud, most)]
+        return [self._frames[at] for at in loudest_frames(loud, most)]
 
     def explain(self, rung: Rung) -> None:
         """Kind, evidence and the culprit's surroundings of a rung from float that breaks."""
@@ -93,7 +93,7 @@ class FloatLosses:
         return [row.tensor for row in self.rows[:3] if row.single is not None]
 
 
-def _loud(value: Array, step: Step) -> float:
+def _loud(value: Array, step: OutputStep) -> float:
     """In steps; a value that is not finite is not loud."""
     magnitudes = np.abs(value.astype(np.float64))
     return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes))) / step.size

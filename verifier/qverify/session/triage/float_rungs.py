@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 from qverify.compare.blame import first_divergence
-from qverify.report.triage import Rung, Stage
-from qverify.session.triage.float_stages import FloatStage, Values, fed
+from qverify.report.triage_document import Rung, Stage
+from qverify.session.triage.float_stages import FloatStage, Values, feed_network
 from qverify.tensors.recording import Array
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.float_pairing import pair_ends
-from qverify.triage.ladder import Gate, Outputs, default_gate
-from qverify.triage.loudness import Step
+from qverify.triage.ladder import Outputs, RungGate, default_gate
+from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 
 Note = Callable[[str], None]
@@ -25,9 +25,9 @@ class FloatRungs:
     def __init__(
         self,
         floats: Sequence[FloatStage],
-        gates: Mapping[str, Gate],
+        gates: Mapping[str, RungGate],
         note: Note,
-        steps: Mapping[str, Step] | None = None,
+        steps: Mapping[str, OutputStep] | None = None,
     ):
         self._floats, self._gates, self._note, self.steps = floats, gates, note, steps or {}
         self._outputs = dict[tuple[str, str], Outputs]()
@@ -38,7 +38,7 @@ class FloatRungs:
         self._first_feed = self._first_feed or dict(feed)
         ran: list[tuple[Stage, Values]] = []
         for one in self._floats:
-            given, note = fed(one.file, feed) if one.file is not None else ({}, "")
+            given, note = feed_network(one.file, feed) if one.file is not None else ({}, "")
             self._note(note)
             ran.append((one.stage, one.run(given)))
         if finals is not None and first is not None:
@@ -60,7 +60,7 @@ class FloatRungs:
     def rungs(self) -> dict[tuple[str, str], Rung]:
         return {key: outputs.rung() for key, outputs in self._outputs.items()}
 
-    def gate_below(self, name: str) -> Gate:
+    def gate_below(self, name: str) -> RungGate:
         """Of the rung under the stage of this name."""
         return next(o.gate for (a, _), o in self._outputs.items() if a == name)
 
@@ -74,7 +74,7 @@ class FloatRungs:
 def _divergence(rung: Rung, one: FloatStage, other: FloatStage, feed: Mapping[str, Array]) -> None:
     assert one.file is not None and other.file is not None
     common = [n for n in one.file.view.producer if n in other.file.view.producer]
-    given = [fed(f, feed)[0] for f in (one.file, other.file)]
+    given = [feed_network(f, feed)[0] for f in (one.file, other.file)]
     held = dict(one.file.tensors(given[0], common))
     known = agreeing(held, dict(other.file.tensors(given[1], common)))
     parts = pieces(other.file.view, known)

@@ -9,17 +9,17 @@ from typing import Any
 
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
-from qverify.report.triage import Stage
+from qverify.report.triage_document import Stage
 from qverify.session.host_sides import SideResults
-from qverify.session.triage.open_stages import Original
-from qverify.sides.dumps.array_dump import dump
+from qverify.session.triage.open_stages import SourceStage
+from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.float_pairing import pair_ends
-from qverify.triage.ladder import bare
-from qverify.triage.loudness import Step
+from qverify.triage.ladder import real_spec
+from qverify.triage.loudness import OutputStep
 
 Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names in the network
 
@@ -35,17 +35,17 @@ class FloatStage:
     def run(self, feed: Mapping[str, Array]) -> Values:
         """feed: by this stage's own input names."""
         values = self.file.run(feed) if self.file is not None else dict(self.arrays or {})
-        return {n: (v, bare(n, v)) for n, v in values.items()}
+        return {n: (v, real_spec(n, v)) for n, v in values.items()}
 
 
-def opened(original: Original, shapes: Mapping[str, tuple[int, ...]]) -> FloatStage:
+def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]]) -> FloatStage:
     if not original.data:
-        return FloatStage(original.stage, arrays=dump(original.path, "dump").tensors)
+        return FloatStage(original.stage, arrays=open_array_dump(original.path, "dump").tensors)
     folder = os.path.dirname(os.path.abspath(original.path))
     return FloatStage(original.stage, FloatFile(original.data, original.stage.source, folder, shapes))
 
 
-def fed(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
     """The network's inputs under this file's own names, and what is to be said of that."""
 
     def shape(name: str) -> Any:
@@ -66,7 +66,7 @@ def inputs_only(stage: FloatStage) -> Graph:
     return Graph([], specs, {}, tuple(specs), ())
 
 
-def network(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
+def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
     """Inputs of the network as float values, and the final outputs of the first side that computed them."""
     ends = graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
     first = next((ran.recordings[s] for s in ("reference", "simulator", "board") if s in ran.recordings), None)
@@ -80,7 +80,7 @@ def network(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[d
     return feed, finals
 
 
-def output_steps(graph: Graph) -> dict[str, Step]:
+def output_steps(graph: Graph) -> dict[str, OutputStep]:
     """Of each final output, or of what it is dequantized from; without those that have no scale."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     found = {}
@@ -88,7 +88,7 @@ def output_steps(graph: Graph) -> dict[str, Step]:
         maker = makers.get(name)
         source = str(maker.inputs[0]) if maker is not None and maker.op == "dequantize" else name
         if (spec := graph.spec(source)).scale:
-            found[ends["outputs"].get(name, name)] = Step.of(spec)
+            found[ends["outputs"].get(name, name)] = OutputStep.of(spec)
     return found
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from qverify.errors import UsageError
 from qverify.onnx_model.load import read_file
-from qverify.report.triage import Stage
+from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
 
 SIDES = ("simulator", "board")
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class SourceStage:
     """A stage before the quantized reference. data: of an ONNX file; b"" for a dump at `path`."""
 
     stage: Stage
@@ -23,16 +23,16 @@ class Original:
 
 
 @dataclass(slots=True)
-class Files:
+class StageFiles:
     """originals: in order. models: what the main job opens. dumps: of another runtime, after the reference. rows: for the report."""
 
-    originals: list[Original] = field(default_factory=list)
+    originals: list[SourceStage] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     dumps: list[str] = field(default_factory=list)
     run_sim: bool = True
 
 
-def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> Files:
+def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> StageFiles:
     """stages: paths and the words simulator and board, in order; [] for the default order of -m. UsageError for a stage that
     cannot stand there."""
     paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
@@ -40,7 +40,7 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
         raise UsageError("--stages names the board, but there is no -b BOARD")
     if stages and board is not None and "board" not in stages:
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
-    found = Files(run_sim=("simulator" in stages) if stages else run_sim)
+    found = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"]
     reference, seen = quantized[-1] if quantized else None, False
@@ -66,15 +66,15 @@ def _kind(path: str) -> str:
     return kind_of(path, read_file(path)[: 1 << 31])
 
 
-def _original(path: str, kind: str, before: list[Original]) -> Original:
+def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
     word = {"float.onnx": "float", "quant.onnx": "fake-quantized"}.get(kind, "float")
     same = sum(o.stage.kind == word for o in before)
     name = word + (str(same + 1) if same else "")
     data = b"" if kind == "dump" else read_file(path)
-    return Original(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
+    return SourceStage(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
 
 
-def stages_of(files: Files, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
+def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
     """The feet of the ladder in order. names: of the opened models, by kind."""
     found = [o.stage for o in files.originals]
     if "quant.onnx" in names:

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from qverify_agents.errors import LinkError
 
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.compiler.preprocessing import OPS as FRONT
 from qverify.errors import BadFileError, QVerifyError, UsageError
-from qverify.inputs.sources import Asked
-from qverify.model_bin.cut import cut, needed
+from qverify.inputs.sources import InputRequest
+from qverify.model_bin.cut_graph import cut, needed
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
-from qverify.onnx_model.cut import cut as cut_onnx
+from qverify.onnx_model.cut_model import cut as cut_onnx
 from qverify.onnx_model.load import parse
 from qverify.session.job import Job, Outcome, verify
 from qverify.session.request import Request
-from qverify.session.triage.reduced_bundle import describe
+from qverify.session.triage.reduced_bundle import write_bundle
 from qverify.session.triage.run_command import run_whole
 from qverify.session.triage.write_npz import write_npz
 from qverify.tensors.recording import Array
@@ -47,20 +47,20 @@ class Reduced:
     folder: str = ""
 
 
-class Broken(Exception):
+class ReductionStopped(Exception):
     """The board, or the build command, did not do its part: no verdict comes of that."""
 
 
 def reduce(request: Request, output: str, build: str | None = None, tell: Tell | None = None) -> Reduced:
     """output: a folder that is not there yet. build: a command with {onnx} and {bin} that makes the board's model of an
     ONNX. UsageError where nothing differs. A board that breaks on the way ends it as inconclusive."""
-    known_output(output)
+    check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
         outcome = job.run(request.inputs)
         search = _Search(request, job, outcome, build, tell or (lambda line: None))
         return search.run(output)
-    except Broken as error:
+    except ReductionStopped as error:
         return Reduced("inconclusive", str(error))
     finally:
         job.close()
@@ -82,10 +82,12 @@ class _Search:
     def run(self, output: str) -> Reduced:
         report = self._outcome.report
         if report.verdict == "PASSED":
-            raise Broken("what differed before does not differ when it runs again; --repeat N shows how often it does")
+            raise ReductionStopped(
+                "what differed before does not differ when it runs again; --repeat N shows how often it does"
+            )
         if report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in report.pairs if p.why), "the verdict is INCONCLUSIVE")
-            raise Broken(f"nothing to reduce: {why}")
+            raise ReductionStopped(f"nothing to reduce: {why}")
         at = self._blamed() if report.blame is not None else self._by_prefixes()
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
@@ -124,7 +126,7 @@ class _Search:
                     low = middle + 1
         return low
 
-    def _smallest(self, at: int, work: str) -> Part:
+    def _smallest(self, at: int, work: str) -> ModelPart:
         """The part between two places where that differs alone; else the shortest run of nodes that ends there, by halving."""
         end = self._places[at]
         alone = self._tried(self._start(at), end, os.path.join(work, "alone"))
@@ -133,7 +135,9 @@ class _Search:
         low, high = 0, at  # starting at low it differs, at high it does not
         found = self._tried(0, end, os.path.join(work, "0"))
         if found is None:
-            raise Broken(f"{self._units[end].name} differs in the whole model only; no part of it differs on the board")
+            raise ReductionStopped(
+                f"{self._units[end].name} differs in the whole model only; no part of it differs on the board"
+            )
         while high - low > 1:
             middle = (low + high) // 2
             if (shorter := self._tried(self._start(middle), end, os.path.join(work, str(middle)))) is not None:
@@ -145,16 +149,16 @@ class _Search:
     def _differs(self, first: int, last: int, work: str) -> bool:
         return self._tried(first, last, os.path.join(work, "x")) is not None
 
-    def _tried(self, first: int, last: int, folder: str) -> Part | None:
+    def _tried(self, first: int, last: int, folder: str) -> ModelPart | None:
         """Units first..last as models of their own, run on the board; None where it agrees."""
         given = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
         if first == last:
             given = set(self._units[last].inputs)
         outputs = self._units[last].outputs
-        part = Part(folder, given & _reads(self._graph, outputs, given), outputs, 0)
+        part = ModelPart(folder, given & _reads(self._graph, outputs, given), outputs, 0)
         return self._checked(part)
 
-    def _checked(self, part: Part) -> Part | None:
+    def _checked(self, part: ModelPart) -> ModelPart | None:
         os.makedirs(part.folder)
         values = {name: self._value(name) for name in self._graph.tensors if name in part.given}
         paths, nodes = self._models(part)
@@ -164,7 +168,7 @@ class _Search:
         request = replace(
             self._request,
             models=paths,
-            inputs=Asked(os.path.join(part.folder, "inputs.npz")),
+            inputs=InputRequest(os.path.join(part.folder, "inputs.npz")),
             options=replace(self._request.options, dump_all=True),
             shapes={},
             allow_other_model=self._build is not None,
@@ -173,37 +177,37 @@ class _Search:
         try:
             outcome = verify(request)
         except (QVerifyError, LinkError) as error:
-            raise Broken(f"the part that ends in {part.outputs[0]} could not be run: {error}") from error
+            raise ReductionStopped(f"the part that ends in {part.outputs[0]} could not be run: {error}") from error
         if outcome.report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in outcome.report.pairs if p.why), "no verdict")
-            raise Broken(f"the part that ends in {part.outputs[0]}: {why}")
+            raise ReductionStopped(f"the part that ends in {part.outputs[0]}: {why}")
         failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         if not failed & self._failed:  # what fails otherwise than the whole model did is another matter
             return None
         done = replace(part, nodes=nodes)
         assumed = [name for name in values if name in self._assumed]
-        describe(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
+        write_bundle(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
         return done
 
     def _value(self, name: str) -> Array:
         """As the board had it; where it does not show it, the host's, and the part's README says so."""
         value, why = self._evidence.board_value(name)
         if why:
-            raise Broken(f"{name} of the board cannot be had: {why}")
+            raise ReductionStopped(f"{name} of the board cannot be had: {why}")
         if value is None:
             self._assumed.add(name)
             value = self._evidence.host_value(name)
         if value is None:
-            raise Broken(f"the board does not show {name}")
+            raise ReductionStopped(f"the board does not show {name}")
         return value
 
-    def _models(self, part: Part) -> tuple[list[str], int]:
+    def _models(self, part: ModelPart) -> tuple[list[str], int]:
         """The part's files, written; how many nodes it has. Its ONNX is left out where that would not give the same nodes."""
         own = cut(self._graph, part.given, part.outputs)
         binary = os.path.join(part.folder, "model.bin")
         source = self._source(part, own)
         if source is None and self._build is not None:
-            raise Broken(
+            raise ReductionStopped(
                 f"--build-cmd needs the ONNX of the part that ends in {part.outputs[0]}, which has none: it starts with preprocessing on the board"
             )
         if source is None:
@@ -218,7 +222,7 @@ class _Search:
         Path(binary).write_bytes(encode(compiled))
         return [path, binary], len(compiled.nodes)
 
-    def _source(self, part: Part, own: Graph) -> bytes | None:
+    def _source(self, part: ModelPart, own: Graph) -> bytes | None:
         """The integer ONNX of the part; None where it has none that compiles to these very nodes."""
         if self._onnx is None or any(node.op in FRONT for node in own.nodes):
             return None
@@ -238,13 +242,13 @@ class _Search:
         try:
             status, said = run_whole(words, BUILD_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
-            raise Broken(f"--build-cmd {words[0]}: {error}") from error
+            raise ReductionStopped(f"--build-cmd {words[0]}: {error}") from error
         if status or not os.path.isfile(binary):
-            raise Broken(f"--build-cmd {words[0]}: exit status {status}{f', {said}' if said else ''}")
+            raise ReductionStopped(f"--build-cmd {words[0]}: exit status {status}{f', {said}' if said else ''}")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPart:
     """given: tensors it starts from. outputs: of its last unit."""
 
     folder: str
@@ -281,7 +285,7 @@ def _reason(error: OSError) -> str:
     return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
 
 
-def known_build(build: str | None) -> None:
+def check_build_command(build: str | None) -> None:
     """UsageError for a command without its places, or with a quote that is not closed."""
     if build is None:
         return
@@ -293,7 +297,7 @@ def known_build(build: str | None) -> None:
         raise UsageError(f"--build-cmd {build!r}: wanted {{onnx}} and {{bin}} in it")
 
 
-def known_output(output: str) -> None:
+def check_output_folder(output: str) -> None:
     """UsageError for a folder that is there already, or cannot be made."""
     if os.path.lexists(output):
         raise UsageError(f"--reduce {output}: it is there already; name a folder that is not")

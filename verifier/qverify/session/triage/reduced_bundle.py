@@ -14,7 +14,7 @@ from qverify.session.job import Outcome
 from qverify.session.triage.write_npz import write_npz
 
 
-def describe(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
+def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
     """expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that the
     board does not show."""
     assert outcome.evidence is not None

@@ -11,29 +11,35 @@ from qverify.capture.reader import Capture
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.report.triage import Rung, Stage, Triage
+from qverify.report.triage_document import Rung, Stage, Triage
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
 from qverify.session.models import open_models
-from qverify.session.offline.rejudge import CapturedJob, ran_with
-from qverify.session.report import judged
+from qverify.session.offline.rejudge import CapturedJob, captured_sides
+from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_ends import input_rung, output_rung
-from qverify.session.triage.device_rungs import DeviceRungs, of_this_model, with_dump
+from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_nodes import Blamed, NodeEvidence
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
-from qverify.session.triage.float_stages import fed, inputs_only, network, opened, output_steps
-from qverify.session.triage.open_stages import stage_files, stages_of
+from qverify.session.triage.float_stages import (
+    feed_network,
+    inputs_only,
+    network_values,
+    open_float_stage,
+    output_steps,
+)
+from qverify.session.triage.open_stages import list_stages, stage_files
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
-from qverify.triage.ladder import Gate
-from qverify.triage.loudness import quiet
+from qverify.triage.ladder import RungGate
+from qverify.triage.loudness import quiet_outputs
 
 LOSSY = ("reference", "fake-quantized")  # stages whose rung from below is quantization
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
@@ -52,8 +58,8 @@ class TriageRequest:
     stages: list[str] = field(default_factory=list)
     board: str | None = None
     run_sim: bool = True
-    inputs: Asked = field(default_factory=Asked)
-    gates: dict[str, Gate] = field(default_factory=dict)
+    inputs: InputRequest = field(default_factory=InputRequest)
+    gates: dict[str, RungGate] = field(default_factory=dict)
     app_input: str | None = None
     app_output: str | None = None
     loss: Literal["auto", "always", "never"] = "auto"
@@ -76,16 +82,16 @@ class Ladder:
         held = request.capture
         self.board = request.board if held is None else held.board
         kept = [] if held is None else [held.model_path(f) for f in held.models]
-        run_sim = request.run_sim and (held is None or "simulator" in ran_with(held))
+        run_sim = request.run_sim and (held is None or "simulator" in captured_sides(held))
         self.files = stage_files([*kept, *request.models], request.stages, run_sim, self.board)
         self.job = self._job() if self.files.models else None
-        self.floats = [opened(o, self._shapes()) for o in self.files.originals]
+        self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
             raise UsageError(
                 "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
             )
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
-        self.report.stages = stages_of(self.files, names, self.board, request.app_output)
+        self.report.stages = list_stages(self.files, names, self.board, request.app_output)
         if self.files.dumps and "quant.onnx" not in names:
             raise UsageError(
                 f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
@@ -158,7 +164,7 @@ class Ladder:
     def _note(self, *lines: str) -> None:
         self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
 
-    def frame(self, inputs: Asked, source: str, number: int) -> None:
+    def frame(self, inputs: InputRequest, source: str, number: int) -> None:
         """All stages on one set of inputs."""
         self.report.frames.append(printable(source))
         if self.job is not None:
@@ -168,7 +174,7 @@ class Ladder:
         self._described(prepared)
         self.from_float.add(prepared.arrays(), None, None)
 
-    def _compiled(self, job: Job | CapturedJob, inputs: Asked, number: int) -> None:
+    def _compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
         graph, asked = job.models.graph, self.request
         prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
@@ -176,12 +182,12 @@ class Ladder:
             self._note(unreached)
             job.request = replace(job.request, board=None)
         for path in self.files.dumps:
-            ran.recordings["dump"] = with_dump(path, graph)
-            of_this_model(path, ran.recordings["dump"].specs, graph)
+            ran.recordings["dump"] = dump_as_side(path, graph)
+            check_dump_shapes(path, ran.recordings["dump"].specs, graph)
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:
             located: list[Located] = []
-            report = judged(job.models, prepared, ran, Options(frame=number), pull, located)
+            report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
             times = max(asked.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
@@ -193,7 +199,7 @@ class Ladder:
         else:
             self.report.models = list(job.models.rows)
         self._described(prepared)
-        feed, finals = network(graph, prepared, ran)
+        feed, finals = network_values(graph, prepared, ran)
         first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
         self.from_float.add(feed, first, finals)
         self._lost(feed, prepared, ran)
@@ -223,7 +229,7 @@ class Ladder:
     def _lost(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: SideResults) -> None:
         if self.losses is not None and "reference" in ran.recordings:
             held = {**prepared.arrays(), **ran.recordings["reference"].tensors}
-            self.losses.add(fed(self.losses.file, feed)[0], held)
+            self.losses.add(feed_network(self.losses.file, feed)[0], held)
 
     def conclude(self) -> Triage:
         """The rungs in order, the first that fails, and what is not known."""
@@ -237,7 +243,7 @@ class Ladder:
             if f"{rung.a}~{rung.b}" in self.request.gates:
                 rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
         self._explain(report.rungs, stages)
-        report.quiet = quiet([row for rung in report.rungs for row in rung.outputs], report.losses)
+        report.quiet = quiet_outputs([row for rung in report.rungs for row in rung.outputs], report.losses)
         report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
         for rung in report.rungs:
             if rung.verdict != "PASSED":

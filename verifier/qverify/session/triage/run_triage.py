@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.printable import printable
-from qverify.report.triage import Triage
+from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
-from qverify.session.many_frames import Frame, sources
+from qverify.session.many_frames import FrameSource, frame_sources
 from qverify.session.request import Request
 from qverify.session.triage.run_ladder import Ladder, TriageRequest
 
@@ -17,10 +17,10 @@ from qverify.session.triage.run_ladder import Ladder, TriageRequest
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
     """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE, and
     so does a frame that cannot be prepared among others."""
-    return climb(request, watch)[0]
+    return run_triage(request, watch)[0]
 
 
-def climb(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
+def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
     """And the verification of the first frame whose board fails, which is what can be reduced."""
     start = time.perf_counter()
     frames = _frames(request)
@@ -59,11 +59,11 @@ def climb(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, R
     return found, ladder.failing
 
 
-def _frames(request: TriageRequest) -> list[Frame]:
+def _frames(request: TriageRequest) -> list[FrameSource]:
     if (held := request.capture) is not None:
         if not held.frames:
             raise BadFileError(f"{held.folder}: the capture holds no frame ({held.incomplete or 'nothing ran'})")
-        return [Frame("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
+        return [FrameSource("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
     asked = request.inputs.files
-    several = sources(asked if isinstance(asked, str) else None)
-    return [Frame(asked or "", str(asked or "random"))] if several is None else several
+    several = frame_sources(asked if isinstance(asked, str) else None)
+    return [FrameSource(asked or "", str(asked or "random"))] if several is None else several

@@ -10,13 +10,13 @@ from qverify.files import json_of, read_regular
 from qverify.tensors.recording import Array, Recording, State, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.array_files import HeldArray, npy, npz
-from qverify.vendor_files.untrusted_files import OutsideFile, unfinished
+from qverify.vendor_files.untrusted_files import UntrustedFile, unfinished
 
 MOST_TEXT = 1 << 26
 MOST_HELD = 1 << 28  # bytes of an .npz that are unpacked once; of a larger one, tensor by tensor as often as asked
 
 
-def arrays_of(path: str) -> list[str]:
+def find_arrays(path: str) -> list[str]:
     """The .npy files of a folder, by name; those a cut-off qverify infer left unfinished are none."""
     try:
         return sorted(f for f in os.listdir(path) if f.endswith(".npy") and not unfinished(f))
@@ -44,7 +44,7 @@ def _manifest(path: str) -> dict[str, Any] | None:
     return held
 
 
-def listed(path: str) -> list[str]:
+def manifest_files(path: str) -> list[str]:
     """The files that the folder's manifest lists; none where there is no manifest of qverify infer."""
     try:
         return [*(_manifest(path) or {"tensors": {}})["tensors"]]
@@ -56,7 +56,7 @@ def _held(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
     """Of a folder by manifest.json, otherwise by the files' own names; or of an .npz."""
     if not os.path.isdir(path):
         return npz(_file(path))
-    there = arrays_of(path)
+    there = find_arrays(path)
     named = {f: f[:-4] for f in there} if manifest is None else manifest["tensors"]
     found = [npy(_file(os.path.join(path, f)), str(name)) for f, name in named.items()]
     stray = [f for f in there if f not in named]
@@ -67,12 +67,12 @@ def _held(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:
     return found
 
 
-def _file(path: str) -> OutsideFile:
+def _file(path: str) -> UntrustedFile:
     """Wherever its link leads: the user named the folder."""
-    return OutsideFile(os.path.realpath(path))
+    return UntrustedFile(os.path.realpath(path))
 
 
-def dump(path: str, side: str) -> Recording:
+def open_array_dump(path: str, side: str) -> Recording:
     """Every tensor is final: all of them are judged. BadFileError for a file that is no array, or not whole."""
     manifest = _manifest(path) if os.path.isdir(path) else None
     held = _held(path, manifest)
@@ -98,7 +98,7 @@ def _told(manifest: dict[str, Any] | None) -> dict[str, Any]:
     """Of qverify infer's manifest: inputs, their SHA-256; outputs, names of the final ones."""
     held = manifest or {}
     lists = {key: held.get(key, []) for key in ("inputs", "outputs")}
-    return {key: [str(item) for item in listed] for key, listed in lists.items() if isinstance(listed, list)}
+    return {key: [str(item) for item in names] for key, names in lists.items() if isinstance(names, list)}
 
 
 def _left(path: str) -> list[str]:

@@ -29,7 +29,7 @@ _FILE = re.compile(r"(node_\d+(?:\.\d+)?|model_infer_output_\d+)_.*\.bin")
 _LINE = re.compile(r"([0-9a-f]{16}) (.+) \d+")
 
 
-class Files(Protocol):
+class DumpFiles(Protocol):
     """Names of a dump's files, and the first `limit` bytes of one."""
 
     def names(self) -> list[str]: ...
@@ -37,7 +37,7 @@ class Files(Protocol):
     def close(self) -> None: ...
 
 
-class Folder:
+class DumpFolder:
     def __init__(self, path: str):
         self._path = path
 
@@ -55,7 +55,7 @@ class Folder:
         pass
 
 
-class Tar:
+class DumpTar:
     """Nothing is unpacked to a name: members are read where they lie, a gzipped tar from an unnamed copy of most_bytes at most."""
 
     def __init__(self, path: str, most_bytes: int):
@@ -113,21 +113,21 @@ def _plain(path: str, most_bytes: int) -> IO[bytes]:
         raise
 
 
-def opened(path: str, graph: Graph) -> Files:
+def open_dump(path: str, graph: Graph) -> DumpFiles:
     """A folder, or a tar plain or gzipped. BadFileError for anything else."""
     if os.path.isdir(path):
         inner = os.path.join(path, "dump")
         both = [os.path.isfile(os.path.join(p, "about.txt")) for p in (path, inner)]
         if all(both):
             raise BadFileError(f"{path}: holds a dump, and another one in dump/; name the one that is meant")
-        return Folder(inner if both[1] else path)
+        return DumpFolder(inner if both[1] else path)
     if not os.path.isfile(path):
         raise BadFileError(f"{path}: no such folder or tar")
     tensors = sum(graph.spec(n).size_bytes + 2048 for n in graph.tensors if n not in graph.constants)
-    return Tar(path, 2 * tensors + 4 * MOST_TEXT)
+    return DumpTar(path, 2 * tensors + 4 * MOST_TEXT)
 
 
-def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
+def read_board_dump(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
     """The board's Recording. Every tensor is read once and must hold the digest the board printed; what does not is
     missing, with the reason. prepared: when given, the board's inputs must have been these. A dump of another model, of
     other inputs, or that contradicts itself or the model did not run."""
@@ -135,7 +135,7 @@ def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs
     recording = Recording("board", "qvrt", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     recording.capabilities = frozenset({"finals", "per_node", "digests"})
     recording.model_sha256, recording.settings["carried"] = model_sha256, recording.host
-    with closing(opened(path, graph)) as files:
+    with closing(open_dump(path, graph)) as files:
         names = set(files.names())
         recording.why = _about(files, names, model_sha256, prepared, recording) or _contradiction(files, names, graph)
         if recording.why:
@@ -146,7 +146,7 @@ def carried(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs
     return recording
 
 
-def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> None:
+def _take(files: DumpFiles, names: set[str], graph: Graph, recording: Recording) -> None:
     """The digests, and every tensor that has a file and holds its digest; the others are missing."""
     printed, by_label, whole = dict(_printed(files)), _by_label(names), recording.settings.get("digests_only") == "0"
     recording.digests = {n: d for n, d in printed.items() if n in recording.specs}
@@ -175,7 +175,7 @@ def _take(files: Files, names: set[str], graph: Graph, recording: Recording) -> 
 
 
 def _about(
-    files: Files, names: set[str], model_sha256: str, prepared: PreparedInputs | None, recording: Recording
+    files: DumpFiles, names: set[str], model_sha256: str, prepared: PreparedInputs | None, recording: Recording
 ) -> str:
     """Why the dump is not of this run; empty when it is."""
     if "about.txt" not in names or "digests.txt" not in names:
@@ -199,14 +199,14 @@ def _about(
     return ""
 
 
-def _printed(files: Files) -> list[tuple[str, str]]:
+def _printed(files: DumpFiles) -> list[tuple[str, str]]:
     """(tensor, digest) of each line that the board printed."""
     text = files.read("digests.txt", MOST_TEXT).decode(errors="replace")
     found = (_LINE.fullmatch(line) for line in text.splitlines())
     return [(match[2], match[1]) for match in found if match is not None]
 
 
-def _contradiction(files: Files, names: set[str], graph: Graph) -> str:
+def _contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
     """What cannot be of one run of this model: a tensor twice, one that the model does not have, a file of no tensor; "" where
     nothing is."""
     seen: dict[str, str] = {}
@@ -257,7 +257,7 @@ def _by_label(names: set[str]) -> dict[str, str]:
     return {match[1]: name for name in names if (match := _FILE.fullmatch(name)) is not None}
 
 
-def _tensor(files: Files, name: str, spec: TensorSpec, digest: str | None) -> Array:
+def _tensor(files: DumpFiles, name: str, spec: TensorSpec, digest: str | None) -> Array:
     """Its valid elements. ValueError where the size is another, or the digest is not the one printed."""
     value = spec.valid_view(files.read(name, spec.size_bytes + 1))
     if digest is not None and tensor_digest(value) != digest:

@@ -38,7 +38,7 @@ class Arrangement:
         return kept[rank]
 
 
-def arranged(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_inner: bool = False) -> Arrangement:
+def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_inner: bool = False) -> Arrangement:
     """The one arrangement of have that gives want. layout: of have, "" when the dump does not say; it is the same as the
     other side's then, if the shapes are. Unsettled where none or several do."""
     found = _fitting(have, want, layout)
@@ -58,7 +58,7 @@ def arranged(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_in
     return found[0]
 
 
-def padded(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int]) -> tuple[Shape, Shape]:
+def padded_axes(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int]) -> tuple[Shape, Shape]:
     """Valid and stored shape of raw aligned bytes: the one order of want's axes in which a padded innermost dim gives
     size_bytes. Unsettled where none or several do."""
     found: dict[tuple[Shape, Shape], str] = {}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.sides.dumps.vendor_axes import Unsettled
-from qverify.sides.dumps.vendor_tensor import NARROW, Settled
+from qverify.sides.dumps.vendor_tensor import NARROW, SettledTensor
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, VendorTensor
@@ -21,7 +21,7 @@ AGREE = "held by two files, which agree"
 UP_TO_A_SCALE = "held by two files, which agree up to a scale and a zero point that nothing tells (-m does)"
 
 
-def held_together(chosen: Settled, twin: VendorTensor, known: list[TensorSpec]) -> str:
+def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[TensorSpec]) -> str:
     """What the report says of a tensor of two files. known: its specs on the other side and in -m, for the scale.
     BadFileError, which names both, where they hold other values; Unsettled where that cannot be told."""
     one, two = (os.path.basename(t.where) for t in (chosen.tensor, twin))
@@ -48,7 +48,7 @@ def held_together(chosen: Settled, twin: VendorTensor, known: list[TensorSpec]) 
     )
 
 
-def _readings(chosen: Settled, twin: VendorTensor) -> Iterator[Array]:
+def _readings(chosen: SettledTensor, twin: VendorTensor) -> Iterator[Array]:
     """The twin's valid elements in the order of the chosen's, in every type it may be of."""
     valid = chosen.way.cut
     if twin.shape not in (None, valid):

@@ -11,7 +11,7 @@ Written = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedTensor:
     """names: what the tensor may be called, most often one; #I where the dump does not name its output I. index: its
     position among the model's outputs, if known."""
 
@@ -20,14 +20,14 @@ class Named:
 
 
 @dataclass(slots=True)
-class Paired:
+class PairedNames:
     """to: first name of a tensor of a to that of b. doubtful: name on either side to why it pairs with nothing."""
 
     to: dict[str, str] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
 
 
-def both(first: Written | None, second: Written | None) -> Written:
+def common_spelling(first: Written | None, second: Written | None) -> Written:
     """One spelling in which the names of two sides can meet."""
 
     def spelled(name: str) -> str:
@@ -37,9 +37,9 @@ def both(first: Written | None, second: Written | None) -> Written:
     return spelled
 
 
-def paired(a: list[Named], b: list[Named], spelled: Written, known: Iterable[str] = ()) -> Paired:
+def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, known: Iterable[str] = ()) -> PairedNames:
     """known: names of the model; two of them that are spelled alike cannot be told apart in a dump, either."""
-    found, at = Paired(), _table(b, spelled)
+    found, at = PairedNames(), _table(b, spelled)
     rivals: dict[str, set[str]] = defaultdict(set)
     for name in known:
         rivals[spelled(name)].add(name)
@@ -66,7 +66,7 @@ def paired(a: list[Named], b: list[Named], spelled: Written, known: Iterable[str
     return found
 
 
-def by_index(found: Paired, a: list[Named], outputs: tuple[str, ...], there: set[str]) -> None:
+def by_index(found: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...], there: set[str]) -> None:
     """Tensors that carry their position among the model's outputs: the position says the name, the name has to agree as
     far as its letters and digits go."""
     for one in a:
@@ -93,7 +93,7 @@ def _letters(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", name)
 
 
-def _table(side: list[Named], spelled: Written) -> dict[str, set[str]]:
+def _table(side: list[NamedTensor], spelled: Written) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for one in side:
         for name in one.names:
@@ -101,12 +101,12 @@ def _table(side: list[Named], spelled: Written) -> dict[str, set[str]]:
     return found
 
 
-def _doubt(found: Paired, name: str, others: Iterable[str], why: str) -> None:
+def _doubt(found: PairedNames, name: str, others: Iterable[str], why: str) -> None:
     for each in (name, *others):
         found.doubtful.setdefault(each, why)
 
 
-def _confirm(found: Paired, a: list[Named], b: list[Named]) -> None:
+def _confirm(found: PairedNames, a: list[NamedTensor], b: list[NamedTensor]) -> None:
     """Where both sides carry positions, they have to be the same."""
     here, there = ({one.names[0]: one.index for one in side} for side in (a, b))
     for name, other in list(found.to.items()):

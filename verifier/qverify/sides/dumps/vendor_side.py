@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from qverify_agents.printable import one_line
 
 from qverify.sides.dumps.vendor_axes import Unsettled
-from qverify.sides.dumps.vendor_forms import held_together
-from qverify.sides.dumps.vendor_names import Named, Paired, both, by_index, paired
-from qverify.sides.dumps.vendor_tensor import Settled, loader, settled
+from qverify.sides.dumps.vendor_forms import check_forms_agree
+from qverify.sides.dumps.vendor_names import NamedTensor, PairedNames, by_index, common_spelling, pair_names
+from qverify.sides.dumps.vendor_tensor import SettledTensor, loader, settle_tensor
 from qverify.tensors.recording import Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import VendorDump, VendorTensor
@@ -21,7 +21,7 @@ SHOWN = 3
 
 
 @dataclass(slots=True)
-class Against:
+class OtherSide:
     """What a dump is held against. specs: of the other side, by its names. dump: that side, where it is a vendor's, too,
     and specs does not have all of it. model: specs of -m, and outputs in its order."""
 
@@ -31,7 +31,7 @@ class Against:
     outputs: tuple[str, ...] = ()
 
 
-def recorded(dump: VendorDump, path: str, side: str, against: Against, dtypes: Mapping[str, str]) -> Recording:
+def record_dump(dump: VendorDump, path: str, side: str, against: OtherSide, dtypes: Mapping[str, str]) -> Recording:
     """Specs of what could be settled; every other tensor, and every name in doubt, is missing with its reason. dtypes: of
     --dtype. notes: what was done to the values."""
     dump.tensors = [replace(t, name=one_line(t.name), others=tuple(map(one_line, t.others))) for t in dump.tensors]
@@ -57,9 +57,9 @@ def recorded(dump: VendorDump, path: str, side: str, against: Against, dtypes: M
 class _Reading:
     """What has been settled so far, what is missing, and what has to be said of it."""
 
-    def __init__(self, dump: VendorDump, path: str, against: Against, dtypes: Mapping[str, str]):
+    def __init__(self, dump: VendorDump, path: str, against: OtherSide, dtypes: Mapping[str, str]):
         self.dump, self.path, self.against, self.dtypes = dump, path, against, dtypes
-        self.held: dict[str, Settled] = {}
+        self.held: dict[str, SettledTensor] = {}
         self.specs: dict[str, TensorSpec] = {}
         self.missing: dict[str, str] = {}
         self.said: dict[str, list[str]] = {}
@@ -74,9 +74,9 @@ class _Reading:
         for tensor in _fitting(tensors, other):
             asked = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
-                found = settled(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
+                found = settle_tensor(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
                 known = [spec for spec in (model, other) if spec is not None]
-                found.said += [held_together(found, twin, known) for twin in tensors if twin is not tensor]
+                found.said += [check_forms_agree(found, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:
                 why = why or f"{tensor.where.removeprefix(os.path.join(os.path.realpath(self.path), ''))}: {reason}"
                 continue
@@ -119,28 +119,28 @@ def _groups(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     return found
 
 
-def _named(groups: Mapping[str, list[VendorTensor]]) -> list[Named]:
-    return [Named((n, *g[0].others), g[0].index) for n, g in groups.items()]
+def _named(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
+    return [NamedTensor((n, *g[0].others), g[0].index) for n, g in groups.items()]
 
 
-def _pairs(groups: Mapping[str, list[VendorTensor]], against: Against, dump: VendorDump) -> Paired:
+def _pairs(groups: Mapping[str, list[VendorTensor]], against: OtherSide, dump: VendorDump) -> PairedNames:
     if against.dump is not None:
         other = _named(_groups(against.dump))
-        spelled = both(dump.written, against.dump.written)
+        spelled = common_spelling(dump.written, against.dump.written)
     else:
-        other = [Named((name,)) for name in against.specs]
-        spelled = both(dump.written, None)
-    found = paired(_named(groups), other, spelled, against.model)
+        other = [NamedTensor((name,)) for name in against.specs]
+        spelled = common_spelling(dump.written, None)
+    found = pair_names(_named(groups), other, spelled, against.model)
     if against.outputs and against.dump is None:
         by_index(found, _named(groups), against.outputs, set(against.specs))
     return found
 
 
-def _of_model(name: str, dump: VendorDump, against: Against) -> TensorSpec | None:
+def _of_model(name: str, dump: VendorDump, against: OtherSide) -> TensorSpec | None:
     """The model's tensor of that name, as the vendor spells it; None where that is none or several."""
     if name in against.model:
         return against.model[name]
-    spelled = both(dump.written, None)
+    spelled = common_spelling(dump.written, None)
     same = [spec for true, spec in against.model.items() if spelled(true) == spelled(name)]
     return same[0] if len(same) == 1 else None
 
@@ -159,7 +159,7 @@ def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> list[Vend
     return sorted(tensors, key=rank)
 
 
-def declared(dump: VendorDump) -> dict[str, TensorSpec]:
+def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
     """What a dump tells of its tensors by itself, for the other side to be held against."""
     found = {}
     for name, tensors in _groups(dump).items():
@@ -171,7 +171,7 @@ def declared(dump: VendorDump) -> dict[str, TensorSpec]:
     return found
 
 
-def alike(a: VendorDump, b: VendorDump) -> None:
+def align_profiles(a: VendorDump, b: VendorDump) -> None:
     """Two dumps of one profile: every form of a tensor that both have stands for itself, and where neither tells the
     dtype, equal bytes are equal whatever it is."""
     forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]

@@ -9,16 +9,16 @@ from functools import partial
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arranged, padded
+from qverify.sides.dumps.vendor_axes import Arrangement, Unsettled, arrange_axes, padded_axes
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.vendor_dump import ITEM, VendorTensor, counted
+from qverify.vendor_files.vendor_dump import ITEM, VendorTensor, count_elements
 
 NARROW = ("int8", "uint8", "int16", "uint16")
 
 
 @dataclass(slots=True)
-class Settled:
+class SettledTensor:
     """spec: under the name of the report, as value() gives it. decimals: known ones, None for all. said: for the report."""
 
     spec: TensorSpec
@@ -42,9 +42,9 @@ class Settled:
         return np.ascontiguousarray(valid.transpose(self.way.order)).reshape(self.spec.shape)
 
 
-def settled(
+def settle_tensor(
     name: str, tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, dtype: str = ""
-) -> Settled:
+) -> SettledTensor:
     """other: the same tensor on the other side. model: in -m. dtype: as the command line says. Raises Unsettled."""
     shape, stored, dtype = _stored(tensor, other, model, dtype)
     held = "float32" if dtype == "bfloat16" else dtype
@@ -53,16 +53,16 @@ def settled(
     want = other if other is not None else model
     if want is None:
         way = Arrangement(shape, tuple(range(len(shape))), shape)
-    elif tensor.flat and shape != want.shape and counted(shape, tensor.where) == want.elements:
+    elif tensor.flat and shape != want.shape and count_elements(shape, tensor.where) == want.elements:
         shape, stored = want.shape, want.shape
         way = Arrangement(shape, tuple(range(len(shape))), shape, f"flat, taken as {list(shape)}")
     else:
         layout = want.layout or (model.layout if model is not None and model.shape == want.shape else "")
-        way = arranged(shape, want.shape, tensor.layout, layout, tensor.loose_inner)
+        way = arrange_axes(shape, want.shape, tensor.layout, layout, tensor.loose_inner)
     said += [way.said] if way.said else []
     moved = [i for i in way.order if way.cut[i] != 1] != [i for i, d in enumerate(way.cut) if d != 1]
     spec = TensorSpec(name, held, way.shape, layout=tensor.layout if not moved else want.layout if want else "")
-    found = Settled(spec, tensor, stored, dtype, way, tensor.decimals, said)
+    found = SettledTensor(spec, tensor, stored, dtype, way, tensor.decimals, said)
     _scale(found, other, model)
     return found
 
@@ -79,7 +79,7 @@ def _stored(
     if tensor.shape is not None:
         stored = tensor.stored or tensor.shape
         for dtype in dtypes:
-            if counted(stored, tensor.where) * ITEM[dtype] == tensor.size_bytes:
+            if count_elements(stored, tensor.where) * ITEM[dtype] == tensor.size_bytes:
                 return tensor.shape, stored, dtype
         raise Unsettled(f"{tensor.size_bytes} bytes are no {' or '.join(dtypes)}{list(stored)}")
     for dtype in dtypes:
@@ -91,7 +91,7 @@ def _stored(
     if not wanted:
         raise Unsettled("neither its file nor the other side tells its shape; -m quant.onnx or model.bin does")
     if tensor.inner_bytes is not None and len(dtypes) == 1:
-        return (*padded(tensor.size_bytes, ITEM[dtypes[0]], wanted[0].shape, tensor.inner_bytes), dtypes[0])
+        return (*padded_axes(tensor.size_bytes, ITEM[dtypes[0]], wanted[0].shape, tensor.inner_bytes), dtypes[0])
     hint = "; -m tells what type it is of" if model is None and len(tensor.dtypes) > 1 else ""
     raise Unsettled(f"{tensor.size_bytes} bytes are no {' or '.join(dtypes)}{list(wanted[0].shape)}{hint}")
 
@@ -107,7 +107,7 @@ def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _scale(found: Settled, other: TensorSpec | None, model: TensorSpec | None) -> None:
+def _scale(found: SettledTensor, other: TensorSpec | None, model: TensorSpec | None) -> None:
     """The scale of stored values, from the dump, the model or the other side; and what a scale of few decimals costs."""
     spec, tensor = found.spec, found.tensor
     if spec.dtype not in ITEM or spec.numpy_dtype.kind not in "iu":
@@ -158,7 +158,7 @@ def _same_scale(a: TensorSpec, b: TensorSpec, steps: tuple[float, ...]) -> bool:
     return all(abs(x - y) <= step * (1 + 1e-6) for x, y, step in zip(a.scale, b.scale, steps, strict=True))
 
 
-def _decimals_left(found: Settled) -> int:
+def _decimals_left(found: SettledTensor) -> int:
     """Decimals of the dequantized values, when a scale is off by up to its step: |q - zero_point| * step at most."""
     off = replace(found.spec, scale=found.tensor.scale_step).dequantized(found.value())
     worst = float(np.abs(off).max(initial=0.0))
@@ -169,5 +169,5 @@ def _least(a: int | None, b: int) -> int:
     return b if a is None else min(a, b)
 
 
-def loader(found: Settled) -> partial[Array]:
-    return partial(Settled.value, found)
+def loader(found: SettledTensor) -> partial[Array]:
+    return partial(SettledTensor.value, found)

@@ -19,16 +19,23 @@ from qverify_agents.printable import last_line, one_line
 from qverify.errors import UsageError
 from qverify.onnx_model import engine
 from qverify.report.spread import SpreadRun
-from qverify.sides.reference_variants.interpreter_files import Refused, Variant, most_bytes, result, who, write_job
+from qverify.sides.reference_variants.interpreter_files import (
+    ReferenceVariant,
+    ResultRejected,
+    largest_result_bytes,
+    read_identity,
+    read_result,
+    write_job,
+)
 from qverify.tensors.recording import Array
 
-PROGRAM = Path(engine.__file__).with_name("run_elsewhere.py")
+PROGRAM = Path(engine.__file__).with_name("run_in_interpreter.py")
 BESIDE = 1 << 24  # bytes it may write besides its results
 OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")  # variables of this interpreter, not of another
 Take = Callable[[int, Mapping[str, Array]], None]
 
 
-class Elsewhere:
+class OtherInterpreter:
     """command: words of a shell that start Python with numpy and onnxruntime. deadline_s: for each run. UsageError where it
     cannot be started, is late, or gives something else than arrays like ours; from then on the same error at once."""
 
@@ -42,7 +49,11 @@ class Elsewhere:
             raise self._error("no such program" if self._words else "the command is empty")
 
     def run(
-        self, variants: Sequence[Variant], like: Sequence[Mapping[str, Array]], take: Take, step: Callable[[int], None]
+        self,
+        variants: Sequence[ReferenceVariant],
+        like: Sequence[Mapping[str, Array]],
+        take: Take,
+        step: Callable[[int], None],
     ) -> SpreadRun:
         """take: gets every variant's result, as soon as it is there. like: what results look like (elsewhere_files.result)."""
         if self._failed:
@@ -51,7 +62,7 @@ class Elsewhere:
         with tempfile.TemporaryDirectory(prefix="qverify-reference-", ignore_cleanup_errors=True) as folder:
             try:
                 row = self._ran(Path(folder), variants, like, take, step)
-            except Refused as error:
+            except ResultRejected as error:
                 raise self._error(str(error).replace(f"{folder}/", "")) from error
         row.seconds, row.runs = round(time.perf_counter() - begun, 3), len(variants)
         return row
@@ -63,21 +74,21 @@ class Elsewhere:
     def _ran(
         self,
         folder: Path,
-        variants: Sequence[Variant],
+        variants: Sequence[ReferenceVariant],
         like: Sequence[Mapping[str, Array]],
         take: Take,
         step: Callable[[int], None],
     ) -> SpreadRun:
         write_job(folder, variants)
-        most = _bytes_in(folder) + BESIDE + sum(most_bytes(one) for one in like)
+        most = _bytes_in(folder) + BESIDE + sum(largest_result_bytes(one) for one in like)
         with self._started(folder) as process:
             for number, wanted in enumerate(like):
                 path = folder / f"run-{number}.npz"
                 self._wait(process, path, most, f"run {number + 1} of {len(like)}")
-                take(number, result(path, wanted))
+                take(number, read_result(path, wanted))
                 path.unlink()
                 step(number + 1)
-        return who(folder, self.command)
+        return read_identity(folder, self.command)
 
     @contextlib.contextmanager
     def _started(self, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -94,7 +105,7 @@ class Elsewhere:
                     env={name: value for name, value in os.environ.items() if name not in OURS},
                 )
         except OSError as error:
-            raise Refused(f"cannot be started: {error.strerror}") from error
+            raise ResultRejected(f"cannot be started: {error.strerror}") from error
         try:
             yield process
         finally:
@@ -111,11 +122,11 @@ class Elsewhere:
                 return
             if status is not None:
                 how = f"status {status}" if status >= 0 else f"signal {-status}"
-                raise Refused(f"ended with {how} before {what}{_said(path.parent)}")
+                raise ResultRejected(f"ended with {how} before {what}{_said(path.parent)}")
             if time.monotonic() > end:
-                raise Refused(f"no {what} within {self._deadline_s:g} s; --reference-timeout gives it longer")
+                raise ResultRejected(f"no {what} within {self._deadline_s:g} s; --reference-timeout gives it longer")
             if _bytes_in(path.parent) > most:
-                raise Refused(f"writes more than the {most} bytes that its results can be")
+                raise ResultRejected(f"writes more than the {most} bytes that its results can be")
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from qverify.onnx_model.engine import Engine, version
 from qverify.report.spread import SpreadRun
-from qverify.sides.reference_variants.interpreter_files import Variant
-from qverify.sides.reference_variants.other_interpreter import Elsewhere
+from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
+from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -39,11 +39,13 @@ class Spread:
         self.ran.append(row)
 
 
-def spread(variants: Sequence[Variant], elsewhere: Iterable[Elsewhere] = (), step: Step | None = None) -> Spread:
+def measure_spread(
+    variants: Sequence[ReferenceVariant], elsewhere: Iterable[OtherInterpreter] = (), step: Step | None = None
+) -> Spread:
     """Every variant here, then in every other interpreter. UsageError where one of those does not give what it should."""
     found, places = Spread(), list(elsewhere)
     whole = len(variants) * (1 + len(places))
-    begun, apart, here = time.perf_counter(), Apart(variants), dict[int, dict[str, Array]]()
+    begun, apart, here = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()
     for number, variant in enumerate(variants):
         values = Engine(variant.model, variant.level, variant.threads).run(variant.feed, list(variant.base))
         apart.add(number, values)
@@ -53,7 +55,7 @@ def spread(variants: Sequence[Variant], elsewhere: Iterable[Elsewhere] = (), ste
     own.seconds, own.runs = round(time.perf_counter() - begun, 3), len(variants)
     found.add(own, apart.found)
     for at, place in enumerate(places, 1):
-        apart = Apart(variants)
+        apart = VariantDistances(variants)
         like = [here[id(variant.model)] for variant in variants]
         row = place.run(variants, like, apart.add, _after(at * len(variants), whole, step))
         found.add(row, apart.found)
@@ -65,10 +67,10 @@ def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
     return lambda n: None if step is None else step(done + n, whole)
 
 
-class Apart:
+class VariantDistances:
     """found: by tensor the largest distance of all variants' results, in real values and in LSB."""
 
-    def __init__(self, variants: Sequence[Variant]):
+    def __init__(self, variants: Sequence[ReferenceVariant]):
         self._variants = variants
         self.found: dict[str, tuple[float, int]] = {}
 

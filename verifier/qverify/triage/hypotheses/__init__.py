@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class FaultVariant:
     """said: the fault as a person reads it. make: the output under it, for this case or the same unit on other inputs;
     shape and dtype of the output's spec. bits: log2 of how many faults like it there were to choose from, where the
     recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones. free: flat mask of
@@ -37,7 +37,7 @@ class Page(Protocol):
     NAME: str
     __doc__: str
 
-    def variants(self, case: Case) -> Iterator[Variant]: ...
+    def variants(self, case: Case) -> Iterator[FaultVariant]: ...
 
 
 @cache

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.memory_sources import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "lookup-index"
 WAYS: dict[str, Callable[[Array], Array]] = {
@@ -28,8 +28,8 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "constant"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "constant"):
         if place.said == "the table" and case.graph.constants[place.name].ndim == 1:
             for said, way in WAYS.items():
-                yield Variant(f"table index {said}", at(place, way))
+                yield FaultVariant(f"table index {said}", output_from(place, way))

@@ -12,7 +12,9 @@ from qverify.errors import UnsupportedError
 Ends = dict[str, dict[str, str]]
 
 
-def stripped(model: onnx.ModelProto, name: str, only: Collection[str] | None = None) -> tuple[onnx.ModelProto, Ends]:
+def strip_quantization(
+    model: onnx.ModelProto, name: str, only: Collection[str] | None = None
+) -> tuple[onnx.ModelProto, Ends]:
     """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: these inputs, and
     no output.
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from qverify.printable import visible
 from qverify.renderers.blamed import blame_line
-from qverify.renderers.verdict_lines import everywhere, over
+from qverify.renderers.verdict_lines import common_weakenings, line_over
 from qverify.report.document import Pair, Report, worst
-from qverify.report.frames import rank
+from qverify.report.frame_rank import frame_rank
 
 SHOWN = 10
 
@@ -22,11 +22,11 @@ def line(row: dict[str, Any]) -> str:
 def render(report: Report) -> str:
     report = visible(report)
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
-    bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=rank)
+    bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=frame_rank)
     parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]
     apart = [row for row in ran if row["max_abs"]]
     if not bad and apart:
-        most = min(apart, key=rank)
+        most = min(apart, key=frame_rank)
         parts.append(f"largest difference: {most['max_abs']:g} in frame {most['frame']} {most['source']}")
     if bad:
         parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
@@ -48,4 +48,4 @@ def _over(pairs: list[Pair], report: Report) -> str:
         f"{len(pairs)} frames" if verdict == "PASSED" else f"{len(same)} of {len(pairs)} frames, the first is {same[0]}"
     )
     facts = [counted] + ([f"{missing} frames could not be prepared"] if missing else [])
-    return over(pairs, facts, everywhere(report), "INCONCLUSIVE" if missing else "PASSED")
+    return line_over(pairs, facts, common_weakenings(report), "INCONCLUSIVE" if missing else "PASSED")

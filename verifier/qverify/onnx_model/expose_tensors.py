@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 
-def exposed(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
+def expose_tensors(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
     """The model with more tensors as outputs."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

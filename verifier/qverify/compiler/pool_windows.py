@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.unit import Activation, Unit, microsoft, triple, with_activation
+from qverify.compiler.unit import Activation, LoweredUnit, microsoft, qlinear_operands, with_activation
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
@@ -40,15 +40,17 @@ def window_pads(
     return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
 
 
-def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> Unit | None:
+def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
     """The unit of an average pool between DequantizeLinear and QuantizeLinear; its QLinear form where onnxruntime has one."""
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
     kernel = x.eight_bit and x.dtype == y.dtype and len(view.shape(x.name)) == 4
-    unit = Unit(y.name, lambda b: lower(b, view, node, x, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act, kernel))
     if kernel:
         keep = {k: v for k, v in attributes(node).items() if k != "auto_pad" or v != b"NOTSET"}
-        unit.onnx = [microsoft(f"QLinear{node.op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **keep)]
+        unit.onnx = [
+            microsoft(f"QLinear{node.op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **keep)
+        ]
         with_activation(unit, y, act)
     return unit

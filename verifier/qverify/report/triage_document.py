@@ -84,7 +84,7 @@ class Rung:
 
 
 @dataclass(slots=True)
-class Single:
+class SingleTensorLoss:
     """The final outputs when this tensor alone, and its maker's weights, are quantized in the float model."""
 
     worst_output: str
@@ -121,11 +121,11 @@ class TensorLoss:
     weights_sqnr_db: float | None = None
     weights_one_scale: bool | None = None
     channels_lost: float = 0.0
-    single: Single | None = None
+    single: SingleTensorLoss | None = None
 
 
 @dataclass(slots=True)
-class Step:
+class WhatIfStep:
     """float: tensors left in float32 (it stands for 16 bit); the worst output then."""
 
     tensors: list[str]
@@ -141,8 +141,8 @@ class WhatIf:
     most: int
     frames: int
     runs: int
-    before: Step
-    steps: list[Step] = field(default_factory=list)
+    before: WhatIfStep
+    steps: list[WhatIfStep] = field(default_factory=list)
     holds: bool = False
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.printable import visible
-from qverify.renderers import forensics, neighbourhood
+from qverify.renderers import fault_explanation, neighbourhood_drawing
 from qverify.renderers.blamed import also
-from qverify.report.triage import Rung, TensorLoss, Triage
+from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
 SHOWN = 5
@@ -34,8 +34,8 @@ def _explained(one: Any, frames: int) -> str:
     where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
         return f"{where}: {one.why}"
-    lines = [f"{where}: {forensics.verdict(one.explanation)}"]
-    return "\n".join([*lines, *(f"  {line}" for line in forensics.details(one.explanation))])
+    lines = [f"{where}: {fault_explanation.verdict(one.explanation)}"]
+    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation))])
 
 
 def _ladder(found: Triage) -> str:
@@ -79,8 +79,12 @@ def _evidence(rung: Rung) -> str:
         lines.append(f"  fails forced ({count} tensors): {', '.join(rung.forced_failures[:SHOWN])}{more}")
     if rung.not_forced:
         lines.append(f"  {rung.not_forced} tensors could not be recomputed from the other side's inputs")
-    lines += ["\n\n".join(_indented(neighbourhood.draw(n)) for n in rung.neighbourhoods)] if rung.neighbourhoods else []
-    lines += [f"  {neighbourhood.LEGEND}"] if rung.neighbourhoods else []
+    lines += (
+        ["\n\n".join(_indented(neighbourhood_drawing.draw(n)) for n in rung.neighbourhoods)]
+        if rung.neighbourhoods
+        else []
+    )
+    lines += [f"  {neighbourhood_drawing.LEGEND}"] if rung.neighbourhoods else []
     return "\n".join(lines)
 
 

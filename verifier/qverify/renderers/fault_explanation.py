@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from qverify.triage.description import Axis, Description
-from qverify.triage.forensics import Explanation, Partial
+from qverify.triage.difference_description import Axis, DifferenceDescription
+from qverify.triage.forensics import FaultExplanation, Partial
 
 SCHEMA = "qverify.forensics/1"
 SHADES = " .:-=+*#@"
 MOST_STEPS, MOST_SAID = 6, 4
 
 
-def verdict(found: Explanation) -> str:
+def verdict(found: FaultExplanation) -> str:
     """One line: the cause, or that there is none known."""
     if not found.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
@@ -28,7 +28,7 @@ def verdict(found: Explanation) -> str:
     return f"UNEXPLAINED: {known} gives the board's bytes"
 
 
-def details(found: Explanation) -> list[str]:
+def details(found: FaultExplanation) -> list[str]:
     """What comes below: the difference, where it is, other causes, the nearest ones, what was not tried."""
     if not found.description.differing:
         return []
@@ -51,7 +51,7 @@ def _partial(one: Partial) -> str:
     return f"{one.cause.said}: {one.of_differing:.1%} of the differing elements, {one.of_all:.1%} of all"
 
 
-def _difference(d: Description) -> list[str]:
+def _difference(d: DifferenceDescription) -> list[str]:
     share = d.differing / d.elements
     first = f"{d.differing} of {d.elements} elements differ ({share:.2%}), {d.up:.0%} of them larger on the board"
     lines = [first + (f", {d.not_finite} not finite" if d.not_finite else "")]
@@ -65,7 +65,7 @@ def _difference(d: Description) -> list[str]:
     return lines
 
 
-def _axes(d: Description) -> list[str]:
+def _axes(d: DifferenceDescription) -> list[str]:
     return [f"{axis.name}: {_axis(axis)}" for axis in d.axes if axis.size > 1]
 
 
@@ -82,7 +82,7 @@ def _axis(axis: Axis) -> str:
     return text
 
 
-def _drawn(d: Description) -> list[str]:
+def _drawn(d: DifferenceDescription) -> list[str]:
     """A shade a cell; a cell with any difference is never blank."""
     top = max((share for row in d.drawing for share in row), default=0.0)
     return ["".join(_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
@@ -92,7 +92,7 @@ def _shade(share: float) -> str:
     return SHADES[0] if share == 0 else SHADES[max(1, round(share * (len(SHADES) - 1)))]
 
 
-def to_json(found: Explanation) -> dict[str, Any]:
+def to_json(found: FaultExplanation) -> dict[str, Any]:
     """Plain values for json.dumps(allow_nan=False)."""
     held = asdict(found)
     held["description"]["steps"] = {str(k): v for k, v in found.description.steps.items()}

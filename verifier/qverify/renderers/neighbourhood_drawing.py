@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qverify.report.triage import Neighbour, Neighbourhood
+from qverify.report.triage_document import Neighbour, Neighbourhood
 
 MARKS = {"agree": "=", "differ": "~", "fails forced": "X", "given": "=", "not known": "?"}
 LEGEND = "= agrees   ~ differs   X fails forced   ? not known"

@@ -12,16 +12,16 @@ from qverify.compiler.attributes import check_attributes
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.match import Matched, Watch, lower_node, match
-from qverify.compiler.preprocessing import preprocessed
-from qverify.compiler.strip import stripped
-from qverify.compiler.unfuse_activations import separated
-from qverify.compiler.unit import Unit
+from qverify.compiler.preprocessing import add_preprocessing
+from qverify.compiler.strip_quantization import strip_quantization
+from qverify.compiler.unfuse_activations import unfuse_activations
+from qverify.compiler.unit import LoweredUnit
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.exposed import exposed
+from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.load import is_quantized, load
 from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
@@ -81,10 +81,10 @@ def compile_model(
         )
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
-        model, ends = stripped(model, name)
+        model, ends = strip_quantization(model, name)
     on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
     if on_host and not options.strip_io_quant:
-        model, ends = stripped(model, name, on_host)
+        model, ends = strip_quantization(model, name, on_host)
     view = View(model, name)
     check_attributes(view)
     _check_outputs(view)
@@ -104,9 +104,9 @@ def compile_model(
         plain = graph if options.rounding == "ref-exact" else _graph(matched, replace(options, rounding="ref-exact"))
         graph.meta["check"] = check_against_original(plain, model, watch)
     if not options.fuse:
-        compiled.graph = separated(graph)
+        compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
-    compiled.graph = preprocessed(compiled.graph, options.inputs, renamed)
+    compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
 
 
@@ -123,7 +123,7 @@ def _graph(matched: Matched, options: CompileOptions) -> Graph:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
     for step in matched.steps:
         first = len(builder.nodes)
-        if isinstance(step, Unit):
+        if isinstance(step, LoweredUnit):
             step.lower(builder)
             covers = step.covers
         else:
@@ -172,7 +172,7 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
     listed = [n for n in graph.observable() if n not in finals]
     there = {o for node in model.graph.node for o in node.output}
     names = [n for n in listed if n in there]
-    recorded = dict(Engine(exposed(model, names).SerializeToString()).run(prepared.arrays()))
+    recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, over, missing, worst, checked = Simulator(graph), [], [], 0.0, 0
     every = units(graph)

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 
-def piece(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
+def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
     """The nodes between the tensors `given` (for their types and shapes) and `output`, with the constants they need."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}

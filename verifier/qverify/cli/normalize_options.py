@@ -13,7 +13,7 @@ SWITCHES = {
 BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "True", "no": "False"}
 
 
-def normalized(argv: list[str]) -> list[str]:
+def normalize_options(argv: list[str]) -> list[str]:
     """Underscores of long options to dashes; a bare -s or -r gets True."""
     found: list[str] = []
     words = list(argv)

@@ -32,7 +32,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class DifferenceDescription:
     """steps: recorded less computed in LSB (integers only) to how many elements, the commonest first, at most 16; up: share
     of the differing elements that are larger on the board. drawing: share of differing elements, 0..1, over the last two axes
     (rows, columns; at most 12 x 48 cells), the others folded together."""
@@ -49,7 +49,7 @@ class Description:
     not_finite: int
 
 
-def described(made: Array, recorded: Array, spec: TensorSpec) -> Description:
+def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
     """made: computed on the host, recorded: on the board; both of spec's shape and dtype."""
     apart = (bits(made) != bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
@@ -63,7 +63,7 @@ def described(made: Array, recorded: Array, spec: TensorSpec) -> Description:
         distance = np.abs(theirs - ours)
     finite = distance[np.isfinite(distance)]
     names = AXES.get(spec.layout, "") if len(spec.layout) == len(spec.shape) else _names(len(spec.shape))
-    return Description(
+    return DifferenceDescription(
         spec.dtype,
         spec.shape,
         spec.elements,

@@ -1,4 +1,4 @@
-"""The reference's runs in another Python: started by its interpreter as `run_elsewhere.py FOLDER`; imports nothing of qverify.
+"""The reference's runs in another Python: started by its interpreter as `run_in_interpreter.py FOLDER`; imports nothing of qverify.
 
 In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models; .npz
 files whose arrays are called 0, 1, ... in the order of the names. Made there: ran.json (who runs), then run-N.npz for every
@@ -45,7 +45,7 @@ def main(folder: str) -> None:
         json.dump(ran, file)
     for number, run in enumerate(job["runs"]):
         with np.load(os.path.join(folder, run["feed"]), allow_pickle=False) as held:
-            feed = {name: native(held[str(at)]) for at, name in enumerate(run["inputs"])}
+            feed = {name: native_bytes(held[str(at)]) for at, name in enumerate(run["inputs"])}
         opened = session(os.path.join(folder, run["model"]), run["level"], run["threads"])
         wanted = run["outputs"]  # onnxruntime takes an empty list for all
         values = opened.run(wanted, {i.name: feed[i.name] for i in opened.get_inputs()}) if wanted else []
@@ -58,7 +58,7 @@ def write(path: str, values: list[Any]) -> None:
     os.replace(path + ".part.npz", path)
 
 
-def native(value: Any) -> Any:
+def native_bytes(value: Any) -> Any:
     """In this machine's own byte order."""
     return value.astype(value.dtype.newbyteorder("="), copy=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify.printable import visible
-from qverify.renderers.verdict_lines import everywhere, over
+from qverify.renderers.verdict_lines import common_weakenings, line_over
 from qverify.report.document import Pair, Report, worst
 
 
@@ -13,8 +13,8 @@ def render(report: Report, boards: int) -> str:
     pairs: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         pairs.setdefault((pair.a, pair.b), []).append(pair)
-    said = everywhere(report)
-    return "\n".join(over(found, [_counted(found, boards)], said) for found in pairs.values())
+    said = common_weakenings(report)
+    return "\n".join(line_over(found, [_counted(found, boards)], said) for found in pairs.values())
 
 
 def _counted(pairs: list[Pair], boards: int) -> str:

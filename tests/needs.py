@@ -12,12 +12,12 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "fuzz": re.compile(r"fuzz|frame_corpus"),
 }
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first
+    "emulated console": re.compile(r"qemu-serial$"),
+    "noisy line": re.compile(r"noisy-pty$"),
     "podman": re.compile(r"container$|systems/test_container\.py$"),
     "docker": re.compile(r"docker$"),
-    "emulated console": re.compile(r"qemu-serial$"),
-    "emulated board": re.compile(r"qemu-ssh$"),
-    "noisy line": re.compile(r"noisy-pty$"),
     "line": re.compile(r" pty$"),
+    "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),
 }
 BOARDS = ("where", "uri")  # parameters that name a board

@@ -48,7 +48,7 @@ class WithProfiles(click.Command):
 @click.option(
     "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
 )
-@click.option("--json", "json_path", metavar="FILE")
+@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
 @judging
 def command(
     a: str,

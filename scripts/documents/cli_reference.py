@@ -45,9 +45,9 @@ def _prose(text: str) -> list[str]:
 
 
 def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
-    """An option as an entry of a definition list; nothing for --help and arguments, which the usage line has."""
+    """An entry of a definition list; nothing for --help, and for arguments that the usage line says all of."""
     record = parameter.get_help_record(context)
-    if record is None or parameter.name == "help":
+    if record is None or parameter.name == "help" or (isinstance(parameter, click.Argument) and not record[1]):
         return []
     names, text = record
     return [f"<code>{html.escape(names)}</code>", f":   {escaped(' '.join(text.split())) or '(no description)'}", ""]

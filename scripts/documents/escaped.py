@@ -17,4 +17,4 @@ def _code(part: str) -> str:
 
 
 def _plain(part: str) -> str:
-    return re.sub(r"([\\*_\[\]|~^])", r"\\\1", html.escape(part, quote=False))
+    return re.sub(r"([\\*_\[\]|])", r"\\\1", html.escape(part, quote=False))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal
 
+from qverify.compare import metrics
 from qverify.report import document, schema, spread, triage_document
 
 from scripts.documents.escaped import escaped
@@ -14,27 +18,45 @@ def page(kind: Literal["report", "triage"]) -> str:
     """A table of fields for the document itself and for each object in it."""
     whole = schema.report_schema() if kind == "report" else schema.triage_schema()
     name = str(whole["title"])
-    lines = [*_table(name, "The whole document.", whole, kind)]
+    lines = _table(name, "Report" if kind == "report" else "Triage", whole, kind)
     for part, body in whole["$defs"].items():
-        lines += _table(part, _meaning(part), body, kind)
+        lines += _table(part, part, body, kind)
     return "\n".join(lines)
 
 
-def _table(name: str, meaning: str, body: dict[str, Any], kind: str) -> list[str]:
+def _table(name: str, of: str, body: dict[str, Any], kind: str) -> list[str]:
+    """of: the dataclass that the object is made of."""
     lines = [f"### {name} {{ #{anchor(kind, name)} }}", ""]
-    lines += [escaped(meaning), ""] if meaning else []
-    lines += ["| field | holds |", "|---|---|"]
+    general, meanings = of_fields(_meaning(of), list(body.get("properties", {})))
+    meanings = (_metrics() if of == "TensorRow" else {}) | _comments(of) | meanings
+    lines += [escaped(general), ""] if general else []
+    lines += ["| field | type | meaning |", "|---|---|---|"]
     required = set(body.get("required", []))
     for field, value in body.get("properties", {}).items():
         optional = "" if field in required else " (not always there)"
-        lines.append(f"| `{field}` | {type_text(value, kind)}{optional} |")
+        lines.append(f"| `{field}` | {type_text(value, kind)}{optional} | {escaped(meanings.get(field, ''))} |")
     return [*lines, ""]
+
+
+def of_fields(text: str, fields: list[str]) -> tuple[str, dict[str, str]]:
+    """A docstring in the form `What it is. field: its meaning. other, third: theirs.`, taken apart."""
+    names = "|".join(fields)
+    parts = re.split(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*): ", text)
+    meanings = {}
+    for group, meaning in zip(parts[1::2], parts[2::2], strict=True):
+        said = meaning.strip().rstrip(";")
+        meanings |= {name: said[0].upper() + said[1:] for name in group.split(", ") if said}
+    return parts[0].strip(), meanings
 
 
 def type_text(value: dict[str, Any], kind: str) -> str:
     """What a schema allows, in words: `list of Pair`, `text or null`."""
     if not value:
         return "anything"
+    if value == schema.NUMBER:  # the page says what stands for those that are not finite
+        return "number"
+    if value == schema._REAL:
+        return "number or null"
     if "$ref" in value:
         name = value["$ref"].rsplit("/", 1)[1]
         return f"[{name}](#{anchor(kind, name)})"
@@ -57,7 +79,7 @@ def _of_type(value: dict[str, Any], kind: str) -> str:
         if inner := value.get("properties"):
             return "object: " + ", ".join(f"`{n}` ({type_text(v, kind)})" for n, v in inner.items())
         more = value.get("additionalProperties")
-        return f"object of {type_text(more, kind)}" if isinstance(more, dict) else "object"
+        return f"object of {type_text(more, kind)}" if isinstance(more, dict) and more else "object"
     return {"string": "text", "null": "null"}.get(plain, str(plain))
 
 
@@ -66,9 +88,30 @@ def anchor(kind: str, name: str) -> str:
 
 
 def _meaning(name: str) -> str:
-    """The docstring of the dataclass of that name, "" where it has none of its own."""
+    """The docstring of the dataclass of that name, "" where it has none of its own; of a row the metrics' as well."""
+    kind = _dataclass(name)
+    if kind is None or not kind.__doc__ or kind.__doc__.startswith(f"{name}("):
+        return ""
+    return " ".join(kind.__doc__.split())
+
+
+def _comments(name: str) -> dict[str, str]:
+    """What is said of a field behind it in the source."""
+    kind = _dataclass(name)
+    lines = inspect.getsource(kind).splitlines() if kind is not None else []
+    found = [re.match(r"    (\w+): .*?  # (.+)$", line) for line in lines]
+    return {m[1]: m[2][0].upper() + m[2][1:] for m in found if m is not None}
+
+
+def _metrics() -> dict[str, str]:
+    """Each metric's first line, by its field."""
+    pages = [import_module(f"{metrics.__name__}.{page.name}") for page in iter_modules(metrics.__path__)]
+    return {page.NAME: str(page.__doc__).splitlines()[0] for page in pages if hasattr(page, "NAME")}
+
+
+def _dataclass(name: str) -> type | None:
     for module in (document, triage_document, spread):
         found = vars(module).get(name)
-        if inspect.isclass(found) and found.__doc__ and not found.__doc__.startswith(f"{name}("):
-            return " ".join(found.__doc__.split())
-    return ""
+        if inspect.isclass(found):
+            return found
+    return None

@@ -134,7 +134,13 @@ class OtherDifferences:
 
 @dataclass(slots=True)
 class Pair:
-    """relaxed: in which ways it was judged more mildly than by default; stated in the verdict line."""
+    """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node, accumulated_rounding,
+    coverage ... why: the same for people. bit_equal: every tensor that was compared has the same bytes. gate: what the
+    tensors had to meet. scope: which of them had to. frame: its number, from 0. board: its address, where the run had several.
+    coverage: what was expected, compared, missing. first_divergence: where the sides part. tensors: a row for each that was
+    compared. agreement: of the final outputs' largest values. notes: what a reader should know besides. relaxed: in which ways
+    it was judged more mildly than by default; stated in the verdict line. node_by_node: what was judged by recomputing.
+    others: differences outside the scope."""
 
     a: str
     b: str
@@ -166,6 +172,14 @@ class NotRun:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
+    """What a run found. verdict: the worst of all pairs. blame: the first side and node that is to blame. decimals: digits and
+    rule. pairs: every two sides that took part, of every frame and board. blamed: every side that is to blame, each with its
+    first node. inputs: the bytes all sides were given. models: the files of -m. sides: what ran, by which engine and settings.
+    plain_onnxruntime: the original file on default settings against the reference; never judged.
+    no_integer_reference: nodes that onnxruntime computes in float. canary: kernels of this host's onnxruntime that compute
+    something else than they should. link: bytes and frames that crossed it. timings: seconds by step. notes: what a reader
+    should know besides. dump_all: every node was judged (-r)."""
+
     verdict: Verdict
     blame: Blame | None
     decimals: dict[str, Any]

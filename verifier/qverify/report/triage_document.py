@@ -160,7 +160,11 @@ class Quiet:
 
 @dataclass(slots=True)
 class Triage:
-    """broken: the first rung that fails, as `a ~ b`. next_step: of that rung. caveats: of the models, stated in the last line."""
+    """What triage found. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step: of that rung.
+    stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive tensor first.
+    what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale. unpaired: float
+    tensors that no quantized one stands for, and why. unknown: what could not be told. reduced: the smallest part that still
+    differs (--reduce). caveats: of the models, stated in the last line."""
 
     verdict: Verdict
     broken: str | None

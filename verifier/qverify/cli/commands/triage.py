@@ -70,7 +70,9 @@ OF_A_RUN = {
 @click.option(
     "--top", type=click.IntRange(1), default=10, show_default=True, help="tensors listed, the most sensitive first"
 )
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
+)
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option(
     "--explain",

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
+)
 @click.option(
     "--pull",
     type=click.Choice(("differ", "all")),

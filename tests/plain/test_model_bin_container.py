@@ -102,5 +102,5 @@ def test_a_section_whose_padding_is_missing() -> None:
 
 def test_a_file_beyond_2_gib_is_never_made() -> None:
     """Nothing of it is touched: these bytes take no memory."""
-    with pytest.raises(BadFileError, match="model.bin would be 2147484369 bytes; the format holds 2147483647"):
+    with pytest.raises(BadFileError, match=r"model\.bin would be 2147484369 bytes; the format holds 2147483647"):
         pack({**SECTIONS, b"DATA": bytes(2**31)})

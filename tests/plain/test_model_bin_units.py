@@ -71,6 +71,12 @@ def test_a_unit_of_conversions_alone_and_of_several_operators() -> None:
     )
 
 
+def test_a_conversion_read_twice_is_run_once() -> None:
+    made = graph()
+    made.nodes[3] = Node("f", "add_float", ("d1", "d1"), ("f",))
+    assert names(list(units(made)[1].nodes)) == ["d1", "f"]
+
+
 def test_a_node_with_one_output_inside_is_a_unit() -> None:
     made = graph()
     made.nodes[4] = Node("s", "split", ("f",), ("s", "s2"))

@@ -24,7 +24,7 @@ WAYS: dict[str, Callable[[Array], Array]] = {
     "saturated to the lower half": lambda t: np.append(t[: len(t) // 2], np.full(len(t) // 2, t[len(t) // 2 - 1])),
     "saturated to the upper half": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
     "negative indices taken as 0": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
-    "by its absolute value": lambda t: np.append(t[: len(t) // 2 : -1], t[len(t) // 2 - 1 :])[: len(t)],
+    "by its absolute value": lambda t: np.concatenate([t[-1:], t[: len(t) // 2 : -1], t[len(t) // 2 :]]),
 }
 
 

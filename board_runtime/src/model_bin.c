@@ -72,8 +72,12 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
   for (int i = 0; i < SECTIONS; i++) {
     const uint8_t *e = file + HEADER + (size_t)ENTRY * (size_t)i;
     uint64_t offset = u64(e + 8), size = u64(e + 16);
-    if (memcmp(e, KIND[i], 4) != 0 || u64(e + 24) != 0 || offset != expected || size > bytes || offset > bytes - size)
-      return refuse(m, QV_E_FORMAT, "model.bin section %s: bad table entry", KIND[i]);
+    if (memcmp(e, KIND[i], 4) != 0) return refuse(m, QV_E_FORMAT, "model.bin section table: entry %d has another name than %s", i, KIND[i]);
+    if (u64(e + 24) != 0)
+      return refuse(m, QV_E_FORMAT, "model.bin section %s: last field is %llu, wanted 0", KIND[i], (unsigned long long)u64(e + 24));
+    if (offset != expected || size > bytes || offset > bytes - size)
+      return refuse(m, QV_E_FORMAT, "model.bin section %s: %llu bytes at %llu, wanted at %llu, in a file of %lu", KIND[i],
+                    (unsigned long long)size, (unsigned long long)offset, (unsigned long long)expected, (unsigned long)bytes);
     uint64_t end = i == SECTIONS - 1 ? offset + size : (offset + size + 63) / 64 * 64;
     if (end > bytes || (i == SECTIONS - 1 && end != bytes))
       return refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
@@ -118,9 +122,11 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   t->dtype = (int32_t)u32(r + 4);
   t->flags = u32(r + 8);
   uint32_t rank = u32(r + 12), scales = u32(r + 32);
-  if (!t->name || !t->name[0] || t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 ||
-      u32(r + 60))
-    return refuse(m, QV_E_FORMAT, "tensor %d: bad record", index);
+  if (!t->name || !t->name[0]) return refuse(m, QV_E_FORMAT, "tensor %d: its name is empty, or lies outside STRS", index);
+  if (t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
+    return refuse(m, QV_E_FORMAT,
+                  "tensor %.100s: dtype %d, flags %u, rank %u, layout %u, then %u; wanted 1 to %d, at most 31, %d, 4, then 0", t->name,
+                  t->dtype, (unsigned)t->flags, (unsigned)rank, (unsigned)u32(r + 56), (unsigned)u32(r + 60), QV_BOOL, QV_MAX_RANK);
   t->rank = (int32_t)rank;
   t->layout = (int32_t)u32(r + 56);
   const int32_t *shape = word_run(s, u32(r + 16), rank), *aligned = word_run(s, u32(r + 20), rank),
@@ -129,8 +135,8 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;
   for (int i = t->rank - 1; i >= 0; i--) {
     if (shape[i] < 1 || shape[i] > MAX_DIM || aligned[i] < shape[i] || aligned[i] > MAX_DIM || stride[i] != whole)
-      return refuse(m, QV_E_FORMAT, "tensor %.100s: bad dim %d (shape %d, aligned %d, stride %d)", t->name, i, shape[i], aligned[i],
-                    stride[i]);
+      return refuse(m, QV_E_FORMAT, "tensor %.100s: dim %d is %d, aligned %d, stride %d; wanted 1 to %d, aligned no less, stride %ld",
+                    t->name, i, shape[i], aligned[i], stride[i], (int)MAX_DIM, (long)whole);
     t->shape[i] = shape[i];
     t->aligned[i] = aligned[i];
     t->stride[i] = stride[i];
@@ -178,9 +184,13 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->name = string_at(s, u32(r));
   n->op_name = string_at(s, u32(r + 4));
   uint32_t counts[4] = {u32(r + 8), u32(r + 16), u32(r + 24), u32(r + 32)};
-  if (!n->name || !n->op_name || counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 ||
-      u32(r + 40) > 1 || u32(r + 44))
-    return refuse(m, QV_E_FORMAT, "node %d: bad record", index);
+  if (!n->name || !n->op_name) return refuse(m, QV_E_FORMAT, "node %d: its name or its op lies outside STRS", index);
+  if (counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 || u32(r + 40) > 1 || u32(r + 44))
+    return refuse(
+        m, QV_E_FORMAT,
+        "node %.80s: %u inputs, %u outputs, %u words, %u covers, flags %u, then %u; wanted at most 64, 64 (and one), 64, 4096, 1, 0",
+        n->name, (unsigned)counts[0], (unsigned)counts[1], (unsigned)counts[2], (unsigned)counts[3], (unsigned)u32(r + 40),
+        (unsigned)u32(r + 44));
   n->inputs = word_run(s, u32(r + 12), counts[0]);
   n->outputs = word_run(s, u32(r + 20), counts[1]);
   n->words = word_run(s, u32(r + 28), counts[2]);
@@ -286,7 +296,10 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   if (status != QV_OK) return status;
   const uint8_t *g = s.at[GRPH];
   if (s.size[GRPH] != 64 || s.size[WORD] % 4 || s.size[SCAL] % 4 || s.size[STRS] < 1 || s.at[STRS][0] || s.at[STRS][s.size[STRS] - 1])
-    return refuse(m, QV_E_FORMAT, "model.bin: GRPH, WORD, SCAL or STRS has a bad size");
+    return refuse(
+        m, QV_E_FORMAT,
+        "model.bin: GRPH of %lu bytes, WORD of %lu, SCAL of %lu, STRS of %lu; wanted 64, two multiples of 4, a zero at both ends of STRS",
+        (unsigned long)s.size[GRPH], (unsigned long)s.size[WORD], (unsigned long)s.size[SCAL], (unsigned long)s.size[STRS]);
   uint32_t tensors = u32(g), nodes = u32(g + 4), inputs = u32(g + 8), outputs = u32(g + 16);
   if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT ||
       s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)

@@ -40,7 +40,7 @@ void qv_agent_forget(qv_agent *a) {
 }
 
 static qv_status failed(qv_agent *a, qv_status status, const char *text, const char *about) {
-  snprintf(a->run_error, sizeof a->run_error, "%.160s%.80s", text, about);
+  snprintf(a->run_error, sizeof a->run_error, "%.*s%.80s", about[0] ? 160 : 255, text, about);
   return status;
 }
 

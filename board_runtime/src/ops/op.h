@@ -62,6 +62,8 @@ static inline int qv_same_quantization(const qv_tensor *a, const qv_tensor *b) {
          (a->n_scales == 0 || (a->n_scales == 1 && a->scale[0] == b->scale[0] && a->zero_point[0] == b->zero_point[0]));
 }
 /* Counts of operands and words; QV_E_FORMAT with the op's message otherwise. */
+/* "wanted TEXT; got" the dtype and shape of every input and output, with a count of scales. TEXT is printf-like. */
+qv_status qv_fail_operands(qv_model *m, const qv_node *n, const char *format, ...);
 qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int words);
 /* A dense copy between tensors that carry equal quantization: dtype and parameters agree. */
 qv_status qv_check_copy(qv_model *m, const qv_node *n);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check_graph.h"
-#include "ops/op.h"
+#include "elements.h"
 #include "qvrt.h"
 
 enum { GRPH, STRS, TNSR, NODE, WORD, SCAL, DATA, META, SECTIONS };

@@ -1,7 +1,7 @@
 /* Runs a model: inputs in, nodes in order, tensors out. Everything was checked at load. */
 #include <string.h>
 
-#include "ops/op.h"
+#include "elements.h"
 #include "qvrt.h"
 
 qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all) {

@@ -1,7 +1,7 @@
 /* Accumulator to output type in every rounding mode (NUMERICS.md section 1). */
 #ifndef QV_REQUANTIZE_H
 #define QV_REQUANTIZE_H
-#include "../ops/op.h"
+#include "../elements.h"
 
 typedef struct {
   const void *values; /* the rq constant */

@@ -1,4 +1,5 @@
 /* y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]. */
+#include "op.h"
 #include "../arithmetic/dot.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */

@@ -1,4 +1,5 @@
 /* y = clip(requantize(sum (a-za)(b-zb), S) + zy), numpy's matmul broadcasting. */
+#include "op.h"
 #include "../arithmetic/dot.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table */

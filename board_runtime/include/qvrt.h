@@ -110,8 +110,12 @@ static inline void *qv_data(const qv_session *s, const qv_tensor *t) {
 }
 static inline void *qv_scratch(const qv_session *s, const qv_node *n) { return s->arena + n->scratch_offset; }
 static inline void *qv_prepared(const qv_session *s, const qv_node *n) { return s->arena + n->prepared_offset; }
-/* Writes "NODE (op): text" into m->error and returns status. printf-like. */
+/* Writes text into m->error and returns status. printf-like. */
+qv_status qv_refuse(qv_model *m, qv_status status, const char *format, ...);
+/* The same with "NODE (op): " before it. */
 qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *format, ...);
+/* The same with QV_E_FORMAT and "wanted TEXT; got", then dtype and shape of every input and output. */
+qv_status qv_fail_operands(qv_model *m, const qv_node *n, const char *format, ...);
 
 /* model_bin.c: parse and check `file` (must outlive the model, 64-byte aligned; its words, scales and constants are put into
    the machine's byte order, once). workspace holds tensors and nodes. */

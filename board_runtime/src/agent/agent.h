@@ -27,6 +27,13 @@ typedef struct {
   uint32_t count;
 } qv_held_list;
 
+/* NULL: not in the list. */
+static inline const qv_held *qv_find_held(const qv_held_list *l, int tensor) {
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i].tensor == tensor) return &l->items[i];
+  return NULL;
+}
+
 typedef struct {
   qv_store store;
   qv_frame_reader in;
@@ -61,6 +68,8 @@ void qv_agent_poll(qv_agent *a);
 void qv_agent_run(qv_agent *a, const qv_frame *f);                      /* RUN and UNIT */
 void qv_agent_done(qv_agent *a);                                        /* DONE of the last run, again if need be */
 uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p); /* bytes written */
+void qv_agent_forget(qv_agent *a);                                      /* the model and everything of its last run */
+
+/* get_request.c */
 void qv_agent_get(qv_agent *a, const qv_frame *f);
-void qv_agent_forget(qv_agent *a); /* the model and everything of its last run */
 #endif

@@ -1,7 +1,7 @@
 /* float32 and float64 arithmetic in a defined order (NUMERICS.md section 3). No library function but sqrt. */
 #ifndef QV_FLOAT32_H
 #define QV_FLOAT32_H
-#include "../ops/op.h"
+#include "../elements.h"
 
 /* Round to nearest even, |v| <= 2^22 (f32) or 2^51 (f64). */
 static inline float qv_round_f32(float v) {

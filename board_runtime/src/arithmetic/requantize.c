@@ -17,6 +17,14 @@ static int fields_in_range(qv_rounding rounding, int wide, const int32_t *field,
   return 1;
 }
 
+qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
+  const qv_tensor *b = qv_in(m, n, 2);
+  int wide = qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), qv_out(m, n, 0));
+  if (b && (!b->constant || b->elements != channels || b->dtype != (wide ? QV_I64 : QV_I32)))
+    return qv_fail_operands(m, n, "a constant %s bias of %ld", wide ? "int64" : "int32", (long)channels);
+  return QV_OK;
+}
+
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "its rq is not a constant");

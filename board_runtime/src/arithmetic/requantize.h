@@ -1,7 +1,7 @@
 /* Accumulator to output type in every rounding mode (NUMERICS.md section 1). */
 #ifndef QV_REQUANTIZE_H
 #define QV_REQUANTIZE_H
-#include "../ops/op.h"
+#include "../elements.h"
 
 typedef struct {
   const void *values; /* the rq constant */
@@ -13,6 +13,8 @@ typedef struct {
 } qv_requantizer;
 
 /* rq: of `channels` or one column. low, high: act words. QV_E_FORMAT when its shape, dtype or range is wrong. */
+/* Input 2, where it is there: a constant of int32, of int64 for 16 bits, one value for each of `channels`. */
+qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels);
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word);
 void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int low_word, int wide, qv_requantizer *r);
 int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel);

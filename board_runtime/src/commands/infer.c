@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../loaded.h"
-#include "../ops/op.h"
+#include "../elements.h"
 #include "../posix.h"
 #include "options.h"
 

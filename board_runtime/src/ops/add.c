@@ -73,7 +73,7 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0), *rq = qv_in(m, n, 2);
   if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
   if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant)
-    return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+    return qv_fail_operands(m, n, "two inputs and an output quantized with one scale each, and a constant rq");
   int exact = m->rounding == QV_REF_EXACT;
   if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2))
             : !(rq->dtype == QV_I32 && rq->elements == 3))
@@ -85,7 +85,8 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62))
     return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
   if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2))
-    return qv_fail(m, n, QV_E_FORMAT, "bad activation limits");
+    return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d, wanted in order and within %d to %d", qv_word(n, 1), qv_word(n, 2),
+                   qv_qmin(y->dtype), qv_qmax(y->dtype));
   return QV_OK;
 }
 

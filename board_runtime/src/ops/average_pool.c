@@ -8,8 +8,9 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
   if (status != QV_OK || (status = qv_window_check(m, n, 0, 0)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *rq = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   int64_t kernel = (int64_t)qv_word(n, 0) * qv_word(n, 1);
-  if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1] || (qv_word(n, 8) & ~1))
-    return qv_fail(m, n, QV_E_FORMAT, "bad type or channels");
+  if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1])
+    return qv_fail_operands(m, n, "a quantized input of one scale, and as many channels out as in");
+  if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2) return qv_fail(m, n, QV_E_FORMAT, "wanted two scales");
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
   if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel)

@@ -1,4 +1,5 @@
 /* y = clip(requantize(sum (a-za)(b-zb), S) + zy), numpy's matmul broadcasting. */
+#include "op.h"
 #include "../arithmetic/dot.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table */
@@ -8,13 +9,13 @@ static qv_status matmul_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   if (!a || !b || !qv_is_q(a) || !qv_is_q(b) || a->rank < 2 || b->rank < 2 || y->rank < 2 || a->n_scales != 1)
-    return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+    return qv_fail_operands(m, n, "two quantized inputs of rank 2 or more, one scale for the first, and an output of rank 2 or more");
   int ra = a->rank, rb = b->rank, ry = y->rank;
   if (a->shape[ra - 1] != b->shape[rb - 2] || y->shape[ry - 2] != a->shape[ra - 2] || y->shape[ry - 1] != b->shape[rb - 1])
     return qv_fail(m, n, QV_E_FORMAT, "inner dims do not fit");
   if (b->n_scales > 1 && b->channel_axis != rb - 1)
     return qv_fail(m, n, QV_E_FORMAT, "b is quantized along axis %d, wanted the last", b->channel_axis);
-  if (ry != (ra > rb ? ra : rb)) return qv_fail(m, n, QV_E_FORMAT, "bad output rank");
+  if (ry != (ra > rb ? ra : rb)) return qv_fail_operands(m, n, "an output of rank %d", ra > rb ? ra : rb);
   for (int k = 0; k < ry - 2; k++) {
     int pa = ra - ry + k, pb = rb - ry + k;
     int32_t da = pa < 0 ? 1 : a->shape[pa], db = pb < 0 ? 1 : b->shape[pb];

@@ -30,7 +30,8 @@ static qv_status mul_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1);
   if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
-  if (!qv_is_q(a) || !qv_is_q(b) || a->n_scales != 1 || b->n_scales != 1) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+  if (!qv_is_q(a) || !qv_is_q(b) || a->n_scales != 1 || b->n_scales != 1)
+    return qv_fail_operands(m, n, "two quantized inputs of one scale each");
   if ((status = qv_check_rq(m, n, 2, 1, 0)) != QV_OK) return status;
   return QV_OK;
 }

@@ -9,7 +9,7 @@ static qv_status softmax_check(qv_model *m, qv_node *n) {
   const qv_tensor *table = qv_in(m, n, 1);
   if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->dtype != QV_F32 ||
       table->elements != 256)
-    return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant float32 table of 256");
   if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
       (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
     return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");

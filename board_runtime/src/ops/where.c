@@ -7,7 +7,8 @@ static qv_status where_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *cond = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if ((status = qv_check_broadcast(m, n, 1, 2)) != QV_OK) return status;
-  if (!cond || cond->dtype != QV_BOOL || cond->rank > y->rank) return qv_fail(m, n, QV_E_FORMAT, "bad condition");
+  if (!cond || cond->dtype != QV_BOOL || cond->rank > y->rank)
+    return qv_fail_operands(m, n, "a bool condition of rank %d or less", y->rank);
   for (int k = 0; k < cond->rank; k++)
     if (cond->shape[k] != 1 && cond->shape[k] != y->shape[y->rank - cond->rank + k])
       return qv_fail(m, n, QV_E_FORMAT, "condition does not broadcast");

@@ -28,7 +28,7 @@ def _compile(name: str, *extra: str) -> Path:
             for former in BUILT.glob(f"{name}-*"):
                 former.unlink()
             part = BUILT / f"part-{name}"
-            done = subprocess.run([*command, "-o", str(part)], cwd=HERE, capture_output=True, text=True, timeout=300)
+            done = subprocess.run([*command, "-o", str(part)], cwd=HERE, capture_output=True, text=True, timeout=1200)
             assert done.returncode == 0, done.stderr[:2000]
             part.replace(out)
     return out

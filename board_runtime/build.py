@@ -21,18 +21,20 @@ TARGETS = {
     "riscv64": ["-target", "riscv64-linux-musl"],
     "s390x": ["-target", "s390x-linux-musl"],
 }
-FLAGS = [
-    "-std=c99",
-    "-O2",
-    "-ffp-contract=off",
-    "-fno-fast-math",
+WARNINGS = [
     "-Wall",
     "-Wextra",
     "-pedantic",
     "-Wconversion",
+    "-Wsign-conversion",
+    "-Wshadow",
+    "-Wcast-qual",
+    "-Wcast-align",
+    "-Wvla",
+    "-Wstrict-prototypes",
     "-Wmissing-prototypes",
-    "-Werror",
 ]
+FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", *WARNINGS]
 
 
 def sources(faulty: bool) -> list[Path]:
@@ -55,7 +57,7 @@ def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", root: Path 
     """One static binary. Raises RuntimeError with the compiler's first lines."""
     name = f"qvrt{'-faulty' if faulty else ''}-{arch}"
     if compiler == "zig":
-        command = [sys.executable, "-m", "ziglang", "cc", *TARGETS[arch], "-static", "-s"]
+        command = [sys.executable, "-m", "ziglang", "cc", *TARGETS[arch], "-static", "-s", "-Werror"]  # its version is pinned
     else:
         command = [compiler, "-static", "-s"]
     out.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from qverify_agents import this_user
+from qverify_agents.emulation.image import KINDS, RECIPE
+
+from tests.needs import arrange
+
+if TYPE_CHECKING:
+    from tests.board_kinds import Place
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT.parent / "shared" / "models"
@@ -14,6 +26,21 @@ MODELS = ROOT.parent / "shared" / "models"
 
 def real_models() -> list[Path]:
     return sorted(p for p in MODELS.glob("*/*_q*.onnx") if p.parent.name != "bad")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each worker has a cache and a configuration folder of its own: it meets no other's locks, stores, machines and boards.
+    What takes long to make and is only read, the images of emulated boards and the ARM reference, is the user's."""
+    users, own = this_user.cache_folder(), tmp_path_factory.mktemp("own")
+    for name in ("arm_reference", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
+        (users / name).mkdir(parents=True, exist_ok=True)
+        (own / "qverify" / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / "qverify" / name).symlink_to(users / name)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(own))
+        patched.setenv("XDG_CONFIG_HOME", str(own / "config"))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +66,28 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Of `-n auto`: none for named files and tests, otherwise two more than processors, for many tests wait."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    whole = any(Path(word).is_dir() for word in config.args)
+    return len(os.sched_getaffinity(0)) + 2 if whole else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    arrange(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fails where tests of one place would meet: pytest 9.2 and pytest-xdist 3.8 together forget the groups without a word."""
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if hasattr(session.config, "workerinput") and not all("@" in item.nodeid for item in grouped):
+        raise pytest.UsageError(
+            "pytest-xdist makes no groups with this pytest. Next: scripts/setup test, or pytest -n 0"
+        )
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--board",
@@ -50,23 +99,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`where` runs over every kind of board, and the ones the tester names."""
+    """`where` runs over every kind of board and the ones the tester names, or over the PLACES of its module."""
     if "where" in metafunc.fixturenames:
-        from tests.places import NAMES
+        from tests.board_kinds import NAMES
 
-        named = [*NAMES, *metafunc.config.getoption("--board")]
+        named = getattr(metafunc.module, "PLACES", [*NAMES, *metafunc.config.getoption("--board")])
         metafunc.parametrize("where", named, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """A Place (places.py), started once for all tests over it; skipped where this machine lacks what it needs."""
-    from tests.places import Unavailable, place
+def where(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A Place (board_kinds.py), started once for all tests over it; skipped where this machine lacks what it needs. In a folder
+    of a short name: of a store that lies deeper podman removes no container by itself."""
+    from tests.board_kinds import Unavailable, place
 
-    try:
-        opened = place(request.param, tmp_path_factory.mktemp("place"))
-        found = opened.__enter__()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    yield found
-    opened.__exit__(None, None, None)
+    with contextlib.ExitStack() as open_places:
+        work = open_places.enter_context(tempfile.TemporaryDirectory(prefix="qv", ignore_cleanup_errors=True))
+        try:
+            found = open_places.enter_context(place(request.param, Path(work)))
+        except Unavailable as error:
+            pytest.skip(str(error))
+        yield found

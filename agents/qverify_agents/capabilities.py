@@ -28,7 +28,7 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """A command that ended. status: its exit status, -1 when a signal ended it and the other end does not say which."""
 
     status: int
@@ -39,6 +39,6 @@ class Done:
 class Shell(Protocol):
     """A POSIX shell on a board. run and start take one command line. close ends everything started."""
 
-    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done: ...
+    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult: ...
     def start(self, command: str, deadline: Deadline) -> Link: ...
     def close(self) -> None: ...

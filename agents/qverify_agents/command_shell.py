@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from qverify_agents.capabilities import Done
+from qverify_agents.capabilities import CommandResult
 from qverify_agents.deadline import Deadline
 from qverify_agents.one_command import run_to_end
 from qverify_agents.process_stream import ProcessStream
@@ -16,7 +16,7 @@ class CommandShell:
     def __init__(self, prefix: Sequence[str], at_close: Callable[[], None] | None = None):
         self._prefix, self._streams, self._at_close = list(prefix), list[ProcessStream](), at_close
 
-    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
+    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult:
         return run_to_end(ProcessStream([*self._prefix, command]), deadline, stdin)
 
     def start(self, command: str, deadline: Deadline) -> ProcessStream:

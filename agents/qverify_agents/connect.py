@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import Any
 
 from qverify_agents.address import Address, parse, without
-from qverify_agents.capabilities import ALL, Done, Link, Shell
+from qverify_agents.capabilities import ALL, CommandResult, Link, Shell
 from qverify_agents.deadline import Deadline
-from qverify_agents.deploy import STORE_LIMIT, deploy, present, start
-from qverify_agents.deploy import Deployed as OnBoard
+from qverify_agents.deploy import STORE_LIMIT, deploy, find_agent, start_agent
+from qverify_agents.deploy import DeployedAgent as OnBoard
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
 from qverify_agents.inventory import resolve
@@ -70,7 +70,7 @@ def _none(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
 
 def _connected(uri: str, deadline_s: float, options: Mapping[str, str]) -> Agent:
     deadline = Deadline(deadline_s, uri)
-    address, offers, down = plainest(uri, options, deadline)
+    address, offers, down = resolve_address(uri, options, deadline)
     try:
         return _agent(uri, address, offers, deadline, deadline_s, down)
     except BaseException:
@@ -125,7 +125,7 @@ def _own_owner() -> str:
     return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
-def plainest(
+def resolve_address(
     uri: str, options: Mapping[str, str], deadline: Deadline
 ) -> tuple[Address, frozenset[str], Callable[[], None]]:
     """The address a link opens, what the board offers, and the way down; every option is known to somebody on the way."""
@@ -179,7 +179,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
         fault = address.options.get("fault")
         deployed = deploy(shell, uri, deadline, address)
         environment = {**address.environment, **({"QVRT_FAULT": fault} if fault is not None else {})}
-        stream = start(
+        stream = start_agent(
             shell,
             deployed,
             deadline,
@@ -192,10 +192,10 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
     except BaseException:
         shell.close()
         raise
-    return Deployed(stream, shell.close)
+    return DeployedLink(stream, shell.close)
 
 
-class Deployed:
+class DeployedLink:
     """A Link whose shell is closed with it."""
 
     def __init__(self, stream: Link, at_close: Callable[[], None]):
@@ -219,12 +219,12 @@ class Deployed:
 @contextlib.contextmanager
 def shell_of(
     uri: str, deadline_s: float, options: Mapping[str, str] | None = None
-) -> Iterator[tuple[Callable[..., Done], OnBoard]]:
+) -> Iterator[tuple[Callable[..., CommandResult], OnBoard]]:
     """A board's shell and the agent that is there already, if any, for commands that are not runs. An agent that a killed
     host left on a console is ended. BadAddress for boards without a shell."""
     deadline = Deadline(deadline_s, uri)
     check(f"-b {uri}", options or {})
-    address, _, down = plainest(resolve(uri)[0], options or {}, deadline)
+    address, _, down = resolve_address(resolve(uri)[0], options or {}, deadline)
     try:
         page = import_module(LINKS[address.scheme])
         if not hasattr(page, "open_shell"):
@@ -235,10 +235,10 @@ def shell_of(
             raise BadAddress(f"{uri}: an agent of its own owns the line, there is no shell behind it")
         shell: Shell = page.open_shell(address, deadline)
         try:
-            deployed = present(shell, uri, deadline, address)
+            deployed = find_agent(shell, uri, deadline, address)
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
 
-            def run(command: str, stdin: bytes = b"") -> Done:
+            def run(command: str, stdin: bytes = b"") -> CommandResult:
                 return shell.run(command, deadline, stdin)
 
             yield run, deployed
@@ -252,7 +252,7 @@ def _noisy(link: Link, address: Address) -> Link:
     """The link behind faulty.py when ?link_fault=KIND asks for it."""
     if "link_fault" not in address.options:
         return link
-    from qverify_agents.links.faulty import FaultyLink
+    from qverify_agents.faulty_link import FaultyLink
 
     seed, probability = address.options.get("link_seed", "0"), address.options.get("link_probability", "0.15")
     return FaultyLink(link, address.options["link_fault"], int(seed), float(probability))

@@ -52,7 +52,7 @@ mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/@STEM@-*; do [ "$old" = @
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
+class DeployedAgent:
     """folder: the agent's own on the board. name: of the binary in its bin. pushed_bytes: 0 when it was there. lock: as of start."""
 
     folder: str
@@ -65,14 +65,14 @@ class Deployed:
         return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
-def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
+def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> DeployedAgent:
     """Options of the address: cache; arch, for a board whose uname -m misleads; fault. Raises BoardUnreachable that says
     what of the board stands in the way."""
     faulty, told = "fault" in address.options, MACHINES.get(address.options.get("arch", ""), "")
     names = {a: _name(a, faulty) for a in ([told] if told else ARCHITECTURES)}
     said = _looked(shell, where, deadline, address.options.get("cache", ""), list(names.values()))
     if "agent" in said and said["agent"] in names.values():
-        return Deployed(said["dir"], said["agent"], 0)
+        return DeployedAgent(said["dir"], said["agent"], 0)
     architecture = told or MACHINES.get(said["machine"].lower(), "")
     if architecture not in names:
         raise BoardUnreachable(
@@ -81,10 +81,10 @@ def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> De
     return _push(shell, where, deadline, said["dir"], architecture, faulty)
 
 
-def present(shell: Shell, where: str, deadline: Deadline, address: Address) -> Deployed:
+def find_agent(shell: Shell, where: str, deadline: Deadline, address: Address) -> DeployedAgent:
     """The agent that is there, of whatever version; its name is empty where none is. Nothing is pushed."""
     said = _looked(shell, where, deadline, address.options.get("cache", ""), [_name(a, False) for a in ARCHITECTURES])
-    return Deployed(said["dir"], said.get("agent", said.get("other", "")), 0)
+    return DeployedAgent(said["dir"], said.get("agent", said.get("other", "")), 0)
 
 
 def _looked(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
@@ -106,7 +106,7 @@ def _looked(shell: Shell, where: str, deadline: Deadline, cache: str, names: lis
     return said
 
 
-def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architecture: str, faulty: bool) -> Deployed:
+def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architecture: str, faulty: bool) -> DeployedAgent:
     data, name = runtime_path(architecture, faulty).read_bytes(), _name(architecture, faulty)
     script = (
         PUSH.replace("@DIR@", shlex.quote(folder))
@@ -123,7 +123,7 @@ def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architectur
         raise BoardUnreachable(
             f"{where}: the agent of {len(data)} bytes cannot be put into {folder}/bin: {lines[0][:200] if lines else f'status {done.status}'}"
         )
-    return Deployed(folder, name, len(data))
+    return DeployedAgent(folder, name, len(data))
 
 
 def _name(architecture: str, faulty: bool) -> str:
@@ -141,9 +141,9 @@ def _said(out: bytes) -> dict[str, str]:
     return found
 
 
-def start(
+def start_agent(
     shell: Shell,
-    deployed: Deployed,
+    deployed: DeployedAgent,
     deadline: Deadline,
     environment: dict[str, str],
     node_limit_s: float,

@@ -20,7 +20,7 @@ PROJECT = Path("boards.toml")  # of the folder one happens to be in: a clone of 
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class InventoryEntry:
     """One [boards.NAME] table. uri: what -b would name. tags: soc, firmware ... power, reset: command lines of this host.
     foreign: the key and value that ask for another runtime than qvrt, which nothing here drives yet."""
 
@@ -50,9 +50,9 @@ def files() -> list[Path]:
     return [PROJECT, config / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
 
 
-def boards() -> dict[str, Board]:
+def boards() -> dict[str, InventoryEntry]:
     """Raises BadAddress naming the file and the key that is wrong."""
-    found: dict[str, Board] = {}
+    found: dict[str, InventoryEntry] = {}
     for path in files():
         if path.is_file():
             for name, board in _read(path).items():
@@ -60,12 +60,12 @@ def boards() -> dict[str, Board]:
     return found
 
 
-def named(text: str) -> str:
+def resolve_wrapped(text: str) -> str:
     """The address a wrapped board stands for: `desk` of `finals:desk`; the first where tags fit several."""
     return resolve(text)[0] if text else "local"
 
 
-def _read(path: Path) -> dict[str, Board]:
+def _read(path: Path) -> dict[str, InventoryEntry]:
     try:
         held = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Board]:
     return {name: _board(path, name, table) for name, table in tables.items()}
 
 
-def _board(path: Path, name: str, table: object) -> Board:
+def _board(path: Path, name: str, table: object) -> InventoryEntry:
     where = f"{path}: [boards.{name}]"
     if not isinstance(table, dict):
         raise BadAddress(f"{path}: boards.{name} = {_shown(table)}: wanted a table [boards.{name}]")
@@ -94,7 +94,9 @@ def _board(path: Path, name: str, table: object) -> Board:
     tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
     options = {k: text[k] for k in ("host_key", "user", "cache", "arch") if k in text}
     foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) != OURS), "")
-    board = Board(name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign)
+    board = InventoryEntry(
+        name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign
+    )
     try:
         address = parse(board.address)
     except BadAddress as error:
@@ -139,7 +141,7 @@ def resolve(text: str) -> list[str]:
     return _driven(fitting, text)
 
 
-def _driven(fitting: list[Board], text: str) -> list[str]:
+def _driven(fitting: list[InventoryEntry], text: str) -> list[str]:
     """Addresses of those whose runtime is ours. BadAddress where none is: to run qvrt there would not be what was asked for."""
     found = [_with(b.address, text) for b in fitting if not b.foreign]
     if not found:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Protocol
 
-from qverify_agents.capabilities import Done, Link
+from qverify_agents.capabilities import CommandResult, Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed
 
 MOST_OUTPUT = 1 << 20  # bytes of its answer
 
 
-class Running(Link, Protocol):
+class RunningCommand(Link, Protocol):
     """A Link to a command. end_of_input: nothing more is written. status: once it ended. errors: the start of its stderr."""
 
     def end_of_input(self) -> None: ...
@@ -20,7 +20,7 @@ class Running(Link, Protocol):
     def errors(self) -> bytes: ...
 
 
-def run_to_end(stream: Running, deadline: Deadline, stdin: bytes) -> Done:
+def run_to_end(stream: RunningCommand, deadline: Deadline, stdin: bytes) -> CommandResult:
     """LinkClosed for one that does not stop talking. The stream is closed in any case."""
     try:
         with contextlib.suppress(LinkClosed):  # it ended before it read all; its status says why
@@ -31,6 +31,6 @@ def run_to_end(stream: Running, deadline: Deadline, stdin: bytes) -> Done:
             out += came
             if len(out) > MOST_OUTPUT:
                 raise LinkClosed(f"a command of the board wrote more than the {MOST_OUTPUT} bytes that are read of one")
-        return Done(stream.status(deadline), bytes(out), stream.errors())
+        return CommandResult(stream.status(deadline), bytes(out), stream.errors())
     finally:
         stream.close()

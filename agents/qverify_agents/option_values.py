@@ -8,35 +8,35 @@ from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
 from qverify_agents.errors import BadAddress
-from qverify_agents.links.faulty import KINDS
+from qverify_agents.faulty_link import KINDS
 
 ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OptionValue:
     """words: for the message. fits: whether a text is that."""
 
     words: str
     fits: Callable[[str], bool]
 
 
-def whole(low: int, high: int, words: str = "a whole number") -> Wanted:
-    return Wanted(
+def whole(low: int, high: int, words: str = "a whole number") -> OptionValue:
+    return OptionValue(
         f"{words} from {low} to {high}", lambda t: bool(re.fullmatch(r"[0-9]{1,19}", t)) and low <= int(t) <= high
     )
 
 
-def number(low: float, high: float, words: str = "a number") -> Wanted:
-    return Wanted(f"{words} from {low:g} to {high:g}", lambda t: low <= _float(t) <= high)
+def number(low: float, high: float, words: str = "a number") -> OptionValue:
+    return OptionValue(f"{words} from {low:g} to {high:g}", lambda t: low <= _float(t) <= high)
 
 
-def one_of(*known: str) -> Wanted:
-    return Wanted(f"one of {', '.join(known)}", lambda t: t in known)
+def one_of(*known: str) -> OptionValue:
+    return OptionValue(f"one of {', '.join(known)}", lambda t: t in known)
 
 
-def matching(pattern: str, words: str) -> Wanted:
-    return Wanted(words, lambda t: bool(re.fullmatch(pattern, t)))
+def matching(pattern: str, words: str) -> OptionValue:
+    return OptionValue(words, lambda t: bool(re.fullmatch(pattern, t)))
 
 
 def _float(text: str) -> float:
@@ -56,8 +56,8 @@ def _compiles(text: str) -> bool:
 
 
 TEXT = matching(r"[^\x00-\x1f\x7f]+", "a text without control characters, and not an empty one")
-FLAG = Wanted("1 or 0", lambda t: t.lower() in ON + OFF)
-REGEX = Wanted("a regular expression", _compiles)
+FLAG = OptionValue("1 or 0", lambda t: t.lower() in ON + OFF)
+REGEX = OptionValue("a regular expression", _compiles)
 BYTES = whole(1, (1 << 62) - 1, "a number of bytes")
 VALUES = {
     "accept_new_host_key": FLAG,

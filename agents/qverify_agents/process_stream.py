@@ -40,7 +40,7 @@ class ProcessStream:
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         assert self._process.stderr is not None
-        self._errors = Said(self._process.stderr)
+        self._errors = StderrExcerpt(self._process.stderr)
         self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._open = self._takes = True
         os.set_blocking(self._stdin, False)
@@ -131,7 +131,7 @@ class ProcessStream:
         self._errors.close()
 
 
-class Said:
+class StderrExcerpt:
     """The start and the end of what a process writes to its stderr, however much that is; taken by a thread, so that a process
     that writes more than a pipe holds never waits for us."""
 

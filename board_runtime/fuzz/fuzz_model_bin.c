@@ -10,8 +10,14 @@ enum { HEADER = 64, ENTRY = 32, SECTIONS = 8, ARENA_LIMIT = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void store32(uint8_t *p, uint32_t v) { for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i); }
-static uint64_t load64(const uint8_t *p) { uint64_t v = 0; for (int i = 7; i >= 0; i--) v = v << 8 | p[i]; return v; }
+static void store32(uint8_t *p, uint32_t v) {
+  for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+static uint64_t load64(const uint8_t *p) {
+  uint64_t v = 0;
+  for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
+  return v;
+}
 
 static void put_right(uint8_t *file, size_t size) {
   const size_t start = HEADER + (size_t)ENTRY * SECTIONS;

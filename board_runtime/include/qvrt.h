@@ -8,17 +8,37 @@
 #define QV_NO_TENSOR (-1)
 
 typedef enum {
-  QV_OK = 0, QV_E_IO = -1, QV_E_FORMAT = -2, QV_E_CRC = -3, QV_E_UNSUPPORTED = -4, QV_E_MEMORY = -5,
-  QV_E_INPUT = -6, QV_E_CANCELLED = -7, QV_E_PROTOCOL = -8, QV_E_NOT_FOUND = -9, QV_E_INTERNAL = -10,
-  QV_E_BUSY = -11, QV_E_FULL = -12
+  QV_OK = 0,
+  QV_E_IO = -1,
+  QV_E_FORMAT = -2,
+  QV_E_CRC = -3,
+  QV_E_UNSUPPORTED = -4,
+  QV_E_MEMORY = -5,
+  QV_E_INPUT = -6,
+  QV_E_CANCELLED = -7,
+  QV_E_PROTOCOL = -8,
+  QV_E_NOT_FOUND = -9,
+  QV_E_INTERNAL = -10,
+  QV_E_BUSY = -11,
+  QV_E_FULL = -12
 } qv_status;
 const char *qv_status_phrase(qv_status s);
 
 typedef enum { QV_F32 = 1, QV_U8, QV_S8, QV_U16, QV_S16, QV_I32, QV_I64, QV_F64, QV_BOOL } qv_dtype;
 enum { QV_CONSTANT = 1, QV_INPUT = 2, QV_OUTPUT = 4, QV_INTERIOR = 8, QV_NO_INTEGER_REFERENCE = 16 };
 typedef enum {
-  QV_REF_EXACT = 0, QV_TFLITE_SINGLE, QV_GEMMLOWP, QV_CMSIS, QV_POW2_HALF_UP, QV_POW2_HALF_AWAY, QV_POW2_FLOOR,
-  QV_MUL8, QV_MUL15, QV_MUL16, QV_MUL24, QV_MUL31
+  QV_REF_EXACT = 0,
+  QV_TFLITE_SINGLE,
+  QV_GEMMLOWP,
+  QV_CMSIS,
+  QV_POW2_HALF_UP,
+  QV_POW2_HALF_AWAY,
+  QV_POW2_FLOOR,
+  QV_MUL8,
+  QV_MUL15,
+  QV_MUL16,
+  QV_MUL24,
+  QV_MUL31
 } qv_rounding;
 
 typedef struct {
@@ -33,9 +53,9 @@ typedef struct {
   int32_t n_scales, channel_axis;     /* n_scales 0: not quantized */
   const float *scale;
   const int32_t *zero_point;
-  const void *constant;               /* dense, or NULL */
-  int64_t arena_offset;               /* of the dense buffer, -1 for constants */
-  int32_t first_use, last_use;        /* node indices; the arena's lifetimes */
+  const void *constant;        /* dense, or NULL */
+  int64_t arena_offset;        /* of the dense buffer, -1 for constants */
+  int32_t first_use, last_use; /* node indices; the arena's lifetimes */
 } qv_tensor;
 
 typedef struct qv_op qv_op;
@@ -90,8 +110,12 @@ static inline void *qv_data(const qv_session *s, const qv_tensor *t) {
 }
 static inline void *qv_scratch(const qv_session *s, const qv_node *n) { return s->arena + n->scratch_offset; }
 static inline void *qv_prepared(const qv_session *s, const qv_node *n) { return s->arena + n->prepared_offset; }
-/* Writes "NODE (op): text" into m->error and returns status. printf-like. */
+/* Writes text into m->error and returns status. printf-like. */
+qv_status qv_refuse(qv_model *m, qv_status status, const char *format, ...);
+/* The same with "NODE (op): " before it. */
 qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *format, ...);
+/* The same with QV_E_FORMAT and "wanted TEXT; got", then dtype and shape of every input and output. */
+qv_status qv_fail_operands(qv_model *m, const qv_node *n, const char *format, ...);
 
 /* model_bin.c: parse and check `file` (must outlive the model, 64-byte aligned; its words, scales and constants are put into
    the machine's byte order, once). workspace holds tensors and nodes. */
@@ -116,7 +140,7 @@ typedef struct {
 qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all); /* plans, prepares */
 /* Aligned input bytes, little-endian, into the tensor's dense buffer; QV_E_INPUT when the size differs. */
 qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_t bytes);
-qv_status qv_run(qv_session *s, const qv_run_hooks *hooks);                      /* every node */
+qv_status qv_run(qv_session *s, const qv_run_hooks *hooks); /* every node */
 /* One node only. Its non-constant inputs were set by qv_set_dense. */
 qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks);
 qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t bytes);
@@ -129,7 +153,12 @@ int qv_find_node(const qv_model *m, const char *name);
 
 /* digest/: XXH64 seed 0 (one shot and streaming), SHA-256 (streaming), CRC-32C. */
 uint64_t qv_xxh64(const void *data, size_t bytes, uint64_t seed);
-typedef struct { uint32_t h[8]; uint64_t bytes; uint8_t block[64]; uint32_t fill; } qv_sha256;
+typedef struct {
+  uint32_t h[8];
+  uint64_t bytes;
+  uint8_t block[64];
+  uint32_t fill;
+} qv_sha256;
 void qv_sha256_init(qv_sha256 *c);
 void qv_sha256_add(qv_sha256 *c, const void *data, size_t bytes);
 void qv_sha256_end(qv_sha256 *c, uint8_t out[32]);

@@ -1,5 +1,5 @@
 /* Bytes turned round, element by element. */
-#include "ops/op.h"
+#include "elements.h"
 
 int qv_little_endian(void) {
   const uint16_t one = 1;

@@ -24,7 +24,10 @@ typedef struct {
 } qv_face;
 
 static const qv_face FACES[] = {
-    {"infer", qv_infer_main, {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision", "remove_padding_process", "digests", "frame_count", "plain", NULL}},
+    {"infer",
+     qv_infer_main,
+     {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision",
+      "remove_padding_process", "digests", "frame_count", "plain", NULL}},
     {"model_info", qv_model_info_main, {"model_file", NULL}},
     {"perf", qv_perf_main, {"model_file", "frame_count", "plain", NULL}},
     {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", NULL}},

@@ -1,10 +1,9 @@
 /* Loads a model.bin: every rule of FORMAT.md is checked once, here; after that the model is trusted. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ops/op.h"
+#include "check_graph.h"
+#include "elements.h"
 #include "qvrt.h"
 
 enum { GRPH, STRS, TNSR, NODE, WORD, SCAL, DATA, META, SECTIONS };
@@ -20,64 +19,39 @@ typedef struct {
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
-static qv_status refuse(qv_model *m, qv_status status, const char *format, ...) {
-  va_list words;
-  va_start(words, format);
-  vsnprintf(m->error, sizeof m->error, format, words);
-  va_end(words);
-  return status;
-}
-
-qv_status qv_fail(qv_model *m, const qv_node *n, qv_status status, const char *format, ...) {
-  int used = snprintf(m->error, sizeof m->error, "%.100s (%.40s): ", n->name, n->op_name);
-  va_list words;
-  va_start(words, format);
-  if (used > 0 && used < (int)sizeof m->error) vsnprintf(m->error + used, sizeof m->error - (size_t)used, format, words);
-  va_end(words);
-  return status;
-}
-
-const char *qv_status_phrase(qv_status s) {
-  switch (s) {
-    case QV_OK: return "ok";
-    case QV_E_IO: return "input or output failed";
-    case QV_E_FORMAT: return "not a valid model.bin";
-    case QV_E_CRC: return "damaged: a checksum differs";
-    case QV_E_UNSUPPORTED: return "not supported by this runtime";
-    case QV_E_MEMORY: return "not enough memory";
-    case QV_E_INPUT: return "wrong input";
-    case QV_E_CANCELLED: return "cancelled";
-    case QV_E_PROTOCOL: return "protocol error";
-    case QV_E_BUSY: return "the board is in use";
-    case QV_E_FULL: return "no space left";
-    case QV_E_NOT_FOUND: return "not found";
-    default: return "internal error";
-  }
-}
-
 static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, sections *s) {
   static const uint8_t magic[8] = {'Q', 'V', 'M', 'O', 'D', 'E', 'L', 0};
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
-  if (bytes < start || memcmp(file, magic, 8) != 0) return refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
-  if (u32(file + 8) != 1) return refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
-  if (u64(file + 16) != bytes) return refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
-  if (u32(file + 24) != SECTIONS) return refuse(m, QV_E_FORMAT, "model.bin has %u sections, wanted %d", (unsigned)u32(file + 24), SECTIONS);
+  if (bytes < start || memcmp(file, magic, 8) != 0) return qv_refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
+  if (u32(file + 8) != 1)
+    return qv_refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
+  if (u64(file + 16) != bytes)
+    return qv_refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
+  if (u32(file + 24) != SECTIONS)
+    return qv_refuse(m, QV_E_FORMAT, "model.bin has %u sections, wanted %d", (unsigned)u32(file + 24), SECTIONS);
   static const uint8_t zeros[4] = {0};
   uint32_t crc = qv_crc32c(0, file, 12);
   crc = qv_crc32c(crc, zeros, 4);
   crc = qv_crc32c(crc, file + 16, HEADER - 16 + table);
-  if (crc != u32(file + 12)) return refuse(m, QV_E_CRC, "model.bin header: CRC-32C differs; the file is damaged");
+  if (crc != u32(file + 12)) return qv_refuse(m, QV_E_CRC, "model.bin header: CRC-32C differs; the file is damaged");
   uint64_t expected = start;
   for (int i = 0; i < SECTIONS; i++) {
     const uint8_t *e = file + HEADER + (size_t)ENTRY * (size_t)i;
     uint64_t offset = u64(e + 8), size = u64(e + 16);
-    if (memcmp(e, KIND[i], 4) != 0 || u64(e + 24) != 0 || offset != expected || size > bytes || offset > bytes - size)
-      return refuse(m, QV_E_FORMAT, "model.bin section %s: bad table entry", KIND[i]);
+    if (memcmp(e, KIND[i], 4) != 0)
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section table: entry %d has another name than %s", i, KIND[i]);
+    if (u64(e + 24) != 0)
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: last field is %llu, wanted 0", KIND[i], (unsigned long long)u64(e + 24));
+    if (offset != expected || size > bytes || offset > bytes - size)
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: %llu bytes at %llu, wanted at %llu, in a file of %lu", KIND[i],
+                       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)expected, (unsigned long)bytes);
     uint64_t end = i == SECTIONS - 1 ? offset + size : (offset + size + 63) / 64 * 64;
-    if (end > bytes || (i == SECTIONS - 1 && end != bytes)) return refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
+    if (end > bytes || (i == SECTIONS - 1 && end != bytes))
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
     for (uint64_t k = offset + size; k < end; k++)
-      if (file[k]) return refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero", KIND[i]);
-    if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4)) return refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
+      if (file[k]) return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero", KIND[i]);
+    if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4))
+      return qv_refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
     s->at[i] = file + offset;
     s->size[i] = size;
     expected = end;
@@ -107,6 +81,65 @@ static const int32_t *word_run(const sections *s, uint32_t at, uint32_t count) {
 
 static const char *string_at(const sections *s, uint32_t at) { return at < s->size[STRS] ? (const char *)s->at[STRS] + at : NULL; }
 
+/* Dims, strides and sizes: each stride follows from the aligned dims behind it. */
+static qv_status load_shape(qv_model *m, const sections *s, const uint8_t *r, qv_tensor *t) {
+  const int32_t *shape = word_run(s, u32(r + 16), (uint32_t)t->rank), *aligned = word_run(s, u32(r + 20), (uint32_t)t->rank),
+                *stride = word_run(s, u32(r + 24), (uint32_t)t->rank);
+  if (!shape || !aligned || !stride) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its shape lies outside WORD", t->name);
+  int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;
+  for (int i = t->rank - 1; i >= 0; i--) {
+    if (shape[i] < 1 || shape[i] > MAX_DIM || aligned[i] < shape[i] || aligned[i] > MAX_DIM || stride[i] != whole)
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: dim %d is %d, aligned %d, stride %d; wanted 1 to %d, aligned no less, stride %ld",
+                       t->name, i, shape[i], aligned[i], stride[i], (int)MAX_DIM, (long)whole);
+    t->shape[i] = shape[i];
+    t->aligned[i] = aligned[i];
+    t->stride[i] = stride[i];
+    dense *= shape[i];
+    whole *= aligned[i];
+    if (whole > INT32_MAX) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: larger than 2 GiB", t->name);
+  }
+  t->elements = dense / item;
+  t->dense_bytes = dense;
+  t->aligned_bytes = whole;
+  if ((int64_t)u32(r + 28) != whole)
+    return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: %u bytes, its aligned shape gives %ld", t->name, (unsigned)u32(r + 28), (long)whole);
+  return QV_OK;
+}
+
+static qv_status load_quantization(qv_model *m, const sections *s, const uint8_t *r, qv_tensor *t) {
+  uint32_t scales = u32(r + 32);
+  t->channel_axis = (int32_t)u32(r + 44);
+  t->n_scales = (int32_t)scales;
+  if (scales > 1u << 20 || t->channel_axis < -1 || t->channel_axis >= (t->rank ? t->rank : 1) ||
+      (scales > 1 && (t->channel_axis < 0 || t->n_scales != t->shape[t->channel_axis])))
+    return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: %u scales on axis %d", t->name, (unsigned)scales, t->channel_axis);
+  if (scales) {
+    t->zero_point = word_run(s, u32(r + 40), scales);
+    if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 ||
+        t->dtype == QV_BOOL)
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its scales or zero points lie outside their section", t->name);
+    t->scale = (const float *)(const void *)(s->at[SCAL] + (size_t)u32(r + 36) * 4);
+    for (int i = 0; i < t->n_scales; i++)
+      if ((qv_is_8bit(t) || qv_is_16bit(t)) && (t->zero_point[i] < qv_qmin(t->dtype) || t->zero_point[i] > qv_qmax(t->dtype)))
+        return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: a zero point is outside its type", t->name);
+  }
+  return QV_OK;
+}
+
+/* A constant lies in DATA behind the one before it; its elements are put into this machine's order. */
+static qv_status load_constant(qv_model *m, sections *s, const uint8_t *r, qv_tensor *t) {
+  uint64_t offset = u64(r + 48);
+  if (!(t->flags & QV_CONSTANT))
+    return offset ? qv_refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
+  if (offset % 64 || t->dense_bytes != t->aligned_bytes || offset > s->size[DATA] || (uint64_t)t->dense_bytes > s->size[DATA] - offset)
+    return qv_refuse(m, QV_E_FORMAT, "constant %.100s: does not lie in DATA", t->name);
+  if (offset < s->ordered) return qv_refuse(m, QV_E_FORMAT, "constant %.100s: its bytes belong to another one too", t->name);
+  s->ordered = offset + (uint64_t)t->dense_bytes;
+  t->constant = s->at[DATA] + offset;
+  to_own_order(t->constant, t->dtype, (uint64_t)t->dense_bytes);
+  return QV_OK;
+}
+
 static qv_status load_tensor(qv_model *m, sections *s, int index) {
   const uint8_t *r = s->at[TNSR] + (size_t)TENSOR_BYTES * (size_t)index;
   qv_tensor *t = &m->tensors[index];
@@ -114,52 +147,18 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   t->name = string_at(s, u32(r));
   t->dtype = (int32_t)u32(r + 4);
   t->flags = u32(r + 8);
-  uint32_t rank = u32(r + 12), scales = u32(r + 32);
-  if (!t->name || !t->name[0] || t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
-    return refuse(m, QV_E_FORMAT, "tensor %d: bad record", index);
+  uint32_t rank = u32(r + 12);
+  if (!t->name || !t->name[0]) return qv_refuse(m, QV_E_FORMAT, "tensor %d: its name is empty, or lies outside STRS", index);
+  if (t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
+    return qv_refuse(m, QV_E_FORMAT,
+                     "tensor %.100s: dtype %d, flags %u, rank %u, layout %u, then %u; wanted 1 to %d, at most 31, %d, 4, then 0", t->name,
+                     t->dtype, (unsigned)t->flags, (unsigned)rank, (unsigned)u32(r + 56), (unsigned)u32(r + 60), QV_BOOL, QV_MAX_RANK);
   t->rank = (int32_t)rank;
   t->layout = (int32_t)u32(r + 56);
-  const int32_t *shape = word_run(s, u32(r + 16), rank), *aligned = word_run(s, u32(r + 20), rank), *stride = word_run(s, u32(r + 24), rank);
-  if (!shape || !aligned || !stride) return refuse(m, QV_E_FORMAT, "tensor %.100s: its shape lies outside WORD", t->name);
-  int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;
-  for (int i = t->rank - 1; i >= 0; i--) {
-    if (shape[i] < 1 || shape[i] > MAX_DIM || aligned[i] < shape[i] || aligned[i] > MAX_DIM || stride[i] != whole)
-      return refuse(m, QV_E_FORMAT, "tensor %.100s: bad dim %d (shape %d, aligned %d, stride %d)", t->name, i, shape[i], aligned[i], stride[i]);
-    t->shape[i] = shape[i];
-    t->aligned[i] = aligned[i];
-    t->stride[i] = stride[i];
-    dense *= shape[i];
-    whole *= aligned[i];
-    if (whole > INT32_MAX) return refuse(m, QV_E_FORMAT, "tensor %.100s: larger than 2 GiB", t->name);
-  }
-  t->elements = dense / item;
-  t->dense_bytes = dense;
-  t->aligned_bytes = whole;
-  if ((int64_t)u32(r + 28) != whole) return refuse(m, QV_E_FORMAT, "tensor %.100s: %u bytes, its aligned shape gives %ld", t->name, (unsigned)u32(r + 28), (long)whole);
-  t->channel_axis = (int32_t)u32(r + 44);
-  t->n_scales = (int32_t)scales;
   t->arena_offset = -1;
-  if (scales > 1u << 20 || t->channel_axis < -1 || t->channel_axis >= (t->rank ? t->rank : 1) ||
-      (scales > 1 && (t->channel_axis < 0 || t->n_scales != t->shape[t->channel_axis])))
-    return refuse(m, QV_E_FORMAT, "tensor %.100s: %u scales on axis %d", t->name, (unsigned)scales, t->channel_axis);
-  if (scales) {
-    t->zero_point = word_run(s, u32(r + 40), scales);
-    if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 || t->dtype == QV_BOOL)
-      return refuse(m, QV_E_FORMAT, "tensor %.100s: its scales or zero points lie outside their section", t->name);
-    t->scale = (const float *)(const void *)(s->at[SCAL] + (size_t)u32(r + 36) * 4);
-    for (int i = 0; i < t->n_scales; i++)
-      if ((qv_is_8bit(t) || qv_is_16bit(t)) && (t->zero_point[i] < qv_qmin(t->dtype) || t->zero_point[i] > qv_qmax(t->dtype)))
-        return refuse(m, QV_E_FORMAT, "tensor %.100s: a zero point is outside its type", t->name);
-  }
-  uint64_t offset = u64(r + 48);
-  if (!(t->flags & QV_CONSTANT)) return offset ? refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
-  if (offset % 64 || dense != whole || offset > s->size[DATA] || (uint64_t)dense > s->size[DATA] - offset)
-    return refuse(m, QV_E_FORMAT, "constant %.100s: does not lie in DATA", t->name);
-  if (offset < s->ordered) return refuse(m, QV_E_FORMAT, "constant %.100s: its bytes belong to another one too", t->name);
-  s->ordered = offset + (uint64_t)dense;
-  t->constant = s->at[DATA] + offset;
-  to_own_order(t->constant, t->dtype, (uint64_t)dense);
-  return QV_OK;
+  qv_status status = load_shape(m, s, r, t);
+  if (status == QV_OK) status = load_quantization(m, s, r, t);
+  return status == QV_OK ? load_constant(m, s, r, t) : status;
 }
 
 static qv_status load_node(qv_model *m, const sections *s, int index) {
@@ -169,95 +168,31 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->name = string_at(s, u32(r));
   n->op_name = string_at(s, u32(r + 4));
   uint32_t counts[4] = {u32(r + 8), u32(r + 16), u32(r + 24), u32(r + 32)};
-  if (!n->name || !n->op_name || counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 || u32(r + 40) > 1 || u32(r + 44))
-    return refuse(m, QV_E_FORMAT, "node %d: bad record", index);
+  if (!n->name || !n->op_name) return qv_refuse(m, QV_E_FORMAT, "node %d: its name or its op lies outside STRS", index);
+  if (counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 || u32(r + 40) > 1 || u32(r + 44))
+    return qv_refuse(
+        m, QV_E_FORMAT,
+        "node %.80s: %u inputs, %u outputs, %u words, %u covers, flags %u, then %u; wanted at most 64, 64 (and one), 64, 4096, 1, 0",
+        n->name, (unsigned)counts[0], (unsigned)counts[1], (unsigned)counts[2], (unsigned)counts[3], (unsigned)u32(r + 40),
+        (unsigned)u32(r + 44));
   n->inputs = word_run(s, u32(r + 12), counts[0]);
   n->outputs = word_run(s, u32(r + 20), counts[1]);
   n->words = word_run(s, u32(r + 28), counts[2]);
   n->covers = word_run(s, u32(r + 36), counts[3]);
-  if (!n->inputs || !n->outputs || !n->words || !n->covers) return refuse(m, QV_E_FORMAT, "node %.100s: a list lies outside WORD", n->name);
+  if (!n->inputs || !n->outputs || !n->words || !n->covers)
+    return qv_refuse(m, QV_E_FORMAT, "node %.100s: a list lies outside WORD", n->name);
   n->n_inputs = (int32_t)counts[0];
   n->n_outputs = (int32_t)counts[1];
   n->n_words = (int32_t)counts[2];
   n->n_covers = (int32_t)counts[3];
   n->flags = u32(r + 40);
   for (int i = 0; i < n->n_covers; i++)
-    if (n->covers[i] < 0 || !string_at(s, (uint32_t)n->covers[i])) return refuse(m, QV_E_FORMAT, "node %.100s: a cover lies outside STRS", n->name);
+    if (n->covers[i] < 0 || !string_at(s, (uint32_t)n->covers[i]))
+      return qv_refuse(m, QV_E_FORMAT, "node %.100s: a cover lies outside STRS", n->name);
   for (const qv_op *const *op = qv_op_table; *op; op++)
     if (strcmp((*op)->stem, n->op_name) == 0) n->op = *op;
-  if (!n->op) return refuse(m, QV_E_UNSUPPORTED, "node %.100s: unknown op %.40s; it needs a newer runtime", n->name, n->op_name);
+  if (!n->op) return qv_refuse(m, QV_E_UNSUPPORTED, "node %.100s: unknown op %.40s; it needs a newer runtime", n->name, n->op_name);
   return QV_OK;
-}
-
-/* What GRPH lists is flagged and nothing else is: the arena keeps what is flagged. first_use serves as the mark until lifetimes are planned. */
-static qv_status check_flags(qv_model *m) {
-  for (int i = 0; i < m->n_inputs; i++) m->tensors[m->inputs[i]].first_use |= QV_INPUT;
-  for (int i = 0; i < m->n_outputs; i++) m->tensors[m->outputs[i]].first_use |= QV_OUTPUT;
-  for (int i = 0; i < m->n_tensors; i++)
-    if ((int32_t)(m->tensors[i].flags & (QV_INPUT | QV_OUTPUT)) != m->tensors[i].first_use)
-      return refuse(m, QV_E_FORMAT, "tensor %.100s: its input or output flag disagrees with GRPH", m->tensors[i].name);
-  return QV_OK;
-}
-
-enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_OTHERWISE = 8 };
-
-/* Whether the lookup's output is what `before` is the preactivation of: NAME of NAME/preactivation, and shown. */
-static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *before) {
-  const qv_tensor *after = qv_out(m, n, 0);
-  size_t length = strlen(after->name);
-  return strcmp(n->op_name, "lookup") == 0 && !(after->flags & QV_INTERIOR) && strncmp(before->name, after->name, length) == 0 &&
-         strcmp(before->name + length, "/preactivation") == 0;
-}
-
-/* Interior is only what the next tensor that is not shows. last_use serves as the mark until lifetimes are planned. */
-static qv_status check_interior(qv_model *m) {
-  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].last_use = 0;
-  for (int k = 0; k < m->n_nodes; k++) {
-    const qv_node *n = &m->nodes[k];
-    for (int i = 0; i < n->n_inputs; i++) {
-      if (n->inputs[i] < 0) continue;
-      qv_tensor *t = &m->tensors[n->inputs[i]];
-      int32_t mark = READ_BY_ITS_LOOKUP;
-      if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t)) mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
-      t->last_use |= mark;
-    }
-    if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;
-  }
-  for (int i = 0; i < m->n_tensors; i++) {
-    const qv_tensor *t = &m->tensors[i];
-    if (!(t->flags & QV_INTERIOR)) continue;
-    int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
-                                    : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
-    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT)) return refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
-  }
-  return QV_OK;
-}
-
-/* Marks: each tensor is a constant, a graph input, or made by exactly one earlier node before it is read. */
-static qv_status check_order(qv_model *m) {
-  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
-  for (int i = 0; i < m->n_inputs; i++) {
-    int at = m->inputs[i];
-    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0) return refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
-    m->tensors[at].arena_offset = 0;
-  }
-  for (int k = 0; k < m->n_nodes; k++) {
-    const qv_node *n = &m->nodes[k];
-    for (int i = 0; i < n->n_inputs; i++)
-      if (n->inputs[i] < -1 || n->inputs[i] >= m->n_tensors || (n->inputs[i] >= 0 && m->tensors[n->inputs[i]].arena_offset != 0))
-        return refuse(m, QV_E_FORMAT, "node %.100s: input %d is read before anything makes it", n->name, i);
-    for (int i = 0; i < n->n_outputs; i++) {
-      if (n->outputs[i] < 0 || n->outputs[i] >= m->n_tensors || m->tensors[n->outputs[i]].arena_offset == 0) return refuse(m, QV_E_FORMAT, "node %.100s: output %d is made twice", n->name, i);
-      m->tensors[n->outputs[i]].arena_offset = 0;
-    }
-    if (strcmp(n->name, m->tensors[n->outputs[0]].name) != 0) return refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output", n->name);
-  }
-  for (int i = 0; i < m->n_outputs; i++)
-    if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0) return refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
-  for (int i = 0; i < m->n_tensors; i++)
-    if (m->tensors[i].arena_offset != 0) return refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
-  qv_status status = check_flags(m);
-  return status == QV_OK ? check_interior(m) : status;
 }
 
 qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *workspace, size_t workspace_bytes) {
@@ -269,12 +204,16 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   if (status != QV_OK) return status;
   const uint8_t *g = s.at[GRPH];
   if (s.size[GRPH] != 64 || s.size[WORD] % 4 || s.size[SCAL] % 4 || s.size[STRS] < 1 || s.at[STRS][0] || s.at[STRS][s.size[STRS] - 1])
-    return refuse(m, QV_E_FORMAT, "model.bin: GRPH, WORD, SCAL or STRS has a bad size");
+    return qv_refuse(
+        m, QV_E_FORMAT,
+        "model.bin: GRPH of %lu bytes, WORD of %lu, SCAL of %lu, STRS of %lu; wanted 64, two multiples of 4, a zero at both ends of STRS",
+        (unsigned long)s.size[GRPH], (unsigned long)s.size[WORD], (unsigned long)s.size[SCAL], (unsigned long)s.size[STRS]);
   uint32_t tensors = u32(g), nodes = u32(g + 4), inputs = u32(g + 8), outputs = u32(g + 16);
-  if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT || s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)
-    return refuse(m, QV_E_FORMAT, "model.bin: TNSR or NODE does not fit the counts in GRPH");
-  if (u32(g + 24) > QV_MUL31) return refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u", (unsigned)u32(g + 24));
-  if (workspace_bytes < count_bytes(tensors, nodes)) return refuse(m, QV_E_MEMORY, "model.bin: not enough workspace");
+  if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT ||
+      s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)
+    return qv_refuse(m, QV_E_FORMAT, "model.bin: TNSR or NODE does not fit the counts in GRPH");
+  if (u32(g + 24) > QV_MUL31) return qv_refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u", (unsigned)u32(g + 24));
+  if (workspace_bytes < count_bytes(tensors, nodes)) return qv_refuse(m, QV_E_MEMORY, "model.bin: not enough workspace");
   to_own_order(s.at[WORD], QV_I32, s.size[WORD]);
   to_own_order(s.at[SCAL], QV_F32, s.size[SCAL]);
   m->rounding = (qv_rounding)u32(g + 24);
@@ -288,13 +227,14 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   m->strings_bytes = (size_t)s.size[STRS];
   m->tensors = workspace;
   m->nodes = (qv_node *)(void *)((uint8_t *)workspace + (tensors * sizeof(qv_tensor) + 63) / 64 * 64);
-  if (!m->inputs || !m->outputs) return refuse(m, QV_E_FORMAT, "model.bin: graph inputs or outputs lie outside WORD");
+  if (!m->inputs || !m->outputs) return qv_refuse(m, QV_E_FORMAT, "model.bin: graph inputs or outputs lie outside WORD");
   const float *scale = (const float *)(const void *)s.at[SCAL];
   for (uint64_t i = 0; i < s.size[SCAL] / 4; i++)
-    if (!(scale[i] > 0) || scale[i] > 3.4028234e38f) return refuse(m, QV_E_FORMAT, "model.bin section SCAL: a scale is not finite and positive");
+    if (!(scale[i] > 0) || scale[i] > 3.4028234e38f)
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section SCAL: a scale is not finite and positive");
   for (int i = 0; i < m->n_tensors && status == QV_OK; i++) status = load_tensor(m, &s, i);
   for (int i = 0; i < m->n_nodes && status == QV_OK; i++) status = load_node(m, &s, i);
-  if (status == QV_OK) status = check_order(m);
+  if (status == QV_OK) status = qv_check_graph(m);
   for (int i = 0; i < m->n_nodes && status == QV_OK; i++) status = m->nodes[i].op->check(m, &m->nodes[i]);
   return status;
 }

@@ -1,7 +1,7 @@
 /* Runs a model: inputs in, nodes in order, tensors out. Everything was checked at load. */
 #include <string.h>
 
-#include "ops/op.h"
+#include "elements.h"
 #include "qvrt.h"
 
 qv_status qv_session_open(qv_session *s, qv_model *m, void *arena, int64_t arena_bytes, int keep_all) {
@@ -74,13 +74,13 @@ uint64_t qv_tensor_digest(const qv_session *s, int tensor) {
   return digest;
 }
 
-qv_status qv_run_node(qv_session *s, int index, const qv_run_hooks *hooks) {
-  const qv_node *n = &s->model->nodes[index];
+qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks) {
+  const qv_node *n = &s->model->nodes[node_index];
   uint64_t start = hooks && hooks->now_ns ? hooks->now_ns() : 0;
   qv_status status = n->op->run(s, n);
   if (status != QV_OK) return status;
   uint64_t elapsed = hooks && hooks->now_ns ? hooks->now_ns() - start : 0;
-  if (hooks && hooks->on_node && hooks->on_node(hooks->user, s, index, elapsed)) return QV_E_CANCELLED;
+  if (hooks && hooks->on_node && hooks->on_node(hooks->user, s, node_index, elapsed)) return QV_E_CANCELLED;
   return QV_OK;
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from qverify.session.forensics import Evidence, explain_blame
+from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
 
 from benchmarks.detection_subjects import Judged, Subject
 
@@ -27,7 +27,9 @@ def explain(subject: Subject, judged: Judged) -> Said:
     earlier = subject.host(judged.before).recordings["simulator"].tensors if judged.before is not None else {}
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
-    found = explain_blame(judged.report, Evidence(recordings, subject.graph, arrays, judged.pull, previous), SECONDS)
+    found = explain_blame(
+        judged.report, NodeEvidence(recordings, subject.graph, arrays, judged.pull, previous), SECONDS
+    )
     first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
     groups = [group for explanation in first for group in explanation.exact]
     return Said([{cause.family for cause in group} for group in groups], {cause.said for g in groups for cause in g})

@@ -21,8 +21,8 @@ from qverify.compare.limits import limit_for
 from qverify.compare.options import Options
 from qverify.model_bin.graph import Node
 from qverify.report.document import Forced
-from qverify.session.host import Ran
-from qverify.session.judging import judged
+from qverify.session.host_sides import SideResults
+from qverify.session.report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 from qverify_agents.boards.faulty_runtime import SLIGHT
@@ -83,7 +83,7 @@ class Bench:
                 raise SystemExit(f"{found}: {board.why}")
             found.changed = board.digests != self._healthy(host, source)
             located: list[Located] = []
-            report = judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
+            report = make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
             found.detected = report.verdict == "FAILED"
             blame = report.blame
             found.located = blame is not None and (blame.side, blame.node) == ("board", unit)
@@ -101,12 +101,12 @@ class Bench:
         ran, pull, there = self._board(host, "local", prepared)
         try:
             located: list[Located] = []
-            judged(host.models, prepared, ran, Options(dump_all=True), pull, located)
+            make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
             return _failing(host, _against_reference(located))
         finally:
             there.close()
 
-    def _board(self, host: Subject, uri: str, prepared: PreparedInputs) -> tuple[Ran, Any, Board]:
+    def _board(self, host: Subject, uri: str, prepared: PreparedInputs) -> tuple[SideResults, Any, Board]:
         there, ran = Board(uri, host.models.binary, host.graph, DEADLINE_S), host.host(prepared)
         ran.recordings["board"] = there.run(prepared)
         return ran, there.pull, there
@@ -135,7 +135,7 @@ def _failing(host: Subject, forced: Mapping[str, Forced]) -> list[str]:
     return [u.name for u in host.units if any(o in forced and forced[o].verdict != "PASSED" for o in u.outputs)]
 
 
-def _beyond_distance(host: Subject, name: str, forced: Mapping[str, Forced], ran: Ran) -> bool:
+def _beyond_distance(host: Subject, name: str, forced: Mapping[str, Forced], ran: SideResults) -> bool:
     """Whether the unit fails by the distance alone, wherever its exact values lie."""
     unit, reference = next(u for u in host.units if u.name == name), ran.recordings["reference"].tensors
     for output in (o for o in unit.outputs if o in forced):

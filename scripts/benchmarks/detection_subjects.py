@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs import picture
 from qverify.inputs.prepare import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
-from qverify.session.host import Host, Ran
-from qverify.session.judging import judged
+from qverify.session.host_sides import HostSides, SideResults
 from qverify.session.models import Models, open_models
+from qverify.session.report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
@@ -73,8 +73,8 @@ class Subject:
     def __post_init__(self) -> None:
         self.models = _opened(self.path, self.rounding)
         self.units = units(self.models.graph)
-        self._host = Host(self.models)
-        self._ran: dict[str, Ran] = {}
+        self._host = HostSides(self.models)
+        self._ran: dict[str, SideResults] = {}
 
     @property
     def graph(self) -> Graph:
@@ -98,7 +98,7 @@ class Subject:
         photos = sorted(p.name for p in PHOTOS.glob("*.jpg")) if len(spec.shape) == 4 and spec.shape[1] == 3 else []
         return [f"random:{i}" for i in range(seeds)] + photos
 
-    def host(self, prepared: PreparedInputs) -> Ran:
+    def host(self, prepared: PreparedInputs) -> SideResults:
         key = prepared.sha256
         if key not in self._ran:
             size = 2 * sum(self.graph.spec(n).elements for n in self.graph.observable())
@@ -111,7 +111,7 @@ class Subject:
     def judge(self, prepared: PreparedInputs, board: Recording, pull: Any = None) -> Report:
         ran = self.host(prepared)
         ran.recordings["board"] = board
-        return judged(self.models, prepared, ran, Options(dump_all=True), pull)
+        return make_report(self.models, prepared, ran, Options(dump_all=True), pull)
 
     def on(
         self, uri: str, prepared: PreparedInputs, before: PreparedInputs | None = None, explain: Explain | None = None

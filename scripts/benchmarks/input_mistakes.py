@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qverify.inputs import buffers, picture
+from qverify.inputs import picture
 from qverify.inputs.description_tables import described
-from qverify.inputs.difference import Cause, Difference, Explanation, compared
+from qverify.inputs.difference import Difference, Mistake, MistakeExplanation, explain_difference
 from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start
@@ -131,8 +131,8 @@ class Planter:
     def _own(self, rng: random.Random, count: int) -> Planted | None:
         """By the hypotheses' own variants; None where one of them changes nothing."""
         start = self.start(rng, _varied(rng))
-        captured = int(buffers.size_bytes(start.wanted) * rng.choice([0, 0.8, 1.1]))  # what `length` may make of it
-        recipe, causes = start.intended(captured), list[Cause]()
+        captured = int(start.wanted.size_bytes * rng.choice([0, 0.8, 1.1]))  # what `length` may make of it
+        recipe, causes = start.intended(captured), list[Mistake]()
         seen = {Reproduction(start).made(recipe)}
         for _ in range(count):
             options = [
@@ -140,7 +140,7 @@ class Planter:
             ]
             family = rng.choice(sorted({o[0] for o in options}))
             _, said, recipe = rng.choice([o for o in options if o[0] == family])
-            causes.append(Cause(family, said))
+            causes.append(Mistake(family, said))
             data = _made(start, recipe)
             if data in seen or not data:
                 return None
@@ -202,7 +202,7 @@ def _photos(folder: Path) -> list[tuple[str, Any, Any]]:
     return made
 
 
-def _false(planted: Planted, found: Difference) -> Iterator[Explanation]:
+def _false(planted: Planted, found: Difference) -> Iterator[MistakeExplanation]:
     """Claimed as exact, and not so when it is made anew, nothing kept from the search."""
     for one in (e for group in found.exact for e in group):
         if _made(planted.start, one.recipe) != planted.data:
@@ -219,7 +219,7 @@ class Campaign:
     def run(self, kind: str, count: int) -> None:
         for number in range(count):
             planted, begun = self.planter.draw(kind, number), time.monotonic()
-            found = compared(planted.start, planted.data, SECONDS)
+            found = explain_difference(planted.start, planted.data, SECONDS)
             good = self.scores[kind].add(planted, found, time.monotonic() - begun)
             self.false_exact += sum(1 for _ in _false(planted, found))
             if not good:
@@ -237,7 +237,7 @@ class Campaign:
             start = self.planter.start(rng, _varied(rng))
             data = np.frombuffer(_made(start, start.intended(0)), np.uint8).copy()
             data[::10] = np.frombuffer(rng.randbytes(len(data[::10])), np.uint8)
-            called += bool((found := compared(start, data.tobytes(), SECONDS)).exact or found.equal)
+            called += bool((found := explain_difference(start, data.tobytes(), SECONDS)).exact or found.equal)
         return {"planted": count, "called_exact": called}
 
 

@@ -50,7 +50,7 @@ def ours(path: str) -> bytes:
 def written(path: str) -> bytes:
     """The whole command's work: hashed, written, with its manifest."""
     from qverify.inputs.description import Description
-    from qverify.session.inputs import prepare
+    from qverify.session.inputs.prepared_files import prepare
 
     with tempfile.TemporaryDirectory(prefix="qverify-bench-") as folder:
         start = time.perf_counter()

@@ -25,8 +25,8 @@ from qverify.sides.simulator import Simulator  # noqa: E402
 from qverify_agents.binaries import host_architecture, runtime_path  # noqa: E402
 from qverify_agents.errors import LinkError  # noqa: E402
 
+from tests.board_kinds import Place, Unavailable, kill_own_children, place  # noqa: E402
 from tests.conformance.tiny_model import graph, model_bytes, prepared  # noqa: E402
-from tests.places import Place, Unavailable, kill_own_children, place  # noqa: E402
 
 WIRE = ("drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
 # A link, how many of 100 runs go over it, and the deadline of an answer there.

@@ -24,7 +24,7 @@ def onnxruntime_s(model: str, repeat: int) -> float:
 
 def runtime_s(model: str, repeat: int) -> float:
     """Mean seconds a frame, as `qvrt perf` prints it."""
-    from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.compiler.compile_model import CompileOptions, compile_model
     from qverify.model_bin.records import encode
     from qverify_agents.binaries import runtime_path
 

@@ -11,7 +11,7 @@ from benchmarks.measure import median_s, peak_mb
 
 def sides(model: str, side: str, repeat: int) -> dict[str, float]:
     """Median seconds of one side's run on one model, and the peak memory of the process that held only it."""
-    from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.compiler.compile_model import CompileOptions, compile_model
     from qverify.inputs.prepare import random_inputs
 
     data = Path(model).read_bytes()

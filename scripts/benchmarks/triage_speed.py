@@ -16,13 +16,14 @@ import numpy as np
 import zstandard
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.options import Options
-from qverify.inputs.sources import Asked, prepared_inputs
-from qverify.session.host import Host
-from qverify.session.ladder import TriageRequest
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.session.host_sides import HostSides
+from qverify.session.job import verify
 from qverify.session.models import open_models
-from qverify.session.reduce import reduce
-from qverify.session.triage import triage
-from qverify.session.verify import Request, verify
+from qverify.session.request import Request
+from qverify.session.triage.reduce_model import reduce
+from qverify.session.triage.run_ladder import TriageRequest
+from qverify.session.triage.run_triage import triage
 
 from benchmarks.measure import good_models, median_s
 
@@ -91,9 +92,9 @@ def _captured(model: Path) -> dict[str, Any]:
     """A photo's tensors, which all sides hold alike, captured; against one zstd level 1 of the same bytes."""
     opened = open_models([str(model)])
     photo = model.parents[1] / PHOTO
-    asked = Asked(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
+    asked = InputRequest(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
     prepared = prepared_inputs(opened.graph, asked)
-    ran = Host(opened).run(prepared, True)
+    ran = HostSides(opened).run(prepared, True)
     ran.recordings["board"] = ran.recordings["simulator"]
     raw = b"".join(np.ascontiguousarray(v).tobytes() for v in ran.recordings["simulator"].tensors.values())
     plain = median_s(lambda: zstandard.ZstdCompressor(level=1).compress(raw), REPEAT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from qverify.cli.main import COMMANDS
-from qverify.cli.options import normalized
+from qverify.cli.normalize_options import normalize_options
 
 from scripts.documents.blocks import ROOT
 
@@ -41,7 +41,7 @@ def _of_command(program: str, words: list[str]) -> str:
 
 def _of_qverify(words: list[str]) -> str:
     """Options and their values as click reads them; files need not be there."""
-    words = normalized(words)
+    words = normalize_options(words)
     name = words.pop(0) if words and words[0] in COMMANDS else "verify"
     command: click.Command = import_module(f"qverify.cli.commands.{name}").command
     while isinstance(command, click.Group):

@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal
 
 from qverify.compare import metrics
-from qverify.report import document, schema, spread, triage
+from qverify.report import document, schema, spread, triage_document
 
 from scripts.documents.escaped import escaped
 
@@ -110,7 +110,7 @@ def _metrics() -> dict[str, str]:
 
 
 def _dataclass(name: str) -> type | None:
-    for module in (document, triage, spread):
+    for module in (document, triage_document, spread):
         found = vars(module).get(name)
         if inspect.isclass(found):
             return found

@@ -10,8 +10,8 @@ import pytest
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import runtime_path
-from qverify_agents.boards.qemu_user import emulator
 from qverify_agents.connect import connect
+from qverify_agents.emulation.user_mode import emulator
 from qverify_agents.errors import AgentError, BoardUnreachable
 from tiny_model import graph, model_bytes, prepared
 

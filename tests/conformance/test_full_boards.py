@@ -15,7 +15,7 @@ from qverify.sides.board import Board
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.deploy import Deployed, start
+from qverify_agents.deploy import DeployedAgent, start_agent
 from qverify_agents.errors import AgentError
 from qverify_agents.option_values import check, size_bytes
 from qverify_agents.process_stream import ProcessStream
@@ -151,7 +151,9 @@ def test_the_quota_of_an_address_reaches_the_agent(tmp_path: Path) -> None:
     (tmp_path / "bin" / "qvrt").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "bin" / "qvrt").chmod(0o755)
     shell = CommandShell(["/bin/sh", "-c"])
-    link = start(shell, Deployed(str(tmp_path), "qvrt", 0), Deadline(10), {}, 5.0, quota_bytes=size_bytes("64M"))
+    link = start_agent(
+        shell, DeployedAgent(str(tmp_path), "qvrt", 0), Deadline(10), {}, 5.0, quota_bytes=size_bytes("64M")
+    )
     assert b"--store_limit=67108864 " in link.read(Deadline(10))
     link.close()
 

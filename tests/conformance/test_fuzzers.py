@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,18 @@ def test_short_run(parser: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     executed = int(done.stdout.split("stat::number_of_executed_units:")[1].split()[0])
     assert executed > len(list((ROOT / "board_runtime" / "fuzz" / f"corpus_{parser}").iterdir()))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed (the extra build)")
+@pytest.mark.parametrize("target", ["x86_64", "armv7", "s390x"])
+def test_no_compiler_warning(target: str) -> None:
+    """The fuzzers meet the warnings that build.py asks of the runtime, with 64 bits, 32 bits and big-endian."""
+    spec = importlib.util.spec_from_file_location("build", ROOT / "board_runtime" / "build.py")
+    assert spec and spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    sources = sorted(str(p.name) for p in (ROOT / "board_runtime" / "fuzz").glob("*.c"))
+    compiler = [sys.executable, "-m", "ziglang", "cc", *build.TARGETS[target], *build.FLAGS, "-Werror", "-fsyntax-only"]
+    words = [*compiler, "-DQV_FUZZ_FILES", "-I../include", "-I../src", *sources]
+    done = subprocess.run(words, cwd=ROOT / "board_runtime" / "fuzz", capture_output=True, text=True, timeout=300)
+    assert len(sources) > 1 and (done.returncode, done.stderr) == (0, "")

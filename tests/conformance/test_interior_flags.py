@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin import container
-from qverify.model_bin.cut import cut
+from qverify.model_bin.cut_graph import cut
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import INTERIOR, TENSOR, decode, encode
 from qverify.model_bin.units import may_be_interior, units

@@ -19,7 +19,9 @@ COMMANDS = {
     "compile": ["compile", "{onnx}", "-o", "{out}/m.bin"],
     "infer": ["infer", "-m", "{onnx}", "--side", "board", "-b", "local", "-o", "{out}/dump"],
 }
-MOMENTS = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.1)  # seconds after the start, over a job of about one second
+# seconds after the process started, in which Python may not have reached our code, and after our code hears signals, over
+# a job of about one second
+MOMENTS = [(False, s) for s in (0.05, 0.15, 0.3, 0.45)] + [(True, s) for s in (0.0, 0.15, 0.35, 0.6)]
 WHOLE = {"r.json", "m.bin"}
 
 
@@ -35,28 +37,44 @@ def processes_of(mark: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+def wait_until_heard(process_id: int) -> None:
+    """Until it catches SIGTERM, as our code does and Python does not."""
+    end = time.monotonic() + 30
+    while not caught(process_id) & 1 << signal.SIGTERM - 1:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def caught(process_id: int) -> int:
+    """Returns the mask of the signals that it catches; every signal where it has ended."""
+    status = Path(f"/proc/{process_id}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16) if "SigCgt:" in status and "(zombie)" not in status else -1
+
+
+@pytest.mark.parametrize(("heard", "moment"), MOMENTS)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_interrupted(name: str, moment: float, digits: Path, tmp_path: Path) -> None:
+def test_interrupted(name: str, heard: bool, moment: float, digits: Path, tmp_path: Path) -> None:
     mark = f"QVERIFY_TEST_MARK={tmp_path}"
     words = [w.format(onnx=digits / "digits_quant.onnx", out=tmp_path) for w in COMMANDS[name]]
     command = [sys.executable, "-m", "qverify.cli.main", *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=marked(tmp_path)
     ) as job:
+        if heard:
+            wait_until_heard(job.pid)
         time.sleep(moment)
         job.send_signal(signal.SIGINT)
         try:
             try:
-                _, errors = job.communicate(timeout=20 if moment > 0.5 else 4)
+                _, errors = job.communicate(timeout=20 if heard else 4)
             except subprocess.TimeoutExpired:
-                if moment > 0.5:
+                if heard:
                     raise
                 job.send_signal(signal.SIGINT)  # Python swallows one while it starts; a person presses again
                 _, errors = job.communicate(timeout=20)
         finally:
             job.kill()
-    if moment > 0.5:  # earlier, Python itself may not have reached our code; after it, Python ends by the signal
+    if heard:  # after it, Python ends by the signal
         assert job.returncode in (0, 130, -signal.SIGINT), errors
         assert "Traceback" not in errors and "internal error" not in errors
     assert not processes_of(mark)

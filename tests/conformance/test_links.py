@@ -20,8 +20,8 @@ from qverify_agents.capabilities import ALL
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardUnreachable, LinkClosed, LinkError, LinkTimeout
+from qverify_agents.faulty_link import FaultyLink
 from qverify_agents.links import exec_pipe
-from qverify_agents.links.faulty import FaultyLink
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol.client import Agent
 

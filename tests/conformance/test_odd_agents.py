@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.sides.board import Board, Unproven
+from qverify.sides.board import Board, DigestMismatch
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import ProtocolError
@@ -104,7 +104,7 @@ def test_one_tensor_that_breaks_its_digest_keeps_no_other_back(relayed: Relay) -
     board, expected = relayed(ONE.format(name="t")), Simulator(graph()).run(prepared())
     try:
         recording = board.run(prepared())
-        with pytest.raises(Unproven, match="t: the bytes pulled do not have the digest") as caught:
+        with pytest.raises(DigestMismatch, match="t: the bytes pulled do not have the digest") as caught:
             board.pull(["q", "t", "u"])
     finally:
         board.close()

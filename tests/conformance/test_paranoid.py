@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from lying_agent import lying_board
 from qverify.capture.reader import open_capture
 from qverify.cli.main import main
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.records import encode
 from qverify.report.schema import report_schema

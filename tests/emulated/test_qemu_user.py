@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.records import encode

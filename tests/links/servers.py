@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from qverify_agents.address import parse
@@ -71,14 +73,11 @@ class Server:
                 ["dropbearconvert", "openssh", "dropbear", self.folder / "host", own], check=True, capture_output=True
             )
             authorized = self.folder / "authorized_keys"
-            home = (
-                Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".ssh" / "authorized_keys"
-            )  # dropbear knows no other place: the key is lent for the test
-            home.parent.mkdir(mode=0o700, exist_ok=True)
-            before = home.read_text() if home.exists() else None
-            self._lent = (home, before)
-            home.write_text((before or "") + authorized.read_text())
-            os.chmod(home, 0o600)
+            self._lent = (
+                authorized.read_text()
+            )  # dropbear looks into the home folder alone: the key is lent for the test
+            with authorized_keys() as lines:
+                lines.append(self._lent)
             return [
                 str(DROPBEAR),
                 "-F",
@@ -112,8 +111,28 @@ class Server:
         self._process.wait(5)
         self._log.close()
         if hasattr(self, "_lent"):
-            home, before = self._lent
-            home.write_text(before) if before is not None else home.unlink(missing_ok=True)
+            with authorized_keys() as lines:
+                lines.remove(self._lent)
+
+
+@contextlib.contextmanager
+def authorized_keys() -> Iterator[list[str]]:
+    """The lines of the user's own file, to be changed: one process at a time, and what others added stays."""
+    path = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".ssh" / "authorized_keys"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        lines = [f"{line}\n" for line in path.read_text().splitlines()] if path.exists() else []
+        yield lines
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.write_text("".join(lines))
+        part.chmod(0o600)
+        part.replace(path)
+        if not lines:
+            path.unlink()
+    finally:
+        os.close(folder)
 
 
 def keygen(path: Path, passphrase: str = "") -> None:

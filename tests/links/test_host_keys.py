@@ -11,9 +11,9 @@ import pytest
 from qverify_agents.address import parse
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.host_keys import HostKeys
 from qverify_agents.links.ssh import open_shell
-from qverify_agents.links.ssh_config import resolve
+from qverify_agents.ssh.host_keys import HostKeys
+from qverify_agents.ssh.host_settings import resolve
 
 from tests.links.password_server import PasswordServer
 

@@ -163,9 +163,9 @@ def test_kernel_messages_are_quoted(digits, tmp_path, capsys):
 
 
 def test_the_boot_log_of_a_board_that_comes_up_is_quoted(digits, tmp_path):
-    boot = (
-        "trap '' INT; sleep 0.7; echo '[    0.7] npu0: probe failed with error -22'; sleep 0.5; trap - INT; exec sh -i"
-    )
+    """It comes up once the host has sent it something."""
+    failed = "echo '[    0.7] npu0: probe failed with error -22'"
+    boot = f"trap '' INT; read sent; {failed}; sleep 0.5; trap - INT; exec sh -i"
     with PtyBoard(shell=("/bin/sh", "-c", boot), home=tmp_path) as board:
         assert run(digits, board, "", "--json", str(tmp_path / "r.json")) == 0
     assert "npu0: probe failed with error -22" in (tmp_path / "r.json").read_text()
@@ -215,7 +215,7 @@ def test_a_silent_console(digits, tmp_path, capsys):
     assert "no shell prompt on the console" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("data", [b"", b"hello world\n", bytes(range(256)) * 300])
+@pytest.mark.parametrize("data", [b"", b"hello world\n", bytes(range(256)) * 300], ids=len)
 def test_cksum_is_posix(data):
     wanted = subprocess.run(["cksum"], input=data, capture_output=True, check=True, timeout=10).stdout.split()[0]
     assert cksum(data) == int(wanted)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qverify_agents.links.ssh_config import Resolved, resolve
+from qverify_agents.ssh.host_settings import HostSettings, resolve
 
 
-def resolved(folder: Path, text: str) -> Resolved:
+def resolved(folder: Path, text: str) -> HostSettings:
     (folder / "config").write_text(f"Host board\n  HostName board.lab\n  User me\n  Port 2222\n{text}")
     return resolve("board", str(folder / "config"))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.exposed import exposed
+from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.sides.simulator import Simulator
 
 from tests.conftest import need_models, real_models
@@ -31,7 +31,7 @@ def test_every_fused_unit_has_our_bits(path: Path, tmp_path: Path):
     assert fused
     names = [o for n in lowered.graph.node for o in n.output if o in graph.tensors]
     prepared = random_inputs(graph, 1)
-    model = exposed(lowered, names).SerializeToString()
+    model = expose_tensors(lowered, names).SerializeToString()
     recorded = {**Engine(model).run(prepared.arrays(), names), **prepared.arrays()}
     simulator, compared = Simulator(graph), set()
     for unit in units(graph):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from qverify.compare.options import Options
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 from tests.conftest import need_models, real_models
 

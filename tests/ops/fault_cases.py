@@ -52,7 +52,7 @@ def _weights(m: Qdq, value: np.ndarray, scale: np.ndarray) -> None:
 ORDINARY = "conv_depthwise_dilated_batch"
 ROUNDINGS = "tflite_single gemmlowp cmsis pow2_half_up pow2_half_away pow2_floor mul8 mul15 mul16 mul24 mul31 f64"
 OWN_ROUNDINGS = "half_away floor to_zero exact_product through_reals"
-SHOWN_BY = {  # kind: the case of test_units_equal_onnxruntime.py or of this file, where ORDINARY hides it
+SHOWN_BY = {  # kind: the case of tests/ops/cases or of this file, where ORDINARY hides it
     **{f"round_{name}": "ties" for name in f"{ROUNDINGS} {OWN_ROUNDINGS}".split()},
     **dict.fromkeys(("acc_sat16", "acc_sat_pairs", "acc_wrap16", "acc_wrap20", "bias_narrow"), "heavy"),
     **dict.fromkeys(("nan", "nan_scrub"), "roots"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,19 @@ TYPES = {
     "int16": TensorProto.INT16,
     "int32": TensorProto.INT32,
 }
+
+Build = Callable[["Qdq"], None]
+
+
+def reference(integer: bool = True) -> Callable[[Build], Build]:
+    """Marks a function of cases/STEM.py as a reference case of that op. integer: onnxruntime has an integer kernel for it, so that
+    the compiled model must equal it bit for bit in 8 bits; otherwise within the bounds of NUMERICS.md section 4."""
+
+    def mark(build: Build) -> Build:
+        build.integer = integer  # type: ignore[attr-defined]
+        return build
+
+    return mark
 
 
 class Qdq:

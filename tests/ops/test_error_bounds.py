@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
-from qverify.compare.error_bounds.values import Held, Real, Whole
 from qverify.compare.limits import float_inside
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 
+from tests.ops.case_files import ACTIVATIONS, CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import ACTIVATIONS, CASES
 
 Array = Any
 

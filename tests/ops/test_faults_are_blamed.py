@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.model_bin.graph import Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.report.document import Report
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify_agents.boards.faulty_runtime import KNOWN, WITHHELD
 
 from tests.ops import fault_cases
+from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import CASES
 
 FLOAT_KINDS = ("zero_tail", "nan")  # inside a float region one bit may rightly vanish in the rounding after it
 KINDS = ("bitflip", "plus_one", "off_by_one")

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.compiler.compile import CompileOptions, compile_model
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
-from qverify.renderers.forensics import details, to_json, verdict
-from qverify.session.forensics import Evidence, explain_blame
+from qverify.renderers.fault_explanation import details, to_json, verdict
+from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.triage.case import Case
-from qverify.triage.forensics import Explanation, explained
+from qverify.triage.forensics import FaultExplanation, explain_fault
 
 from tests.conftest import MODELS, need_models
+from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
-from tests.ops.test_units_equal_onnxruntime import CASES
 from tests.plain.forensic_units import families
 
 Array = Any
@@ -44,7 +44,7 @@ def compiled(name: str) -> Graph:
 
 
 def values(graph: Graph) -> Mapping[str, Array]:
-    prepared = prepared_inputs(graph, Asked())
+    prepared = prepared_inputs(graph, InputRequest())
     return {**prepared.arrays(), **Simulator(graph).run(prepared).tensors}
 
 
@@ -86,9 +86,9 @@ def test_every_op(name: str):
     for unit in units(graph):
         if graph.spec(unit.outputs[0]).dtype == "bool" or held[unit.outputs[0]].size < 30:
             continue
-        found = explained(case(graph, unit, held, lambda y: y))
+        found = explain_fault(case(graph, unit, held, lambda y: y))
         assert not found.exact and not found.unexplained and verdict(found).startswith("EQUAL")
-        found = explained(case(graph, unit, held, third(1)))
+        found = explain_fault(case(graph, unit, held, third(1)))
         assert found.unexplained and not found.exact, found.exact
         assert not found.not_tried
         _one_bit(graph, unit, held)
@@ -99,7 +99,7 @@ def _one_bit(graph: Graph, unit: Unit, held: Mapping[str, Array]) -> None:
         y.reshape(-1).view(f"u{y.itemsize}")[y.size // 3] ^= 1 << (8 * y.itemsize - 3)
         return y
 
-    found = explained(case(graph, unit, held, flip))
+    found = explain_fault(case(graph, unit, held, flip))
     assert families(found)[0] == {"bit-flip"}, found.exact
 
 
@@ -127,7 +127,7 @@ def test_nodes_of_real_networks(path: str, family: str):
     graph, held = network(path)
     big = [u for u in units(graph) if len(s := graph.spec(u.outputs[0]).shape) == 4 and min(s[1:]) > 5]
     for unit in big[2::9]:
-        found = explained(case(graph, unit, held, SPOILED[family]), 60)
+        found = explain_fault(case(graph, unit, held, SPOILED[family]), 60)
         assert families(found)[:1] and family in families(found)[0], (unit.name, found.exact, found.partial)
         assert len(found.kinds) <= 2
 
@@ -137,20 +137,20 @@ def test_nodes_of_real_networks(path: str, family: str):
 def test_corrupted_nodes_of_real_networks(path: str):
     graph, held = network(path)
     for at, unit in enumerate(units(graph)[3::12]):
-        found = explained(case(graph, unit, held, third(at)), 60)
+        found = explain_fault(case(graph, unit, held, third(at)), 60)
         assert found.unexplained, (unit.name, found.exact)
 
 
-def _over_a_board(tmp_path: Path, fault: str) -> list[Explanation | None]:
+def _over_a_board(tmp_path: Path, fault: str) -> list[FaultExplanation | None]:
     graph = compiled("conv_padded_strided")
     board = Board(f"faulty:local?store={tmp_path}&fault={fault}@{graph.nodes[-1].name}", encode(graph), graph)
     try:
-        prepared = prepared_inputs(graph, Asked())
+        prepared = prepared_inputs(graph, InputRequest())
         simulator = Simulator(graph)
         recordings = {"simulator": simulator.run(prepared), "board": board.run(prepared)}
         run_unit = {"simulator": simulator.run_unit}
         report = judge_all(recordings, graph, units(graph), Options(), run_unit, board.pull, prepared.arrays())
-        rows = explain_blame(report, Evidence(recordings, graph, prepared.arrays(), board.pull))
+        rows = explain_blame(report, NodeEvidence(recordings, graph, prepared.arrays(), board.pull))
         assert report.blame is not None and [r.node for r in rows] == [report.blame.node]
         return [row.explanation for row in rows]
     finally:

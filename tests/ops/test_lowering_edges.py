@@ -11,9 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compare.options import Options
-from qverify.compiler.compile import compile_model
+from qverify.compiler.compile_model import compile_model
 from qverify.errors import QVerifyError, UnsupportedError
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 RNG = np.random.default_rng(3)
 

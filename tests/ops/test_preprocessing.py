@@ -10,15 +10,16 @@ import numpy as np
 import onnx
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError, UsageError
 from qverify.inputs import buffers
-from qverify.inputs.description import FORMATS, REAL, YUV420
-from qverify.inputs.fed import fed_inputs
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.described_inputs import described_inputs
+from qverify.inputs.formats import FORMATS, REAL, YUV420
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode, encode
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.prepared import PreparedInputs
@@ -70,9 +71,9 @@ def pixels_on_board(rgb: np.ndarray, format_: str) -> np.ndarray:
     return rgb
 
 
-def fed_values(graph: Graph, tmp_path: Path, picture: np.ndarray) -> tuple[np.ndarray, Asked]:
+def fed_values(graph: Graph, tmp_path: Path, picture: np.ndarray) -> tuple[np.ndarray, InputRequest]:
     np.save(tmp_path / "a.npy", picture)
-    asked = Asked(str(tmp_path / "a.npy"))
+    asked = InputRequest(str(tmp_path / "a.npy"))
     return Simulator(graph).run(prepared_inputs(graph, asked)).tensors["x"], asked
 
 
@@ -148,7 +149,7 @@ def test_a_featuremap_is_quantized_on_the_host(tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(encode(graph))
     np.save(tmp_path / "a.npy", photo())
     paths = [str(tmp_path / "net.onnx"), str(tmp_path / "m.bin")]
-    asked = Asked(f"x:{tmp_path / 'a.npy'}")
+    asked = InputRequest(f"x:{tmp_path / 'a.npy'}")
     real = (photo()[..., ::-1].astype(np.float32) - MEAN) * SCALE
     wanted = np.clip(np.rint(real / np.float32(0.02)) + 130, 0, 255).transpose(2, 0, 1)
     assert np.array_equal(prepared_inputs(graph, asked).inputs[0].array()[0], wanted)
@@ -178,7 +179,7 @@ def test_a_featuremap_is_quantized_on_the_host(tmp_path: Path) -> None:
 )
 def test_other_architectures(table: dict[str, object], arch: str) -> None:
     graph = compiled(table)
-    prepared = prepared_inputs(graph, Asked(seed=4))
+    prepared = prepared_inputs(graph, InputRequest(seed=4))
     board = Board(f"qemu-user:{arch}", encode(graph), graph, 300)
     try:
         ran = board.run(prepared)
@@ -208,7 +209,7 @@ def test_a_resizer_input(roi: str | None, tmp_path: Path) -> None:
     assert graph.inputs == ("x.raw", "x.roi")
     frame = np.random.Generator(np.random.PCG64(8)).integers(0, 256, (48, 64, 3), np.uint8)
     np.save(tmp_path / "a.npy", frame)
-    asked = Asked(str(tmp_path / "a.npy"), tables={"x": {"roi": roi}} if roi else {})
+    asked = InputRequest(str(tmp_path / "a.npy"), tables={"x": {"roi": roi}} if roi else {})
     got = Simulator(graph).run(prepared_inputs(graph, asked)).tensors["x"][0].transpose(1, 2, 0)
     left, top, width, height = map(int, (roi or "0,0,64,48").split(","))
     part = frame[top : top + height, left : left + width]
@@ -221,15 +222,15 @@ def test_a_resizer_input(roi: str | None, tmp_path: Path) -> None:
     report = verify(Request(paths, "local", inputs=asked, options=Options(dump_all=True))).report
     assert report.verdict == "PASSED" and [row["name"] for row in report.inputs] == ["x.raw", "x.roi"]
     for seed in range(5):
-        assert verify(Request(paths, "local", inputs=Asked(seed=seed))).report.verdict == "PASSED"
+        assert verify(Request(paths, "local", inputs=InputRequest(seed=seed))).report.verdict == "PASSED"
 
 
 def test_a_roi_outside_is_refused_by_host_and_board(tmp_path: Path) -> None:
     graph = compiled({"format": "rgb", "source": "64x48"})
     np.save(tmp_path / "a.npy", np.zeros((48, 64, 3), np.uint8))
     with pytest.raises(UsageError, match="does not lie in the frame of 64x48"):
-        prepared_inputs(graph, Asked(str(tmp_path / "a.npy"), tables={"": {"roi": [60, 0, 5, 5]}}))
-    prepared = prepared_inputs(graph, Asked(seed=0))
+        prepared_inputs(graph, InputRequest(str(tmp_path / "a.npy"), tables={"": {"roi": [60, 0, 5, 5]}}))
+    prepared = prepared_inputs(graph, InputRequest(seed=0))
     bad = replace(prepared.inputs[1], data=np.array([60, 0, 5, 5], "<i4").tobytes())
     board = Board("local", encode(graph), graph, 60)
     try:
@@ -272,12 +273,12 @@ def test_a_model_bin_whose_description_lies() -> None:
     ):
         graph.meta["inputs"] = row
         with pytest.raises(BadFileError, match="description of input 'x'"):
-            fed_inputs(decode(encode(graph)))
+            described_inputs(decode(encode(graph)))
 
 
 def test_random_inputs_fill_the_whole_range_and_no_padding() -> None:
     graph = compiled({"format": "nv12", "train": "rgb", "width_align": 64, "buffer_align": 4096})
-    prepared = prepared_inputs(graph, Asked(seed=1)).inputs[0]
-    wanted = fed_inputs(graph)["x.raw"].description
+    prepared = prepared_inputs(graph, InputRequest(seed=1)).inputs[0]
+    wanted = described_inputs(graph)["x.raw"].description
     assert wanted is not None and buffers.padding_is_zero(prepared.data, wanted)
     assert {0, 255} <= set(prepared.data) and len(prepared.data) == 4096

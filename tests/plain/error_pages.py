@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
 from qverify.compare.error_bounds.chain import PAGES
-from qverify.compare.error_bounds.values import Held, Real, Whole
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 

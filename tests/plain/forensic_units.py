@@ -9,7 +9,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Case
-from qverify.triage.forensics import Explanation, explained
+from qverify.triage.forensics import FaultExplanation, explain_fault
 
 Array = Any
 SX, SY, ZX, ZY = 0.021, 0.057, -7, 5
@@ -75,9 +75,9 @@ class Conv:
         node = Node("y", "conv", ("x", "w", "b", "rq"), ("y",), words)
         return Graph([node], tensors, {"w": self.w, "b": self.b, "rq": self.rq}, ("x",), ("y",))
 
-    def explained(self, recorded: Array, **more: Any) -> Explanation:
+    def explained(self, recorded: Array, **more: Any) -> FaultExplanation:
         graph = self.graph()
-        return explained(Case(graph, units(graph)[0], {"x": self.x}, "y", recorded, **more))
+        return explain_fault(Case(graph, units(graph)[0], {"x": self.x}, "y", recorded, **more))
 
 
 class Small:
@@ -97,10 +97,10 @@ class Small:
     def _spec(name: str, dtype: str, shape: tuple[int, ...], scale: float = 0, zero: int = 0) -> TensorSpec:
         return TensorSpec(name, dtype, shape, (), (scale,) if scale else (), (zero,) if scale else ())
 
-    def explained(self, recorded: Array, **more: Any) -> Explanation:
-        return explained(Case(self.graph, units(self.graph)[0], self.inputs, "y", recorded, **more))
+    def explained(self, recorded: Array, **more: Any) -> FaultExplanation:
+        return explain_fault(Case(self.graph, units(self.graph)[0], self.inputs, "y", recorded, **more))
 
 
-def families(found: Explanation) -> list[set[str]]:
+def families(found: FaultExplanation) -> list[set[str]]:
     """Of every group of exact causes."""
     return [{cause.family for cause in group} for group in found.exact]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.errors import QVerifyError
 from qverify.profiles import page, recognised
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import Asked
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions
 
 SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -28,7 +28,7 @@ def spoil(profile: str, host: str, dump: Path, files: list[Path]) -> None:
             path.write_bytes(_spoiled(data, held))
         try:
             recognised(str(dump))
-            read = page(profile).read(OutsideFolder(str(dump)), Asked())
+            read = page(profile).read(UntrustedFolder(str(dump)), ReadingOptions())
             assert all(len(t.read()) == t.size_bytes for t in read.tensors)
         except QVerifyError as error:
             assert "\n" not in str(error)

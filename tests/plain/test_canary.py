@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.onnx_model import canary
 from qverify.onnx_model.canary_models import CANARIES
 from qverify.sides.simulator import Simulator

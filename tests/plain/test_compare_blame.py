@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.blame import alone
+from qverify.compare.blame import sides_alone
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import QVerifyError
@@ -52,7 +52,7 @@ def test_several_culprits_each_with_its_first_node():
     ],
 )
 def test_blame_matrix(states, culprits):
-    assert alone(*states) == culprits
+    assert sides_alone(*states) == culprits
 
 
 def test_every_unit_within_one_lsb_is_accumulated_rounding():

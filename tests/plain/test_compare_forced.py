@@ -7,7 +7,7 @@ import pytest
 from qverify.compare.forced import distance
 from qverify.compare.limits import Limit
 from qverify.compare.options import Options
-from qverify.compare.values import Values, same
+from qverify.compare.values import Values, same_bytes
 from qverify.compare.verdict import combine, judge_all
 from qverify.errors import BoardError, QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
@@ -259,12 +259,12 @@ def test_a_value_is_asked_for_once_and_not_where_another_side_holds_its_bytes():
 
 def test_sameness_by_digest_by_value_or_not_known():
     a, b = Values(record("reference")), Values(record("board", wrong_at("n2")))
-    assert same(a, b, "n1", "n1") is True and same(a, b, "n2", "n2") is False
+    assert same_bytes(a, b, "n1", "n1") is True and same_bytes(a, b, "n2", "n2") is False
     for values in (a, b):
         values.recording.digests = {}
-    assert same(a, b, "n1", "n1") is True and same(a, b, "n2", "n2") is False
+    assert same_bytes(a, b, "n1", "n1") is True and same_bytes(a, b, "n2", "n2") is False
     without(b.recording, "n1", "n2")
-    assert same(a, b, "n1", "n1") is None and same(b, a, "n2", "n2") is None
+    assert same_bytes(a, b, "n1", "n1") is None and same_bytes(b, a, "n2", "n2") is None
 
 
 def test_two_recordings_of_one_side_are_refused():

@@ -257,6 +257,9 @@ def test_metrics_of_values_beyond_float64():
     assert math.isnan(found["sqnr_db"]) and found["rmse"] == pytest.approx(math.sqrt(0.5))
     none, _ = between(np.zeros(0, np.float32), np.zeros(0, np.float32))
     assert none["rmse"] == 0.0 and none["max_abs"] == 0.0 and none["mismatched"] == 0
+    x = np.array([-0.5356693863868713, 0.3615950644016266])
+    beside, _ = between(x, x * (1 + 2**-20))  # float64 alone would say 1.0000000000000002
+    assert beside["cosine"] == 1.0
     opposite, _ = between(np.array([1.0, 1.0]), np.array([-1.0, -1.0]))
     assert opposite["cosine"] == pytest.approx(-1.0) and opposite["cosine"] >= -1.0
 
@@ -265,7 +268,7 @@ def test_a_page_without_its_parts_names_itself(monkeypatch, tmp_path):
     (tmp_path / "half_done.py").write_text("NAME = 'half_done'\n")
     monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
     pages._pages.cache_clear()
-    with pytest.raises(ImportError, match=r"compare/metrics/half_done.py: no Measure"):
+    with pytest.raises(ImportError, match=r"compare/metrics/half_done.py: a page of this folder defines Measure"):
         measures(Context("half", 5, 1, True))
     monkeypatch.undo()
     assert "rmse" in measures(Context("half", 5, 1, True))

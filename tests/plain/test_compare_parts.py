@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from qverify.compare import decimals
 from qverify.compare.agreement import agreement
-from qverify.compare.coverage import enter, expected, hole
+from qverify.compare.coverage import count_tensor, expect_tensors, gap
 from qverify.compare.criteria import GATES
 from qverify.compare.gate import choose
 from qverify.compare.gate_text import parse_gates
 from qverify.compare.options import Options
-from qverify.compare.pairing import NamePair, declared, pair_names
+from qverify.compare.pairing import NamePair, declared_names, pair_names
+from qverify.compare.verdict import judge_all
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.report.document import Agreement, Coverage, MissingTensor, Pair, TensorRow
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Recording
 
 from tests.plain.three_sides import ALL, chain, record, side, spec
@@ -48,7 +50,7 @@ def test_what_one_side_alone_has():
     a, b = side("reference", y=[1], a1=[1]), side("board", y=[1], z=[1])
     a.finals, b.finals = ("y",), ("y", "z")
     b.missing["gone"] = "it was lost"
-    pairs, ledger = expected(a, b, None)
+    pairs, ledger = expect_tensors(a, b, None)
     assert [p.name for p in pairs] == ["y"] and ledger.expected == 2
     assert ledger.missing == [MissingTensor("z", "reference", "a final output the reference does not have")]
     assert ledger.not_offered == [
@@ -61,7 +63,7 @@ def test_a_final_output_that_no_side_has_is_missing():
     sides = (record("reference", capabilities=frozenset({"finals"})), record("board"))
     graph = chain()
     graph.outputs = ("y", "n9")
-    pairs, ledger = expected(*sides, graph)
+    pairs, ledger = expect_tensors(*sides, graph)
     assert [p.name for p in pairs] == ["y"] and ledger.expected == 2
     assert ledger.missing == [MissingTensor("n9", "board", "a final output the board does not have")]
 
@@ -73,31 +75,31 @@ def ledger(**more):
 def test_a_hole_in_the_ledger_is_said():
     lost = [MissingTensor(n, "board", "lost") for n in ("a", "b", "c")]
     assert (
-        hole(ledger(expected=4, compared=1, elements=1, missing=lost)) == "a is missing on the board: lost (and 2 more)"
+        gap(ledger(expected=4, compared=1, elements=1, missing=lost)) == "a is missing on the board: lost (and 2 more)"
     )
-    assert hole(ledger(expected=4, compared=3, elements=1, missing=lost[:1])) == "a is missing on the board: lost"
-    assert hole(ledger(expected=2, compared=1, elements=9)) == "1 of 2 tensors were compared"
+    assert gap(ledger(expected=4, compared=3, elements=1, missing=lost[:1])) == "a is missing on the board: lost"
+    assert gap(ledger(expected=2, compared=1, elements=9)) == "1 of 2 tensors were compared"
     for nothing in ({"compared": 0, "elements": 9}, {"compared": 1, "elements": 0}):
-        assert hole(ledger(expected=1, **nothing)) == "nothing was compared"
-    assert hole(ledger(expected=1, compared=1, elements=1)) == ""
+        assert gap(ledger(expected=1, **nothing)) == "nothing was compared"
+    assert gap(ledger(expected=1, compared=1, elements=1)) == ""
 
 
 def test_what_is_known_by_digest_is_counted_by_itself():
     books = Coverage()
     for by_digest in (True, False, True):
         row = TensorRow("y", "", "", [], "int8", [5], "PASSED", True, True, 5, True, True)
-        enter(books, row, by_digest)
+        count_tensor(books, row, by_digest)
     assert (books.compared, books.elements, books.by_digest) == (3, 15, 10)
 
 
 def test_names_declared():
     a = record("board")
-    assert declared(a) == ["n1", "n2", "y"]
+    assert declared_names(a) == ["n1", "n2", "y"]
     a.specs["n1"] = spec("n1")
     a.missing["lost"] = "why"
-    assert declared(a) == ["n1", "n2", "y", "lost"]
+    assert declared_names(a) == ["n1", "n2", "y", "lost"]
     a.capabilities = frozenset({"finals"})
-    assert declared(a) == ["y", "lost"]
+    assert declared_names(a) == ["y", "lost"]
 
 
 def named(*names):
@@ -222,6 +224,18 @@ def test_a_tolerance_given_twice_is_refused_by_its_field():
     with pytest.raises(UsageError, match="--gate close:rtol=1: rtol is given twice"):
         parse_gates(["close:rtol=0", "close:rtol=1"])
     assert parse_gates(["cosine:0", "rmse:1"]) == {"min_cosine": 0.0, "max_rmse": 1.0}
+
+
+def test_equal_floats_are_searched_for_nan_in_the_copy_at_hand():
+    reference, board = side("reference", head=[1.5, 2.5]), side("board", y=[1.5, 2.5])
+    value = board.tensors.pop("y")
+    reference.digests, board.digests = {"head": tensor_digest(value)}, {"y": tensor_digest(value)}
+    graph = covering(y=("head",))
+    graph.tensors["y"] = board.specs["y"]
+    report = judge_all(
+        {"reference": reference, "board": board}, graph, [], Options(), {}, lambda names: pytest.fail("pulled")
+    )
+    assert report.verdict == "PASSED" and report.pairs[0].tensors[0].digests_equal
 
 
 def test_the_rules_of_decimals_say_themselves_and_refuse_others():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import Real
+from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.node_by_node import _largest_abs, _largest_lsb
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
@@ -39,6 +39,14 @@ def test_equal_bytes_of_another_scale_or_shape_are_not_equal_values():
     assert pair.why == "y: shape [2] on the reference, [2, 1] on the board"
     (pair,) = two(integers("reference", [1, 2]), integers("board", [1, 2], dtype="uint8")).pairs
     assert pair.verdict == "PASSED" and pair.tensors[0].metrics["max_lsb"] is None  # other types: by their real values
+
+
+def test_bytes_that_are_equal_under_another_digest_keep_that_on_record():
+    board = integers("board", [1, 2])
+    for digests, equal in (({"y": "0" * 16}, False), ({}, None)):
+        board.digests = digests
+        (pair,) = two(integers("reference", [1, 2]), board).pairs
+        assert (pair.tensors[0].digests_equal, pair.tensors[0].bit_equal) == (equal, True)
 
 
 def test_a_side_whose_bytes_are_not_of_its_own_model_fails():

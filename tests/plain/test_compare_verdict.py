@@ -13,7 +13,8 @@ from qverify.compare.criteria import GATES, MOST_DIGITS
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
 from qverify.errors import UsageError
-from qverify.renderers import json_file, terminal, verdict_lines
+from qverify.renderers import terminal, verdict_lines
+from qverify.renderers.formats import page
 from qverify.report.document import EXIT, to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
@@ -57,8 +58,9 @@ def test_a_side_that_did_not_run_never_passes():
         and "no answer" in report.pairs[0].why
     )
     broken = side("board", y=[1])
-    broken.state, broken.why = "partial", "link lost"
-    assert two(side("reference", y=[1]), broken).verdict == "INCONCLUSIVE"
+    for broken.state in ("partial", "did not run"):  # whatever came of it
+        broken.why = "link lost"
+        assert two(side("reference", y=[1]), broken).verdict == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize("dump_all", [False, True])
@@ -82,6 +84,14 @@ def test_a_declared_tensor_that_did_not_come_never_passes():
     assert "out of memory" in pair.coverage.missing[0].why
 
 
+def test_a_final_output_that_was_lost_on_the_way_never_passes():
+    board = side("board", y=[1], z=[2])
+    del board.tensors["z"]
+    board.missing["z"] = "lost"
+    report = two(side("reference", y=[1], z=[2]), board)
+    assert report.verdict == "INCONCLUSIVE" and report.pairs[0].coverage.missing[0].why == "lost"
+
+
 def test_a_size_mismatch_fails():
     report = two(side("reference", y=[1, 2, 3]), side("board", y=[1, 2]))
     assert report.verdict == "FAILED" and "[3]" in report.pairs[0].why and "[2]" in report.pairs[0].why
@@ -90,9 +100,10 @@ def test_a_size_mismatch_fails():
 
 
 def test_bytes_other_than_the_spec_says_fail():
-    board = side("board", y=[1, 2])
-    board.tensors = {"y": np.array([1, 2], np.float64)}
-    assert two(side("reference", y=[1, 2]), board).verdict == "FAILED"
+    for came in (np.array([1, 2], np.float64), np.array([1], np.float32)):
+        board = side("board", y=[1, 2])
+        board.tensors = {"y": came}
+        assert two(side("reference", y=[1, 2]), board).verdict == "FAILED"
 
 
 def test_conv1_is_not_conv10():
@@ -117,9 +128,10 @@ def test_no_tensor_and_no_element_is_sampled():
     for name in ("t1", "t224", "t449"):
         report = two(side("reference", **many), side("board", **(many | {name: [-1, -1]})))
         assert report.verdict == "FAILED" and report.pairs[0].coverage.compared == 450
-    big, other = np.zeros(300_001), np.zeros(300_001)
-    other[-1] = 1
-    assert two(side("reference", y=big), side("board", y=other)).verdict == "FAILED"
+    for count in (300_001, 3_000_001):
+        big, other = np.zeros(count), np.zeros(count)
+        other[-1] = 1
+        assert two(side("reference", y=big), side("board", y=other)).verdict == "FAILED"
 
 
 @pytest.mark.parametrize("wild", [np.nan, np.inf, -np.inf])
@@ -281,7 +293,7 @@ def test_the_document_follows_its_schema_and_is_strict_json(tmp_path):
     for report in reports:
         text = json.dumps(to_json(report), allow_nan=False)
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
-        json_file.write(report, str(tmp_path / "r.json"))
+        page("json").write(report, str(tmp_path / "r.json"))
         assert json.loads((tmp_path / "r.json").read_text())["schema"] == "qverify.report/1"
     row = to_json(reports[3])["pairs"][0]["tensors"][0]
     assert row["max_abs"] == "inf" and row["cosine"] == "nan"

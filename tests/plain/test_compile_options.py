@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.records import encode
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 
 from tests.ops.qdq import Qdq
 

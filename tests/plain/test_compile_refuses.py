@@ -13,7 +13,7 @@ from qverify.cli.main import main
 from qverify.errors import BadFileError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import Graph, Node
-from qverify.session.readable import check_readable
+from qverify.session.check_readable import check_readable
 from qverify.tensors.spec import TensorSpec
 
 Dims = list[Any] | None

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import (
+from qverify.compare.error_bounds.bounded_values import (
     NoBound,
     Whole,
     certain,
@@ -17,7 +17,7 @@ from qverify.compare.error_bounds.values import (
     quantize,
     requantized,
 )
-from qverify.compare.error_bounds.values import real as real_of
+from qverify.compare.error_bounds.bounded_values import real as real_of
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word
@@ -66,6 +66,7 @@ ONE = {
     "exp": (20, 0, 0, math.exp, lambda x, y: 4 * y, 1.3),
     "sqrt": (21, 0, 0, math.sqrt, lambda x, y: 2 * y, 3.0),
     "erf": (22, 0, 0, math.erf, lambda x, y: 4 * abs(y), -0.3),
+    "erf at 0": (22, 0, 0, math.erf, lambda x, y: 4 * abs(y), 0.0),
     "hard_sigmoid": (23, 0.25, 0.5, lambda x: min(max(0.25 * x + 0.5, 0), 1), lambda x, y: 2 * abs(x) / 4 + y, 1.2),
     "hard_sigmoid at 1": (23, 0.25, 0.5, lambda x: min(max(0.25 * x + 0.5, 0), 1), lambda x, y: 1, 9.0),
     "leaky_relu": (25, 0.125, 0, lambda x: x if x > 0 else x / 8, lambda x, y: abs(y), -1.5),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import NoBound, Whole
+from qverify.compare.error_bounds.bounded_values import NoBound, Whole
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import page, real, whole, word
@@ -72,6 +72,11 @@ def test_pad():
     moves("pad", (0, word(7.0), 1, 2), (2, 3), inside, fill=7)
     for mode, name in ((1, "reflect"), (2, "edge")):
         moves("pad", (mode, 0, 1, 2), (2, 3), np.pad(counted(2, 3), ((1, 1), (2, 1)), name))
+
+
+def test_pad_with_too_few_widths():
+    with pytest.raises(ValueError, match="longer"):
+        page("pad", [real([[1.0, 2.0]])], (0, 0, 1), (1, 4))
 
 
 def test_depth_to_space():

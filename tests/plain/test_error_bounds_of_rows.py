@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.values import NoBound
+from qverify.compare.error_bounds.bounded_values import NoBound
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word
@@ -76,6 +76,11 @@ def test_softmax_of_floats(d):
     assert y.error.ravel().tolist() == pytest.approx(off, rel=1e-8, abs=0)
 
 
+def test_a_share_that_underflows_may_be_flushed_to_zero():
+    (y,) = page("softmax_float", [real([[[0.0], [-2000.0]]])], (1, 2, 1), (1, 2, 1))
+    assert y.value[0, 1, 0] == 0.0 and y.error[0, 1, 0] == 2 * FLUSHED
+
+
 def test_softmax_of_floats_goes_along_its_own_axis():
     x = np.random.default_rng(1).normal(size=(2, 3, 4))
     (y,) = page("softmax_float", [real(x)], (2, 3, 4), (2, 3, 4))
@@ -97,6 +102,7 @@ def test_softmax_of_8_bits():
         TensorSpec("y", "uint8", (1, 2), scale=(1 / 300,), zero_point=(0,)),
     )
     assert ends.low.tolist() == ends.high.tolist() == [[0, 255]]
+    assert ends.error[0, 0] == pytest.approx(2 * FLUSHED, rel=1e-9)
 
 
 def test_mean_of_floats():

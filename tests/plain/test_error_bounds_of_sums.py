@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from qverify.compare.error_bounds import chain, sums
+from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
-from qverify.compare.error_bounds.values import NoBound, Real, Whole
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
@@ -68,7 +70,7 @@ def test_a_layer_of_16_bits(bias, per_channel):
 
 def test_our_own_sums_leave_both_integers_open_at_an_exact_tie_only():
     graph = layer(bias=False)
-    for last, low, high in ((0.5, 0, 1), (0.5 + 2.0**-29, 1, 1), (0.5 - 2.0**-29, 0, 0), (0.5 + 2.0**-31, 0, 1)):
+    for last, low, high in ((0.5, 0, 1), (0.5 + 2.0**-29, 1, 1), (0.5 - 2.0**-29, 0, 0), (0.5 + 2.0**-30, 0, 1)):
         graph.constants["rq"] = np.array([last / 10.0, 1.0])
         graph.constants["w"] = np.array([[1, 1, 3], [1, 1, 1]], np.int8)
         ((_, y),) = made(graph, (0,), {"x": X})  # one term is left: 5 * 2
@@ -110,6 +112,15 @@ def test_a_table_is_looked_up_at_both_ends():
         ((_, y),) = made(graph)
         assert [y.low[0], y.high[0]] == ends and [y.ours[0][0], y.ours[1][0]] == ends
         assert y.low[1] == y.high[1] == table[128] and (y.error > 0).all()
+
+
+def test_a_table_is_entered_by_the_type_of_its_input():
+    graph = layer(bias=False, zero=0, table=np.arange(-128, 128).astype(np.int8), limits=(0, 255))
+    graph.tensors["sum"] = replace(graph.tensors["sum"], dtype="uint8")
+    graph.constants["rq"] = np.array([1.2, 12.0])
+    graph.constants["w"] = np.array([[1, 1, 3], [1, 1, 3]], np.int8)  # sums of 10
+    ((_, y),) = made(graph)
+    assert y.low.tolist() == y.high.tolist() == [12 - 128, 120 - 128]
 
 
 def test_a_table_after_what_every_side_computes_alike():

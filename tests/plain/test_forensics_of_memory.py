@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.renderers.forensics import verdict
-from qverify.triage.forensics import Explanation
+from qverify.renderers.fault_explanation import verdict
+from qverify.triage.forensics import FaultExplanation
 
 from tests.plain.forensic_units import Conv, Small, families, generator
 
@@ -69,7 +69,7 @@ def test_what_is_taken_from_the_record_is_said():
     assert verdict(c.explained(c.out(c.acc(zero=0)))).endswith("every byte the board gave")
 
 
-def _unexplained(found: Explanation) -> bool:
+def _unexplained(found: FaultExplanation) -> bool:
     return found.unexplained and not found.exact and not found.general
 
 

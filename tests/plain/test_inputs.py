@@ -13,8 +13,9 @@ from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.inputs import buffers, picture
 from qverify.inputs.colour import MODES, PRESETS, Colour
-from qverify.inputs.description import FORMATS, LEGAL, YUV420, Description
+from qverify.inputs.description import Description
 from qverify.inputs.description_tables import described
+from qverify.inputs.formats import FORMATS, LEGAL, YUV420
 
 from tests.conftest import MODELS
 
@@ -132,12 +133,12 @@ def test_crop_and_letterbox() -> None:
 
 def test_alignments_of_the_vendors_worked_examples() -> None:
     """NV12 of 220x220 at 32: y stride 224; an NCHW int16 of 212 at 16 elements: strides 448, 100352 where H is aligned, too."""
-    y, uv = buffers.planes(Description("nv12", (220, 220), width_align=32))
+    y, uv = Description("nv12", (220, 220), width_align=32).planes
     assert y.shape == (220, 220) and y.strides_bytes == (224, 1) and y.size_bytes == 49280
     assert uv.shape == (110, 110, 2) and uv.strides_bytes == (224, 2, 1) and uv.size_bytes == 24640
-    (data,) = buffers.planes(Description("raw_s16", (212, 212), layout="NCHW", width_align=32, height_align=32))
+    (data,) = Description("raw_s16", (212, 212), layout="NCHW", width_align=32, height_align=32).planes
     assert data.strides_bytes == (100352, 448, 2) and data.size_bytes == 301056
-    assert buffers.size_bytes(Description("gray", (315, 100), buffer_align=64)) == 31552
+    assert Description("gray", (315, 100), buffer_align=64).size_bytes == 31552
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -150,7 +151,7 @@ def test_every_format_comes_back(format_: str, layout: str) -> None:
         format_, (24, 16), layout=layout, width_align=10, height_align=6, innermost_align=8, buffer_align=100
     )
     data = buffers.encoded(smooth, wanted)
-    assert len(data) == buffers.size_bytes(wanted) and len(data) % 100 == 0
+    assert len(data) == wanted.size_bytes and len(data) % 100 == 0
     assert buffers.padding_is_zero(data, wanted)
     shown = buffers.shown(data, wanted)
     limit = 0 if format_ not in YUV420 and not format_.startswith("yuv") else 3 if format_.startswith("yuv") else 60

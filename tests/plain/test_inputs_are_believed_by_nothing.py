@@ -137,10 +137,10 @@ def test_a_file_and_an_option_make_one_description(net):
         str(net / "d.toml"),
     ]
     assert main([*words, "--input", "x=rgb,train=rgb"]) == 0
-    from qverify.inputs.fed import fed_inputs
+    from qverify.inputs.described_inputs import described_inputs
     from qverify.model_bin.records import decode
 
-    one = fed_inputs(decode((net / "o.bin").read_bytes()))["x.raw"].description
+    one = described_inputs(decode((net / "o.bin").read_bytes()))["x.raw"].description
     assert one is not None and (one.format, one.mean, one.scale) == ("rgb", (127.5,), (0.01,))
     (net / "d.json").write_text(json.dumps({"inputs": {"x": {"format": "bgr", "train": "rgb", "stride": 96}}}))
     words = [

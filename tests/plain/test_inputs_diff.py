@@ -15,7 +15,7 @@ from PIL import Image
 from qverify.cli.main import main
 from qverify.inputs import difference, hypotheses
 from qverify.inputs.description_tables import described
-from qverify.inputs.difference import Difference, compared
+from qverify.inputs.difference import Difference, explain_difference
 from qverify.inputs.reproduction import Start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,7 +161,7 @@ def numpy_header(rows: int) -> bytes:
 def searched(table: dict[str, Any], data: bytes, **more: Any) -> Difference:
     wanted = described({**table, **SIZE}, "test")
     pixels = gray(photo())[..., None] if wanted.gray else photo()
-    return compared(Start("picture", pixels, wanted, photo() if wanted.gray else None), data, **more)
+    return explain_difference(Start("picture", pixels, wanted, photo() if wanted.gray else None), data, **more)
 
 
 def listed(found: Difference) -> list[str]:

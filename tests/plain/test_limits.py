@@ -122,6 +122,14 @@ def test_sixteen_bit_sums_by_their_largest_output():
     assert limit_for(unit, "y", graph).lsb == 2
 
 
+@pytest.mark.parametrize(("weights", "lsb"), [([[2]], 4), (np.zeros((0, 1)), 1)])
+def test_sixteen_bit_limits_of_small_and_of_no_weights(weights, lsb):
+    """A real weight of 1/4: 2^14 * 2^10 * 5 * 2^-25 = 2.5 steps of 2^-10, up to 3; 1 for the rounding."""
+    y = TensorSpec("y", "int16", (1, 4), scale=(2.0**-10,), zero_point=(0,))
+    unit, graph = one_node("fully_connected", y, integer_reference=False, weights=np.asarray(weights, np.int8))
+    assert limit_for(unit, "y", graph).lsb == lsb
+
+
 def test_sixteen_bit_limits_follow_the_width_of_the_input_and_the_step_of_the_output():
     weights = np.array([[81, 1]], np.int8)  # 80 / 4 = 20, 2 terms: 20 * 65536 * 6 * 2^-24 = 0.47 a step
     for x, y_scale, lsb in (("int16", 0.5, 2), ("int16", 0.0625, 1 + 4), ("int8", 0.0625, 2), ("float", 1.0, 2)):

@@ -16,13 +16,14 @@ import qverify
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compare.options import Options
 from qverify.compare.pairing import pair_names
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.onnx_model.view import View
 from qverify.renderers import terminal
-from qverify.session.verify import Request, verify
+from qverify.session.job import verify
+from qverify.session.request import Request
 from qverify.sides.reference import Reference
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec

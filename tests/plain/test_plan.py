@@ -10,7 +10,7 @@ from qverify.cli.main import main
 from qverify.session.plan import ASSUMED
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress
-from qverify_agents.rates import rate_of
+from qverify_agents.link_estimates import estimate_rate
 
 HERE = host_architecture()
 KNOWN = [
@@ -29,17 +29,17 @@ KNOWN = [
 
 @pytest.mark.parametrize(("board", "architecture"), KNOWN)
 def test_the_architecture_is_what_the_address_says(board: str, architecture: str) -> None:
-    assert rate_of(board).architecture == architecture
+    assert estimate_rate(board).architecture == architecture
 
 
 def test_options_of_a_wrapped_board_count() -> None:
-    assert rate_of("finals:serial:///dev/null?baud=9600").assumed == "9600 baud"
+    assert estimate_rate("finals:serial:///dev/null?baud=9600").assumed == "9600 baud"
 
 
 @pytest.mark.parametrize("board", ["qemu:vax", "qemu-user:vax", "10.0.0.5?arch=vax"])
 def test_an_architecture_nobody_knows_is_refused(board: str) -> None:
     with pytest.raises(BadAddress, match=r"known \w+ are|wanted one of"):
-        rate_of(board)
+        estimate_rate(board)
 
 
 def test_the_agent_counted_is_the_boards(digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import npy, npz
-from qverify.tensors.outside_folder import OutsideFile
+from qverify.vendor_files.array_files import npy, npz
+from qverify.vendor_files.untrusted_files import UntrustedFile
 
 from tests.plain.profile_fuzz import spoil
 
@@ -132,7 +132,7 @@ def test_every_order_of_bytes_and_axes(tmp_path):
         np.float32(3),
     ):
         np.save(tmp_path / "x.npy", values)
-        held = npy(OutsideFile(str(tmp_path / "x.npy")), "x")
+        held = npy(UntrustedFile(str(tmp_path / "x.npy")), "x")
         got = np.frombuffer(held.read(), f"<{'f8' if held.dtype == 'float64' else 'f4'}").reshape(held.shape)
         assert np.array_equal(got, values)
 
@@ -154,7 +154,7 @@ def test_a_header_that_lies(tmp_path, header):
     text = header.encode().ljust(117) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"\0\0\0\0")
     with pytest.raises(BadFileError, match=r"x\.npy"):
-        npy(OutsideFile(str(tmp_path / "x.npy")), "x")
+        npy(UntrustedFile(str(tmp_path / "x.npy")), "x")
 
 
 def test_bombs_and_names_twice(tmp_path):
@@ -166,7 +166,7 @@ def test_bombs_and_names_twice(tmp_path):
         held.writestr("x.npy", stream.getvalue())
         held.writestr("x.npy", stream.getvalue())
     with pytest.raises(BadFileError, match="two arrays of one name"):
-        npz(OutsideFile(str(path)))
+        npz(UntrustedFile(str(path)))
     with zipfile.ZipFile(path, "w") as held:
         held.writestr("x.npy", stream.getvalue())
     whole = bytearray(path.read_bytes())
@@ -174,7 +174,7 @@ def test_bombs_and_names_twice(tmp_path):
     whole[at + 24 : at + 28] = (2**31 - 1).to_bytes(4, "little")  # what it says it unpacks to
     path.write_bytes(whole)
     with pytest.raises(BadFileError, match="that unpack to 2147483647"):
-        npz(OutsideFile(str(path)))
+        npz(UntrustedFile(str(path)))
 
 
 def test_rockchip_arrays_in_two_places(tmp_path, capsys):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.profiles import names, page
-from qverify.sides.vendor_layout import Unsettled, arranged
-from qverify.sides.vendor_names import Named, both, by_index, paired
-from qverify.tensors.number_text import numbers
-from qverify.tensors.vendor import spelled_loosely
+from qverify.sides.dumps.vendor_axes import Unsettled, arrange_axes
+from qverify.sides.dumps.vendor_names import NamedTensor, by_index, common_spelling, pair_names
+from qverify.vendor_files.printed_numbers import numbers
+from qverify.vendor_files.vendor_dump import spelled_loosely
 
 NAMES = st.lists(st.text("ab/:_.", min_size=1, max_size=4), max_size=8, unique=True)
 
@@ -21,7 +21,9 @@ NAMES = st.lists(st.text("ab/:_.", min_size=1, max_size=4), max_size=8, unique=T
 @given(NAMES, NAMES)
 def test_pairs_are_one_to_one_and_only_of_what_is_spelled_alike(written, true):
     here = sorted({spelled_loosely(n) for n in written})
-    found = paired([Named((n,)) for n in here], [Named((n,)) for n in true], both(spelled_loosely, None))
+    found = pair_names(
+        [NamedTensor((n,)) for n in here], [NamedTensor((n,)) for n in true], common_spelling(spelled_loosely, None)
+    )
     assert len(set(found.to.values())) == len(found.to)
     for name, other in found.to.items():
         assert [t for t in true if spelled_loosely(t) == name] == [other]
@@ -31,14 +33,14 @@ def test_pairs_are_one_to_one_and_only_of_what_is_spelled_alike(written, true):
 
 
 def test_the_models_other_names_make_a_pair_doubtful():
-    found = paired([Named(("a_b",))], [Named(("a/b",))], spelled_loosely, ["a/b", "a:b"])
+    found = pair_names([NamedTensor(("a_b",))], [NamedTensor(("a/b",))], spelled_loosely, ["a/b", "a:b"])
     assert found.to == {} and set(found.doubtful) == {"a_b", "a/b"}
 
 
 def test_the_index_says_the_name_and_the_name_has_to_agree():
-    side = [Named(("x_1",), 0), Named(("y",), 1), Named(("#2",), 2), Named(("z",), 9)]
+    side = [NamedTensor(("x_1",), 0), NamedTensor(("y",), 1), NamedTensor(("#2",), 2), NamedTensor(("z",), 9)]
     outputs, there = ("x/1", "other", "third"), {"x/1", "other", "third"}
-    found = paired(side, [Named((n,)) for n in there], spelled_loosely)
+    found = pair_names(side, [NamedTensor((n,)) for n in there], spelled_loosely)
     by_index(found, side, outputs, there)
     assert found.to == {"x_1": "x/1", "#2": "third"} and set(found.doubtful) == {"y", "z"}
 
@@ -47,7 +49,7 @@ def test_the_index_says_the_name_and_the_name_has_to_agree():
 def test_an_arrangement_gives_the_wanted_shape_or_is_refused(order, dims):
     have, want = tuple(dims), tuple(dims[i] for i in order)
     try:
-        way = arranged(have, want, "NHWC", "")
+        way = arrange_axes(have, want, "NHWC", "")
     except Unsettled:
         return
     values = np.arange(int(np.prod(have))).reshape(have)
@@ -68,13 +70,13 @@ def test_an_arrangement_gives_the_wanted_shape_or_is_refused(order, dims):
     ],
 )
 def test_axes(have, want, layout, wanted, said):
-    assert arranged(have, want, layout, wanted).said == said
+    assert arrange_axes(have, want, layout, wanted).said == said
 
 
 @pytest.mark.parametrize(("have", "want"), [((1, 4, 4, 4), (1, 4, 4, 4)), ((2, 3), (3, 2)), ((1, 2, 3, 4), (1, 24))])
 def test_axes_that_are_not_guessed(have, want):
     with pytest.raises(Unsettled):
-        arranged(have, want, "NHWC", "")
+        arrange_axes(have, want, "NHWC", "")
 
 
 @given(st.lists(st.floats(-1000, 1000), min_size=1, max_size=40), st.integers(0, 9))

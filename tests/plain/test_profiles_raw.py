@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.profiles import horizon
-from qverify.tensors.model_info import outputs_of
-from qverify.tensors.outside_folder import OutsideFile
 from qverify.tensors.spec import TensorSpec
+from qverify.vendor_files.model_info import outputs_of
+from qverify.vendor_files.untrusted_files import UntrustedFile
 
 from tests.plain.profile_fuzz import spoil
 
@@ -103,9 +103,9 @@ OUTPUT = "model_infer_output_0__out_Conv_0.bin"
 
 
 def test_real_texts_of_model_info():
-    x5 = outputs_of(OutsideFile(str(INFO / "x5_yolo11n_cls.txt")))
+    x5 = outputs_of(UntrustedFile(str(INFO / "x5_yolo11n_cls.txt")))
     assert x5 == {0: TensorSpec("output0", "float32", (1, 1000, 1, 1))}
-    s100 = outputs_of(OutsideFile(str(INFO / "s100_yoloe.txt")))
+    s100 = outputs_of(UntrustedFile(str(INFO / "s100_yoloe.txt")))
     assert [(s.dtype, s.shape, s.aligned_shape == s.shape, len(s.scale), s.channel_axis) for s in s100.values()] == [
         ("float32", (1, 80, 80, 4585), True, 0, -1),
         ("int32", (1, 80, 80, 64), True, 64, 3),
@@ -121,7 +121,7 @@ def test_real_texts_of_model_info():
 )
 def test_published_strides(tmp_path, shape, stride, item, stored):
     (tmp_path / "i").write_text(info_text(item, stride, "", "x", shape))
-    assert outputs_of(OutsideFile(str(tmp_path / "i")))[0].aligned_shape == stored
+    assert outputs_of(UntrustedFile(str(tmp_path / "i")))[0].aligned_shape == stored
 
 
 @pytest.mark.parametrize(

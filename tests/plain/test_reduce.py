@@ -13,12 +13,12 @@ import pytest
 from qverify.cli.main import main
 from qverify.compare.options import Options
 from qverify.errors import UsageError
-from qverify.model_bin.cut import cut
+from qverify.model_bin.cut_graph import cut
 from qverify.model_bin.records import decode
 from qverify.model_bin.units import units
 from qverify.session.models import open_models
-from qverify.session.reduce import reduce
-from qverify.session.verify import Request
+from qverify.session.request import Request
+from qverify.session.triage.reduce_model import reduce
 from qverify.sides.simulator import Simulator
 
 from tests.conftest import MODELS, need_models
@@ -70,7 +70,7 @@ def test_a_broken_board_is_no_culprit(kind: str, digits: Path, tmp_path: Path) -
 BUILD = """
 import sys
 import numpy as np
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.model_bin.records import encode
 onnx, binary, node = sys.argv[1:4]
 graph = compile_model(open(onnx, "rb").read(), "quant.onnx", CompileOptions(check=False)).graph

@@ -16,12 +16,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from qverify.cli.main import main
 from qverify.report.schema import report_schema
-from qverify.report.spread import SpreadRun, together
-from qverify.sides import elsewhere
-from qverify.sides.reference_spread import distance
+from qverify.report.spread import SpreadRun, combine_runs
+from qverify.sides.reference_variants import other_interpreter
+from qverify.sides.reference_variants.run_variants import distance
 from qverify.tensors.spec import TensorSpec
 
-HONEST = elsewhere.PROGRAM.read_text().replace("del sys.path[0]", "")
+HONEST = other_interpreter.PROGRAM.read_text().replace("del sys.path[0]", "")
 NEVER = "import time; time.sleep(600)"
 SAYS = """
 import json, os, sys, time
@@ -278,7 +278,7 @@ def test_distance_of_floats_integers_and_what_is_neither():
 
 def test_the_program_elsewhere_is_of_python_3_8():
     """And imports what it says."""
-    tree = ast.parse(elsewhere.PROGRAM.read_text(), feature_version=(3, 8))
+    tree = ast.parse(other_interpreter.PROGRAM.read_text(), feature_version=(3, 8))
     names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     assert names == {"json", "os", "platform", "sys", "numpy", "onnxruntime"}
 
@@ -288,5 +288,5 @@ def test_rows_of_frames_together():
         SpreadRun("c", "1", "3", "m", 1.0, 9, 8, 2, 0.5, 1, "a"),
         SpreadRun("c", "1", "3", "m", 2.0, 9, 8, 1, 0.75, 0, "b"),
     )
-    assert together([one, two]) == [SpreadRun("c", "1", "3", "m", 3.0, 18, 8, 2, 0.75, 1, "b")]
-    assert len(together([one, SpreadRun("d", "1", "3", "m")])) == 2 and one.runs == 9
+    assert combine_runs([one, two]) == [SpreadRun("c", "1", "3", "m", 3.0, 18, 8, 2, 0.75, 1, "b")]
+    assert len(combine_runs([one, SpreadRun("d", "1", "3", "m")])) == 2 and one.runs == 9

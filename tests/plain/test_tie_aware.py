@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qverify.compare.limits import BITS, Limit, limit_for
 from qverify.compare.options import Options
-from qverify.compare.tie_aware import AT_A_TIE, OF_BOTH, Exact, held_to, tie_aware
+from qverify.compare.tie_aware import AT_A_TIE, OF_BOTH, ExactUnit, check_both, tie_aware
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -164,8 +164,8 @@ def test_eight_bit_softmax_at_a_tie():
     """A row on which onnxruntime 1.31.1 was seen to give 63 where the sum in order gives 64; the exact value is 63.5."""
     from math import exp, log
 
+    from qverify.compare.error_bounds.bounded_values import held
     from qverify.compare.error_bounds.chain import PAGES
-    from qverify.compare.error_bounds.values import held
 
     row = np.array([[142, 147, 154, 165, 176, 182, 179, 169, 158, 149, 140, 134, 132, 127, 125, 130]], np.uint8)
     scale, ys = 0.1054965928196907, np.array(254.0, np.float32).view(np.int32)
@@ -185,7 +185,7 @@ def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
     (unit,) = units(graph)
     limit = tie_aware(limit_for(unit, "y", graph), unit, "y", graph)[0]
     arrays = (np.asarray(v, graph.spec("y").dtype) for v in (made, recorded))
-    return held_to(Exact(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
+    return check_both(ExactUnit(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
 
 
 def mean_of_two(scale: float, dtype: str = "int16") -> Graph:
@@ -244,7 +244,7 @@ def test_the_smaller_of_the_two_float_bounds_counts() -> None:
     """Twice the error of an element, and a share of the largest where that is less."""
     graph = graph_of("float32")
     (unit,) = units(graph)
-    exact = Exact(unit, "sum", graph, {"x": X})
+    exact = ExactUnit(unit, "sum", graph, {"x": X})
     made = (X + X).astype(np.float32)
     for at in (0, 3):
         error = rounded(float(made[at]), 0.0)
@@ -252,13 +252,13 @@ def test_the_smaller_of_the_two_float_bounds_counts() -> None:
             recorded = made.copy()
             recorded[at] += times * error
             step = float(recorded[at] - made[at])
-            found = held_to(exact, made, recorded, Limit(0, share, "x"), Limit(0, share, "x"))
+            found = check_both(exact, made, recorded, Limit(0, share, "x"), Limit(0, share, "x"))
             assert found.holds is (step <= min(2 * error, share * 60)), (at, times, share)
             assert found.where == (None if found.holds else at)
     allowed = 2 * rounded(float(made[3]), 0.0)
     recorded = made.copy()
     recorded[3] = np.nextafter(made[3], np.float32(9))
-    found = held_to(exact, made, recorded, Limit(0, 1.0, "x"), Limit(0, 1.0, "x"))
+    found = check_both(exact, made, recorded, Limit(0, 1.0, "x"), Limit(0, 1.0, "x"))
     assert found.limit == Limit(
         0, 0.0, f"up to {allowed:.2g}, the derived error of both sides or 2^-18 of max|reference|"
     )
@@ -266,15 +266,17 @@ def test_the_smaller_of_the_two_float_bounds_counts() -> None:
 
 def test_nan_on_both_sides_is_no_difference_of_floats() -> None:
     graph = graph_of("float32")
-    exact = Exact(units(graph)[0], "sum", graph, {"x": X})
+    exact = ExactUnit(units(graph)[0], "sum", graph, {"x": X})
     made = (X + X).astype(np.float32)
     made[2] = np.nan
     limit = Limit(0, 2.0**-18, "x")
-    assert held_to(exact, made, made.copy(), limit, limit).holds
+    assert check_both(exact, made, made.copy(), limit, limit).holds
     one_sided = made.copy()
     one_sided[2] = 6.25
     assert (
-        held_to(exact, made, one_sided, limit, limit).where == 2 == held_to(exact, one_sided, made, limit, limit).where
+        check_both(exact, made, one_sided, limit, limit).where
+        == 2
+        == check_both(exact, one_sided, made, limit, limit).where
     )
 
 

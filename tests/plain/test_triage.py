@@ -15,9 +15,9 @@ from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.report.schema import triage_schema
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import Gate, Outputs, bare, parse_gate
-from qverify.triage.loss import loudest
-from qverify.triage.loudness import Step
+from qverify.triage.ladder import Outputs, RungGate, parse_gate, real_spec
+from qverify.triage.loss import loudest_frames
+from qverify.triage.loudness import OutputStep
 
 PLANTED = "r2"
 
@@ -319,31 +319,31 @@ def test_gates_that_are_none(text: str) -> None:
 
 
 def test_outputs_fail_closed() -> None:
-    one = {"y": (np.ones((2, 3), np.float32), bare("y", np.ones((2, 3), np.float32)))}
+    one = {"y": (np.ones((2, 3), np.float32), real_spec("y", np.ones((2, 3), np.float32)))}
     nan = {"y": (np.full((2, 3), np.nan, np.float32), one["y"][1])}
     for other, verdict in ((one, "PASSED"), (nan, "FAILED"), ({}, "INCONCLUSIVE")):
-        found = Outputs("a", "b", Gate("cosine", 0.5), {"y": "y"})
+        found = Outputs("a", "b", RungGate("cosine", 0.5), {"y": "y"})
         found.add(one, other)
         assert found.rung().verdict == verdict
-    both = Outputs("a", "b", Gate("cosine", 0.5), {"y": "y"})
+    both = Outputs("a", "b", RungGate("cosine", 0.5), {"y": "y"})
     both.add(nan, nan)
     assert both.rung().verdict != "PASSED"
-    assert Outputs("a", "b", Gate("exact"), {}).rung().verdict == "INCONCLUSIVE"
+    assert Outputs("a", "b", RungGate("exact"), {}).rung().verdict == "INCONCLUSIVE"
 
 
-STEP = Step.of(TensorSpec("y", "uint8", (1,), scale=(0.01,), zero_point=(0,)))
+STEP = OutputStep.of(TensorSpec("y", "uint8", (1,), scale=(0.01,), zero_point=(0,)))
 
 
-def rung_of(gate: Gate, **outputs: tuple[np.ndarray, np.ndarray]) -> Any:
+def rung_of(gate: RungGate, **outputs: tuple[np.ndarray, np.ndarray]) -> Any:
     """The rung of outputs given as (float, quantized), each of a step of 0.01, in two frames of half of the elements."""
     found = Outputs("float", "reference", gate, {n: n for n in outputs}, steps={n: STEP for n in outputs})
     for half in (0, 1):
         parts = [{n: np.float32(np.array_split(v[side], 2)[half]) for n, v in outputs.items()} for side in (0, 1)]
-        found.add(*({n: (v, bare(n, v)) for n, v in part.items()} for part in parts))
+        found.add(*({n: (v, real_spec(n, v)) for n, v in part.items()} for part in parts))
     return found.rung()
 
 
-COSINE = Gate("cosine", 0.7)
+COSINE = RungGate("cosine", 0.7)
 LOUD = (np.linspace(0, 2.5, 40), np.linspace(0, 2.5, 40) + 0.004)
 QUIET = (np.linspace(0, 0.003, 40), np.zeros(40))
 SPARSE = (np.append(np.full(9999, 0.0049), 0.3), np.append(np.zeros(9999), 0.3))  # a cosine of 0.5
@@ -381,7 +381,7 @@ def test_a_quiet_output_gates_nothing_and_is_said() -> None:
         "quiet on this input, gates nothing: z: its largest value is 0.6 of half a step (0.003 of 0.01)"
     ]
     assert rung_of(COSINE, y=(LOUD[0], -LOUD[1]), z=QUIET).verdict == "FAILED"
-    assert rung_of(Gate("decimals", 5), y=(LOUD[0], LOUD[0]), z=QUIET).verdict == "FAILED"  # an absolute gate
+    assert rung_of(RungGate("decimals", 5), y=(LOUD[0], LOUD[0]), z=QUIET).verdict == "FAILED"  # an absolute gate
     assert rung_of(COSINE, y=(np.full(4, np.nan), np.full(4, np.nan)), z=QUIET).verdict != "PASSED"
 
 
@@ -405,6 +405,6 @@ def test_a_scale_that_is_far_too_large_never_holds(
 
 def test_frames_are_taken_where_outputs_are_loud() -> None:
     quiet, loud = {"a": 5.0, "b": 0.2, "c": 0.1}, {"a": 0.0, "b": 3.0, "c": 0.1}
-    assert loudest([quiet, quiet, quiet, loud, loud], 2) == [0, 3]
-    assert loudest([quiet, quiet, quiet, loud, loud], 1) == [0]
-    assert loudest([quiet] * 5, 3) == [0, 1, 2] and loudest([{}] * 3, 2) == [0, 1]
+    assert loudest_frames([quiet, quiet, quiet, loud, loud], 2) == [0, 3]
+    assert loudest_frames([quiet, quiet, quiet, loud, loud], 1) == [0]
+    assert loudest_frames([quiet] * 5, 3) == [0, 1, 2] and loudest_frames([{}] * 3, 2) == [0, 1]

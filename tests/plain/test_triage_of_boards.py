@@ -14,8 +14,8 @@ from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph
 from qverify.report.document import Report
 from qverify.report.schema import triage_schema
-from qverify.report.triage import Rung
-from qverify.session.device_rungs import DeviceRungs
+from qverify.report.triage_document import Rung
+from qverify.session.triage.device_rungs import DeviceRungs
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import parse_gate

@@ -5,30 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
 
-from tests.places import Unavailable, containers, place
+from tests.board_kinds import Place, containers
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module", params=["container", "docker"])
-def image(request: pytest.FixtureRequest) -> Iterator[str]:
-    """In a folder of a short name: of a store that lies deeper podman removes no container by itself."""
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="qv", ignore_cleanup_errors=True) as work,
-            place(request.param, Path(work)) as found,
-        ):
-            yield found.address
-    except Unavailable as error:
-        pytest.skip(str(error))
+PLACES = ("container", "docker")
+
+
+@pytest.fixture
+def image(where: Place) -> str:
+    return where.address
 
 
 def test_verified_in_a_container_that_goes_with_the_run(image, digits, capsys):
@@ -79,7 +72,7 @@ FOREIGN = """
 import sys
 from pathlib import Path
 from qverify.cli.main import main
-from tests.places import container_store
+from tests.board_kinds import container_store
 import subprocess
 with container_store(Path(sys.argv[1])):
     subprocess.run([sys.executable, "scripts/build_board", "podman:qvarm", "--architecture", "aarch64"], check=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from qverify.cli.main import main
 from qverify_agents.connect import connect, shell_of
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine, run_folders
-from qverify_agents.emulation.image import image
+from qverify_agents.emulation.image import Image, image
 from qverify_agents.emulation.packages import own_mirror
 from qverify_agents.errors import BoardUnreachable, LinkError
 
@@ -151,11 +152,17 @@ def test_two_ups_at_once_make_one_board():
     assert processes() == before and folders() == []
 
 
+def copied(built: Image, where: Path) -> Path:
+    return Path(
+        shutil.copytree(built.folder, where / built.folder.name, ignore=shutil.ignore_patterns("apt", "*.part"))
+    )
+
+
 def test_a_cache_folder_of_an_odd_and_long_name(digits, tmp_path, monkeypatch):
-    built = image("arm64").folder
+    built = image("arm64")
     odd = tmp_path / ("a, b=%d" + "x" * 70)
     (odd / "qverify" / "boards").mkdir(parents=True)
-    shutil.copytree(built, odd / "qverify" / "boards" / built.name)
+    copied(built, odd / "qverify" / "boards")
     monkeypatch.setenv("XDG_CACHE_HOME", str(odd))
     try:
         assert main(["boards", "up", "qemu:arm64"]) == 0
@@ -188,8 +195,18 @@ def board():
         machine.stop(made)
 
 
-def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_wait():
+def test_a_snapshot_is_of_the_image_wherever_it_lies(tmp_path):
     built = image("arm64")
+    machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
+    again = machine.start(replace(built, folder=copied(built, tmp_path)), Deadline(120), ends_with_us=True)
+    machine.stop(again)
+    assert again.warm
+
+
+def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_wait(tmp_path):
+    """Of an image of its own: other tests restore the user's."""
+    built = image("arm64")
+    built = replace(built, folder=copied(built, tmp_path))
     machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
     snapshot = max(built.folder.glob("snapshot-*.qcow2"), key=lambda path: path.stat().st_mtime_ns)
     kept = snapshot.read_bytes()

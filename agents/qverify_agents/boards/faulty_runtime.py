@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from qverify_agents.address import Address, parse
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import named
+from qverify_agents.inventory import resolve_wrapped
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
 
@@ -41,7 +41,7 @@ def plainer(address: Address) -> Address:
     asked = address.options.get("fault", "")
     if not all(_valid(one) for one in asked.split("|")):
         raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
-    inner = parse(named(address.rest))
+    inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from qverify_agents.address import Address, parse
-from qverify_agents.inventory import named
+from qverify_agents.inventory import resolve_wrapped
 
 OPTIONS: frozenset[str] = frozenset({"offers"})
 
 
 def plainer(address: Address) -> Address:
-    inner = parse(named(address.rest))
+    inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options, "offers": "finals"})

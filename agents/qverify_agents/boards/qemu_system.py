@@ -7,7 +7,7 @@ from collections.abc import Callable
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation.image import Image, image
-from qverify_agents.emulation.machine import Running, running, start, stop
+from qverify_agents.emulation.machine import RunningMachine, running, start, stop
 from qverify_agents.errors import BadAddress
 
 OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
@@ -31,6 +31,6 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     return ssh_address(built, machine), down
 
 
-def ssh_address(built: Image, machine: Running) -> Address:
+def ssh_address(built: Image, machine: RunningMachine) -> Address:
     options = {"host_key": built.host_key, "identity": str(built.identity.absolute()), "ask": "never"}
     return Address("ssh", f"root@127.0.0.1:{machine.port}", options)

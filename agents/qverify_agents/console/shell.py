@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from qverify_agents.capabilities import Done
+from qverify_agents.capabilities import CommandResult
 from qverify_agents.console.line import DRY, ConsoleLine, Port
 from qverify_agents.console.link import BACK, END, FAREWELL_S, GO, ConsoleLink, agent_there
 from qverify_agents.console.upload import Upload
@@ -102,7 +102,7 @@ class ConsoleShell:
         except LinkTimeout:
             return False
 
-    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
+    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult:
         """What is too long for a line, and stdin, go to files on the board first."""
         with self._in_time():
             return self._ran(command, deadline, stdin)
@@ -116,7 +116,7 @@ class ConsoleShell:
             raise
         self._late = False
 
-    def _ran(self, command: str, deadline: Deadline, stdin: bytes) -> Done:
+    def _ran(self, command: str, deadline: Deadline, stdin: bytes) -> CommandResult:
         files = []
         if len(command) > LONGEST or "\n" in command:
             files.append(self._upload.sent(command.encode(), "sh", deadline))
@@ -128,7 +128,7 @@ class ConsoleShell:
         if files:
             self._line.typed(f"rm -f {' '.join(files)}", deadline)
             self._upload.begun = False
-        return Done(status, out, out if status else b"")
+        return CommandResult(status, out, out if status else b"")
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
         """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ MEMORY_MB, READY = 256, b"QVBOARD-READY"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningMachine:
     """architecture, port: of ssh on 127.0.0.1. console: a pty. folder: console.log, qmp.sock. started_s: until it answered."""
 
     architecture: str
@@ -50,10 +50,10 @@ def state_file(architecture: str) -> Path:
     return run_folders.root() / f"{architecture}.json"
 
 
-def running(architecture: str) -> Running | None:
+def running(architecture: str) -> RunningMachine | None:
     """The one `boards up` left there."""
     try:
-        found = Running(**json.loads(state_file(architecture).read_text()))
+        found = RunningMachine(**json.loads(state_file(architecture).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return found if found.alive else None
@@ -68,7 +68,7 @@ def sweep(architecture: str) -> bool:
     return any(name.startswith(f"{architecture}-") for name in run_folders.sweep(kept))
 
 
-def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> Running:
+def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> RunningMachine:
     """ends_with_us: the machine dies with this process, however that ends. cold: booted though there is a snapshot.
     BoardUnreachable with qemu's own words."""
     program = image.kind.machine[0]
@@ -88,7 +88,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
     return _started(image, deadline, ends_with_us, snapshot, warm=False)
 
 
-def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> Running:
+def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
     """warm: out of the snapshot; otherwise booted, and the snapshot is made. BoardUnreachable where it does not answer."""
     begun = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
@@ -110,7 +110,7 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
             ) from error
         raise
     _OURS[process.pid] = process, owner
-    return Running(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
+    return RunningMachine(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
 
 
 def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subprocess.Popen[bytes]:
@@ -140,7 +140,7 @@ def _answering(
         return monitor.pty("con")
 
 
-def keep(machine: Running) -> None:
+def keep(machine: RunningMachine) -> None:
     """Writes the state by which later commands find it: its folder is no longer this process' own."""
     path = state_file(machine.architecture)
     part = path.with_suffix(".part")
@@ -157,7 +157,7 @@ def _let_go(owner: int) -> None:
         os.close(owner)
 
 
-def reset(machine: Running, deadline: Deadline) -> None:
+def reset(machine: RunningMachine, deadline: Deadline) -> None:
     """As its reset button; it has booted and answers when this returns."""
     log = Path(machine.folder) / "console.log"
     boots = log.read_bytes().count(READY)
@@ -169,12 +169,12 @@ def reset(machine: Running, deadline: Deadline) -> None:
     _wait_for_ssh(machine.port, deadline, lambda: _still_running(machine))
 
 
-def _still_running(machine: Running) -> None:
+def _still_running(machine: RunningMachine) -> None:
     if not machine.alive:
         raise BoardUnreachable(f"qemu:{machine.architecture} ended: {_said(Path(machine.folder) / 'qemu.log')}")
 
 
-def stop(machine: Running) -> None:
+def stop(machine: RunningMachine) -> None:
     _kill(machine.pid)
     process, owner = _OURS.pop(machine.pid, (None, -1))
     if process is not None:
@@ -260,14 +260,14 @@ def _command(image: Image, folder: Path, port: int) -> list[str]:
 
 
 def _snapshot(image: Image) -> Path:
-    """The file for this image, this qemu and these words."""
+    """The file for this image, this qemu and these words, wherever the image lies."""
     version = subprocess.run(
         [image.kind.machine[0], "--version"], capture_output=True, text=True, timeout=20, check=False
     ).stdout
     key = sha256()
     for part in (
         version,
-        str(_command(image, Path("/f"), 0)),
+        str(_command(replace(image, folder=Path("/i")), Path("/f"), 0)),
         (image.folder / "packages.json").read_text(),
         image.host_key,
     ):

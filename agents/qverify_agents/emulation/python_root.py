@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qverify_agents.boards.qemu_user import emulator
 from qverify_agents.emulation.archive import FILE, deb_files
 from qverify_agents.emulation.packages import Packages
+from qverify_agents.emulation.user_mode import emulator
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
 

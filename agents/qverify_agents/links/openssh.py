@@ -11,10 +11,10 @@ from qverify_agents.address import Address
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.host_keys import pinned_key
-from qverify_agents.links.openssh_master import Master, master_folder
-from qverify_agents.links.ssh_config import identity_file, split
 from qverify_agents.option_values import is_on
+from qverify_agents.ssh.host_keys import pinned_key
+from qverify_agents.ssh.host_settings import identity_file, split
+from qverify_agents.ssh.openssh_master import Master, master_folder
 
 ALIAS = "qverify-board"  # a pinned board's name in a known_hosts file of its own
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import Done, Shell
+from qverify_agents.capabilities import CommandResult, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
-from qverify_agents.host_keys import HostKeys
-from qverify_agents.links.proxy_command import ProxyCommand
-from qverify_agents.links.ssh_authentication import authenticate
-from qverify_agents.links.ssh_config import Resolved, identity_file, resolve
-from qverify_agents.links.ssh_limits import Limits, cut
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
+from qverify_agents.ssh.authentication import authenticate
+from qverify_agents.ssh.host_keys import HostKeys
+from qverify_agents.ssh.host_settings import HostSettings, identity_file, resolve
+from qverify_agents.ssh.proxy_command import ProxyCommand
+from qverify_agents.ssh.time_limits import TimeLimits, close_transport
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
@@ -104,7 +104,7 @@ def _refused(target: str, error: Exception, proxy_ended: str) -> str:
     return f"{target}: {text}"
 
 
-def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int) -> Any:
+def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth: int) -> Any:
     """A TCP connection without Nagle's delay, through jump hosts or a proxy command where the configuration says so."""
     if settings.proxy_jump:
         via, hops = None, settings.proxy_jump.split(",")
@@ -144,7 +144,7 @@ def _socket(settings: Resolved, address: Address, deadline: Deadline, depth: int
     return sock
 
 
-def _through(via: Any, settings: Resolved, hop: str, deadline: Deadline) -> Any:
+def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> Any:
     """A channel of the transport to the host and port; the transport is closed with it."""
     import paramiko
 
@@ -187,9 +187,9 @@ class SshShell:
     """A Shell over one transport. A command's exit status is read before the next channel opens: dropbear needs that."""
 
     def __init__(self, transport: Any, target: str):
-        self._transport, self._target, self._limits = transport, target, Limits(transport)
+        self._transport, self._target, self._limits = transport, target, TimeLimits(transport)
 
-    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> Done:
+    def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult:
         return run_to_end(self._open(command, deadline), deadline, stdin)
 
     def start(self, command: str, deadline: Deadline) -> SshStream:
@@ -208,7 +208,7 @@ class SshShell:
             raise LinkClosed(f"{self._target}: no SSH channel: {error or type(error).__name__}") from error
 
     def close(self) -> None:
-        cut(self._transport)
+        close_transport(self._transport)
         _shut(self._transport.sock)
 
 
@@ -220,7 +220,7 @@ class SshStream:
     packs = True
     ahead = 2
 
-    def __init__(self, channel: Any, target: str, limits: Limits):
+    def __init__(self, channel: Any, target: str, limits: TimeLimits):
         self._channel, self._target, self._limits, self._errors = channel, target, limits, bytearray()
 
     def _drain_errors(self) -> None:

@@ -12,13 +12,13 @@ EVERY_S = 15.0
 PATIENCE_S = 2.0  # for the answer; a call that comes meanwhile waits as long at most
 
 
-class Taken(Protocol):
+class Turn(Protocol):
     """Who has one turn at a time: a call, or a PING."""
 
     turn: Any
 
 
-S = TypeVar("S", bound=Taken)
+S = TypeVar("S", bound=Turn)
 P = ParamSpec("P")
 R = TypeVar("R")
 

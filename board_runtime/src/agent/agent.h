@@ -27,17 +27,24 @@ typedef struct {
   uint32_t count;
 } qv_held_list;
 
+/* NULL: not in the list. */
+static inline const qv_held *qv_find_held(const qv_held_list *l, int tensor) {
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i].tensor == tensor) return &l->items[i];
+  return NULL;
+}
+
 typedef struct {
   qv_store store;
   qv_frame_reader in;
   uint8_t *out;
   int64_t memory_limit;
-  const char *lock_path;                   /* NULL: nobody else can use this board */
+  const char *lock_path; /* NULL: nobody else can use this board */
   qv_board_lock lock;
-  int lock_state, lock_lost;               /* lost: held until its file was deleted */
-  long idle_s;                             /* ends after so long without a request; 0 never */
-  long node_limit_s;                       /* ends where a node takes longer; 0 never */
-  int broken;                              /* the other end is gone */
+  int lock_state, lock_lost; /* lost: held until its file was deleted */
+  long idle_s;               /* ends after so long without a request; 0 never */
+  long node_limit_s;         /* ends where a node takes longer; 0 never */
+  int broken;                /* the other end is gone */
   int loaded_any;
   uint8_t model_hash[32];
   qv_loaded loaded;
@@ -47,7 +54,7 @@ typedef struct {
   int running, ran, cancelled, digests, report_all, batched, last_unit_node;
   qv_status run_status;
   char run_error[256];
-  uint8_t *reported;                       /* one byte a tensor: NODE events wanted, value copied when it would not last */
+  uint8_t *reported; /* one byte a tensor: NODE events wanted, value copied when it would not last */
   qv_event *events;
   qv_held_list injected, copies;
 } qv_agent;
@@ -58,9 +65,11 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
 void qv_agent_poll(qv_agent *a);
 
 /* run_request.c */
-void qv_agent_run(qv_agent *a, const qv_frame *f);  /* RUN and UNIT */
-void qv_agent_done(qv_agent *a);                    /* DONE of the last run, again if need be */
+void qv_agent_run(qv_agent *a, const qv_frame *f);                      /* RUN and UNIT */
+void qv_agent_done(qv_agent *a);                                        /* DONE of the last run, again if need be */
 uint32_t qv_agent_event(const qv_agent *a, uint32_t index, uint8_t *p); /* bytes written */
+void qv_agent_forget(qv_agent *a);                                      /* the model and everything of its last run */
+
+/* get_request.c */
 void qv_agent_get(qv_agent *a, const qv_frame *f);
-void qv_agent_forget(qv_agent *a);                  /* the model and everything of its last run */
 #endif

@@ -66,14 +66,17 @@ static void note(qv_board_lock *l, int running) {
   }
   static uint64_t since;
   if (!since) since = uptime_s();
-  int length = snprintf(text, sizeof text, "{\"owner\": \"%s\", \"pid\": %ld, \"since_uptime_s\": %llu, \"heard_uptime_s\": %llu, \"running\": %d, \"boot_id\": \"%s\"}\n",
-                        l->owner, (long)getpid(), (unsigned long long)since, (unsigned long long)uptime_s(), running, boot);
+  int length = snprintf(
+      text, sizeof text,
+      "{\"owner\": \"%s\", \"pid\": %ld, \"since_uptime_s\": %llu, \"heard_uptime_s\": %llu, \"running\": %d, \"boot_id\": \"%s\"}\n",
+      l->owner, (long)getpid(), (unsigned long long)since, (unsigned long long)uptime_s(), running, boot);
   if (ftruncate(l->file, 0) == 0 && pwrite(l->file, text, (size_t)length, 0) == length) l->noted_s = uptime_s();
 }
 
 static void name_owner(qv_board_lock *l, const char *owner) {
   size_t n = 0;
-  for (; owner[n] && n + 1 < sizeof l->owner; n++) l->owner[n] = owner[n] >= ' ' && owner[n] != '"' && owner[n] != '\\' && (owner[n] & 0x80) == 0 ? owner[n] : '_';
+  for (; owner[n] && n + 1 < sizeof l->owner; n++)
+    l->owner[n] = owner[n] >= ' ' && owner[n] != '"' && owner[n] != '\\' && (owner[n] & 0x80) == 0 ? owner[n] : '_';
   l->owner[n] = 0;
 }
 
@@ -161,7 +164,8 @@ int qv_lock_main(int argc, char **argv) {
   int busy = flock(l.file, LOCK_EX | LOCK_NB) != 0;
   qv_lock_holder(&l, holder, sizeof holder);
   if (!busy || argc < 2 || strcmp(argv[1], "break") != 0) {
-    printf("{\"state\": \"%s\", \"uptime_s\": %llu, \"holder\": %s}\n", busy ? "busy" : "free", (unsigned long long)uptime_s(), busy ? holder : "{}");
+    printf("{\"state\": \"%s\", \"uptime_s\": %llu, \"holder\": %s}\n", busy ? "busy" : "free", (unsigned long long)uptime_s(),
+           busy ? holder : "{}");
     return 0;
   }
   long long pid = number(holder, "\"pid\": "), heard = number(holder, "\"heard_uptime_s\": "), running = number(holder, "\"running\": ");
@@ -171,7 +175,8 @@ int qv_lock_main(int argc, char **argv) {
   }
   const char *doubt = qv_holder_doubt(l.file, pid);
   if (doubt) {
-    fprintf(stderr, "qvrt lock: not broken: process %lld, which %s names, %s. Next: look who holds the file, or remove it\n", pid, l.path, doubt);
+    fprintf(stderr, "qvrt lock: not broken: process %lld, which %s names, %s. Next: look who holds the file, or remove it\n", pid, l.path,
+            doubt);
     return 3;
   }
   if (kill((pid_t)pid, SIGKILL) != 0 && errno != ESRCH) {

@@ -39,7 +39,8 @@ static int holds_open(const struct stat *about, long long process) {
 /* Linux before 4.1 lists locks in one place only, by a device that an overlay's files do not have. */
 static int holds(const struct stat *about, long long process) {
   char wanted[96];
-  snprintf(wanted, sizeof wanted, " WRITE %lld %02x:%02x:%llu ", process, major(about->st_dev), minor(about->st_dev), (unsigned long long)about->st_ino);
+  snprintf(wanted, sizeof wanted, " WRITE %lld %02x:%02x:%llu ", process, major(about->st_dev), minor(about->st_dev),
+           (unsigned long long)about->st_ino);
   return holds_open(about, process) || says_held("/proc/locks", wanted);
 }
 

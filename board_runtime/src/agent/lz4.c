@@ -53,7 +53,8 @@ static void put_sequence(writer *w, const uint8_t *literals, uint32_t count, uin
 uint32_t qv_lz4_pack(const uint8_t *data, uint32_t size, uint8_t *out, uint32_t room) {
   static uint32_t table[1 << TABLE_BITS]; /* place of the last four bytes with this hash */
   writer w = {out, 0, room, 0};
-  uint32_t start = 0, at = 0, last = size > NO_MATCH_WITHIN ? size - NO_MATCH_WITHIN : 0, match_end = size > LAST_LITERALS ? size - LAST_LITERALS : 0;
+  uint32_t start = 0, at = 0, last = size > NO_MATCH_WITHIN ? size - NO_MATCH_WITHIN : 0,
+           match_end = size > LAST_LITERALS ? size - LAST_LITERALS : 0;
   memset(table, 0xff, sizeof table);
   while (at < last && !w.full) {
     uint32_t four = load32(data + at), *slot = &table[(four * 2654435761u) >> (32 - TABLE_BITS)], before = *slot;

@@ -1,11 +1,10 @@
-/* RUN, UNIT and GET: the model of a hash, its inputs from the store, an event a tensor, values afterwards. */
+/* RUN and UNIT: the model of a hash, its inputs from the store, an event a tensor. */
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../posix.h"
 #include "agent.h"
-#include "lz4.h"
 #include "wire.h"
 
 static void clear(qv_held_list *l) {
@@ -15,12 +14,6 @@ static void clear(qv_held_list *l) {
 }
 
 enum { BATCH = 64, BATCH_NS = 200000000 }; /* events, and nanoseconds, after which they go */
-
-static const qv_held *held(const qv_held_list *l, int tensor) {
-  for (uint32_t i = 0; i < l->count; i++)
-    if (l->items[i].tensor == tensor) return &l->items[i];
-  return NULL;
-}
 
 static void forget_run(qv_agent *a) {
   clear(&a->injected);
@@ -40,7 +33,7 @@ void qv_agent_forget(qv_agent *a) {
 }
 
 static qv_status failed(qv_agent *a, qv_status status, const char *text, const char *about) {
-  snprintf(a->run_error, sizeof a->run_error, "%.160s%.80s", text, about);
+  snprintf(a->run_error, sizeof a->run_error, "%.*s%.80s", about[0] ? 160 : 255, text, about);
   return status;
 }
 
@@ -99,7 +92,8 @@ static qv_status read_injected(qv_agent *a, qv_cursor *c) {
     item->tensor = tensor;
     a->injected.count++;
     const qv_tensor *t = &a->loaded.model.tensors[tensor];
-    if (t->constant || (int64_t)item->bytes != t->dense_bytes) return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
+    if (t->constant || (int64_t)item->bytes != t->dense_bytes)
+      return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
   }
   return QV_OK;
 }
@@ -174,7 +168,7 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   for (int i = 0; i < n->n_outputs; i++) {
     int tensor = n->outputs[i];
     const qv_tensor *t = &s->model->tensors[tensor];
-    const qv_held *given = a->running == 1 ? held(&a->injected, tensor) : NULL;
+    const qv_held *given = a->running == 1 ? qv_find_held(&a->injected, tensor) : NULL;
     if (given) qv_set_dense(&a->loaded.session, tensor, given->data, (int64_t)given->bytes);
     if (!(a->report_all && !(t->flags & QV_INTERIOR)) && !a->reported[tensor]) continue;
     copy_value(a, tensor);
@@ -209,7 +203,8 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   if (!again) return QV_E_MEMORY;
   memcpy(again, inputs.p, kept);
   status = make_room(a, (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors > QV_EVENTS_MAX && repeat == 1
-                            ? QV_EVENTS_MAX : (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors);
+                            ? QV_EVENTS_MAX
+                            : (uint64_t)repeat * (uint64_t)a->loaded.model.n_tensors);
   qv_run_hooks hooks = {on_node, a, qv_now_ns};
   for (a->iteration = 0; a->iteration < repeat && status == QV_OK; a->iteration++) {
     qv_cursor once = {again, again + kept, 0};
@@ -224,7 +219,7 @@ static qv_status run_whole(qv_agent *a, qv_cursor *c) {
 /* The inputs of one node, set right before it runs: in a planned arena others may lie there until then. */
 static void inject_for(qv_agent *a, const qv_node *n) {
   for (int i = 0; i < n->n_inputs; i++) {
-    const qv_held *given = n->inputs[i] >= 0 ? held(&a->injected, n->inputs[i]) : NULL;
+    const qv_held *given = n->inputs[i] >= 0 ? qv_find_held(&a->injected, n->inputs[i]) : NULL;
     if (given) qv_set_dense(&a->loaded.session, given->tensor, given->data, (int64_t)given->bytes);
   }
 }
@@ -295,57 +290,4 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   if (f->type == QV_RUN) a->store.used_of_run = a->store.used_count;
   else a->store.used_count = a->store.used_of_run;
   qv_agent_done(a);
-}
-
-/* Where a tensor's dense bytes lie after the last run; NULL when they did not last. */
-static uint8_t *value(const qv_agent *a, int tensor) {
-  const qv_tensor *t = &a->loaded.model.tensors[tensor];
-  int lasts = a->loaded.session.keep_all || t->constant || (a->last_unit_node < 0 && (t->flags & QV_OUTPUT));
-  if (!lasts && a->last_unit_node >= 0) {
-    const qv_node *n = &a->loaded.model.nodes[a->last_unit_node];
-    for (int i = 0; i < n->n_outputs; i++) lasts = lasts || n->outputs[i] == tensor;
-  }
-  return lasts ? qv_data(&a->loaded.session, t) : NULL;
-}
-
-/* A range of `size` bytes as DATA, or as PACKED where the host takes it and it is shorter. */
-static void send_range(qv_agent *a, uint32_t sequence, const uint8_t *data, uint64_t size, uint64_t offset, uint64_t length, int packed) {
-  if (length > QV_MAX_PAYLOAD - 16) length = QV_MAX_PAYLOAD - 16;
-  if (length > size - offset) length = size - offset;
-  uint8_t *p = a->out + QV_FRAME_HEADER;
-  qv_put64(p, size);
-  qv_put64(p + 8, offset);
-  uint32_t shorter = packed && length > 64 ? qv_lz4_pack(data + offset, (uint32_t)length, p + 20, (uint32_t)(length - length / 16)) : 0;
-  if (shorter) {
-    qv_put32(p + 16, (uint32_t)length);
-    qv_agent_send(a, QV_PACKED, sequence, shorter + 20);
-    return;
-  }
-  memcpy(p + 16, data + offset, (size_t)length);
-  qv_agent_send(a, QV_DATA, sequence, (uint32_t)length + 16);
-}
-
-void qv_agent_get(qv_agent *a, const qv_frame *f) {
-  qv_cursor c = qv_payload(f);
-  char name[QV_TEXT];
-  qv_take_text(&c, name);
-  uint64_t offset = qv_take64(&c), length = qv_take32(&c);
-  int packed = c.p < c.end && *c.p == 1; /* a host that can unpack says so */
-  int tensor = c.bad || !a->loaded_any || !a->ran ? -1 : qv_find_tensor(&a->loaded.model, name);
-  const qv_held *copy = tensor < 0 ? NULL : held(&a->copies, tensor);
-  uint8_t *live = tensor < 0 || copy ? NULL : value(a, tensor);
-  if (!live && !copy) {
-    const char *text = tensor < 0 ? "GET: no such tensor in the model that ran last" : "GET: not kept, for want of memory; name it in RUN";
-    qv_agent_error(a, f->sequence, QV_E_NOT_FOUND, text);
-    return;
-  }
-  const qv_tensor *t = &a->loaded.model.tensors[tensor];
-  uint64_t size = (uint64_t)t->dense_bytes;
-  if (offset > size) {
-    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "GET: range outside the tensor");
-    return;
-  }
-  if (live) qv_border_order(live, t->dtype, (size_t)size);
-  send_range(a, f->sequence, live ? live : copy->data, size, offset, length, packed);
-  if (live) qv_border_order(live, t->dtype, (size_t)size);
 }

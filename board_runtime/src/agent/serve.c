@@ -26,10 +26,8 @@ void qv_agent_error(qv_agent *a, uint32_t sequence, qv_status status, const char
 
 /* A number of the system as JSON, or null. */
 static void thousandths(char *text, size_t size, int32_t value) {
-  if (value == INT32_MIN)
-    snprintf(text, size, "null");
-  else
-    snprintf(text, size, "%.1f", value / 1000.0);
+  if (value == INT32_MIN) snprintf(text, size, "null");
+  else snprintf(text, size, "%.1f", value / 1000.0);
 }
 
 /* The payload may name who asks; from then on the board is his, or the answer says whose it is. */
@@ -42,18 +40,20 @@ static void hello(qv_agent *a, const qv_frame *f) {
   qv_take_text(&c, owner);
   if (a->lock_path && !c.bad && owner[0]) a->lock_state = qv_lock_take(&a->lock, a->lock_path, owner);
   if (a->lock_path && !c.bad && owner[0] && a->lock_state == QV_LOCK_NONE && strcmp(a->lock_path, "auto") != 0) {
-    snprintf(json, sizeof json, "lock=%.250s: cannot be opened on the board: %s. Next: name a file in a folder that is there", a->lock_path, strerror(errno));
+    snprintf(json, sizeof json, "lock=%.250s: cannot be opened on the board: %s. Next: name a file in a folder that is there", a->lock_path,
+             strerror(errno));
     qv_agent_error(a, f->sequence, QV_E_IO, json);
     return;
   }
   if (a->lock_state == QV_LOCK_BUSY) qv_lock_holder(&a->lock, holder, sizeof holder);
   a->ran = 0; /* another host, whose sequence numbers may be those of the last one */
-  snprintf(json, sizeof json,
-           "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
-           "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
-           "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
-           qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, frequency, STATE[a->lock_state], holder,
-           (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
+  snprintf(
+      json, sizeof json,
+      "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
+      "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
+      "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
+      qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, frequency,
+      STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 
@@ -130,7 +130,8 @@ static void heard(qv_agent *a, int running) {
 
 static void run(qv_agent *a, const qv_frame *f) {
   if (a->lock_state == QV_LOCK_BUSY) {
-    qv_agent_error(a, f->sequence, QV_E_BUSY, a->lock_lost ? "the lock's file was deleted while this run held it, and it cannot be had again" : "");
+    qv_agent_error(a, f->sequence, QV_E_BUSY,
+                   a->lock_lost ? "the lock's file was deleted while this run held it, and it cannot be had again" : "");
     return;
   }
   qv_agent_run(a, f);

@@ -20,7 +20,7 @@ static void path_of(const char *folder, const uint8_t hash[32], int part, char o
   int used = snprintf(out, 900, "%.800s/", folder);
   size_t at = used > 0 ? (size_t)used : 0;
   for (int i = 0; i < 32; i++, at += 2) snprintf(out + at, 3, "%02x", hash[i]);
-  if (part) strcpy(out + at, ".part");
+  if (part) memcpy(out + at, ".part", sizeof ".part");
 }
 
 uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole) {

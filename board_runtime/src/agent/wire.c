@@ -33,10 +33,12 @@ void qv_wire_open(void) {
   is_terminal = 1;
   atexit(restore);
   for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) signal(ENDS[i], restore_and_die);
-  t.c_iflag &= (tcflag_t)~(unsigned)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
-  t.c_oflag &= (tcflag_t)~(unsigned)OPOST;
-  t.c_lflag &= (tcflag_t)~(unsigned)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
-  t.c_cflag = (t.c_cflag & (tcflag_t)~(unsigned)(CSIZE | PARENB)) | CS8;
+  const tcflag_t input = IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF, output = OPOST;
+  const tcflag_t local = ECHO | ECHONL | ICANON | ISIG | IEXTEN, control = CSIZE | PARENB;
+  t.c_iflag &= ~input;
+  t.c_oflag &= ~output;
+  t.c_lflag &= ~local;
+  t.c_cflag = (t.c_cflag & ~control) | CS8;
   t.c_cc[VMIN] = 1;
   t.c_cc[VTIME] = 0;
   tcsetattr(STDIN_FILENO, TCSANOW, &t);

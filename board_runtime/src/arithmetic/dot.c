@@ -3,7 +3,9 @@
 
 #include "dot_body.h"
 
-static void panel(const int16_t *w, int64_t stride, const int16_t *columns, int64_t pairs, uint32_t *acc) { body_panel(w, stride, columns, pairs, acc); }
+static void panel(const int16_t *w, int64_t stride, const int16_t *columns, int64_t pairs, uint32_t *acc) {
+  body_panel(w, stride, columns, pairs, acc);
+}
 QV_DOTS_FUNCTIONS()
 
 const qv_dots qv_dots_portable = {"portable", panel, taps, row, finish, centre};

@@ -24,7 +24,8 @@ QV_BODY void body_taps_stride(const qv_taps *t, uint32_t *acc, int64_t count, in
   int64_t d = t->dilation;
   for (int64_t j = 0; j < count; j++) {
     int64_t at = j * stride;
-    acc[j] = (uint32_t)(a[at] * w0 + a[at + d] * w1 + a[at + 2 * d] * w2 + b[at] * w3 + b[at + d] * w4 + b[at + 2 * d] * w5 + c[at] * w6 + c[at + d] * w7 + c[at + 2 * d] * w8);
+    acc[j] = (uint32_t)(a[at] * w0 + a[at + d] * w1 + a[at + 2 * d] * w2 + b[at] * w3 + b[at + d] * w4 + b[at + 2 * d] * w5 + c[at] * w6 +
+                        c[at + d] * w7 + c[at + 2 * d] * w8);
   }
 }
 
@@ -76,8 +77,10 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
 }
 
 QV_BODY void body_centre_step(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) {
-  if (is_signed) for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)((int8_t)from[i] - zero);
-  else for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)(from[i] - zero);
+  if (is_signed)
+    for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)((int8_t)from[i] - zero);
+  else
+    for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)(from[i] - zero);
 }
 
 QV_BODY void body_centre(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) {
@@ -89,6 +92,10 @@ QV_BODY void body_centre(const uint8_t *from, int is_signed, int32_t zero, int64
 #define QV_DOTS_FUNCTIONS(attribute) \
   attribute static void taps(const qv_taps *t, uint32_t *acc, int64_t count) { body_taps(t, acc, count); } \
   attribute static uint32_t row(const int16_t *x, const int16_t *w, int64_t length) { return body_row(x, w, length); } \
-  attribute static void finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) { body_finish(r, channel, bias, acc, count, to); } \
-  attribute static void centre(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) { body_centre(from, is_signed, zero, count, step, to); }
+  attribute static void finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) { \
+    body_finish(r, channel, bias, acc, count, to); \
+  } \
+  attribute static void centre(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) { \
+    body_centre(from, is_signed, zero, count, step, to); \
+  }
 #endif

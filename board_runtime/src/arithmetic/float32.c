@@ -41,8 +41,8 @@ static double power_of_2(int n) {
 }
 
 double qv_exp64(double x) {
-  static const double c[14] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
-                               1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+  static const double c[14] = {1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+                               1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
   if (x != x) return x;
   if (x > 709.7) return INFINITY;
   if (x < -745.0) return 0.0;
@@ -64,8 +64,8 @@ double qv_tanh64(double x) {
 double qv_sigmoid64(double x) { return 1.0 / (1.0 + qv_exp64(-x)); }
 
 double qv_log64(double x) {
-  static const double c[15] = {1.0, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19,
-                               1.0 / 21, 1.0 / 23, 1.0 / 25, 1.0 / 27, 1.0 / 29};
+  static const double c[15] = {1.0,      1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11, 1.0 / 13, 1.0 / 15,
+                               1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25, 1.0 / 27, 1.0 / 29};
   if (x == 0) return -INFINITY;
   if (x < 0 || x != x) return NAN;
   if (x > 1.7976931348623157e308) return INFINITY;
@@ -114,7 +114,7 @@ double qv_erf64(double x) {
 int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype) {
   float low = (float)(qv_qmin(dtype) - zero), high = (float)(qv_qmax(dtype) - zero), v = x / scale;
   if (v != v) return qv_qmin(dtype);
-  v = v < low ? low : v > high ? high : v;
+  v = qv_clamp_f32(v, low, high);
   return (int32_t)qv_round_f32(v) + zero;
 }
 

@@ -1,7 +1,7 @@
 /* float32 and float64 arithmetic in a defined order (NUMERICS.md section 3). No library function but sqrt. */
 #ifndef QV_FLOAT32_H
 #define QV_FLOAT32_H
-#include "../ops/op.h"
+#include "../elements.h"
 
 /* Round to nearest even, |v| <= 2^22 (f32) or 2^51 (f64). */
 static inline float qv_round_f32(float v) {
@@ -12,6 +12,9 @@ static inline double qv_round_f64(double v) {
   double big = v + 6755399441055744.0;
   return big - 6755399441055744.0;
 }
+/* NaN stays NaN. */
+static inline float qv_clamp_f32(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
+static inline double qv_clamp_f64(double v, double low, double high) { return v < low ? low : v > high ? high : v; }
 float qv_fma32(float a, float b, float c); /* one rounding, without the machine's fma */
 double qv_exp64(double x);
 double qv_tanh64(double x);

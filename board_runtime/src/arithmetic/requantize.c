@@ -9,28 +9,40 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
 
 /* NUMERICS.md section 1, range of the fields: multipliers, then shifts. */
 static int fields_in_range(qv_rounding rounding, int wide, const int32_t *field, int32_t columns) {
-  int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR, exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
+  int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR,
+      exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
   int32_t low = power ? -30 : exponent ? -(1 << 20) : 1, high = exponent ? 30 : 1 << 20;
   for (int32_t i = 0; i < columns; i++)
     if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high) return 0;
   return 1;
 }
 
+qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
+  const qv_tensor *b = qv_in(m, n, 2);
+  int wide = qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), qv_out(m, n, 0));
+  if (b && (!b->constant || b->elements != channels || b->dtype != (wide ? QV_I64 : QV_I32)))
+    return qv_fail_operands(m, n, "a constant %s bias of %ld", wide ? "int64" : "int32", (long)channels);
+  return QV_OK;
+}
+
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "its rq is not a constant");
   int integer = m->rounding != QV_REF_EXACT;
-  int good = integer ? rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
+  int good =
+      integer ? rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
   if (!good) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
   int32_t columns = rq->shape[rq->rank - 1];
-  if (columns != 1 && columns != channels) return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales for %ld channels", columns, (long)channels);
+  if (columns != 1 && columns != channels)
+    return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales for %ld channels", columns, (long)channels);
   for (int i = 0; !integer && i < columns; i++) {
     double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
     if (!(scale > 0) || scale - scale != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not a positive number");
   }
   if (integer && !fields_in_range(m->rounding, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq->constant, columns))
     return qv_fail(m, n, QV_E_FORMAT, "a multiplier or shift is out of range");
-  if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) || qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
+  if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) ||
+                        qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
     return qv_fail(m, n, QV_E_FORMAT, "its activation limits do not fit its output type");
   return QV_OK;
 }
@@ -99,12 +111,12 @@ int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
   int32_t low = r->low - r->zero, high = r->high - r->zero;
   if (r->dtype == QV_F32) {
     float v = (float)(int32_t)acc * ((const float *)r->values)[at];
-    v = v < (float)low ? (float)low : v > (float)high ? (float)high : v;
+    v = qv_clamp_f32(v, (float)low, (float)high);
     return (int32_t)qv_round_f32(v) + r->zero;
   }
   if (r->dtype == QV_F64) {
     double v = (double)acc * ((const double *)r->values)[at];
-    v = v < (double)low ? (double)low : v > (double)high ? (double)high : v;
+    v = qv_clamp_f64(v, (double)low, (double)high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
   const int32_t *field = r->values;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../loaded.h"
-#include "../ops/op.h"
+#include "../elements.h"
 #include "../posix.h"
 #include "options.h"
 
@@ -69,7 +69,8 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
   for (int i = 0; i < n->n_outputs && d->status == QV_OK; i++) {
     const qv_tensor *t = &s->model->tensors[n->outputs[i]];
     if (t->flags & QV_INTERIOR) continue;
-    if (d->digests) printf("%016llx %s %llu\n", (unsigned long long)qv_tensor_digest(s, n->outputs[i]), t->name, (unsigned long long)elapsed_ns);
+    if (d->digests)
+      printf("%016llx %s %llu\n", (unsigned long long)qv_tensor_digest(s, n->outputs[i]), t->name, (unsigned long long)elapsed_ns);
     char label[40];
     snprintf(label, sizeof label, n->n_outputs > 1 ? "node_%d.%d" : "node_%d", index, i);
     if (d->nodes) d->status = dump(d, s, label, n->outputs[i]);
@@ -84,7 +85,8 @@ static qv_status feed(qv_loaded *l, const char *list) {
     const qv_tensor *t = &l->model.tensors[l->model.inputs[i]];
     size_t length = strcspn(list, ",");
     if (length == 0 || length >= sizeof path) {
-      snprintf(l->model.error, sizeof l->model.error, "no file for input %d (%.100s); give %d files in --input_file", i, t->name, l->model.n_inputs);
+      snprintf(l->model.error, sizeof l->model.error, "no file for input %d (%.100s); give %d files in --input_file", i, t->name,
+               l->model.n_inputs);
       return QV_E_INPUT;
     }
     memcpy(path, list, length);
@@ -101,7 +103,8 @@ static qv_status feed(qv_loaded *l, const char *list) {
     if (status == QV_OK) status = qv_set_input(&l->session, l->model.inputs[i], data, (int64_t)bytes);
     free(data);
     if (status != QV_OK) {
-      snprintf(l->model.error, sizeof l->model.error, "%.80s: %lu bytes for input %.60s, wanted %ld", path, (unsigned long)bytes, t->name, (long)t->aligned_bytes);
+      snprintf(l->model.error, sizeof l->model.error, "%.80s: %lu bytes for input %.60s, wanted %ld", path, (unsigned long)bytes, t->name,
+               (long)t->aligned_bytes);
       return QV_E_INPUT;
     }
   }
@@ -116,13 +119,18 @@ int qv_infer_main(int argc, char **argv) {
   const char *path = qv_option(argc, argv, "model_file", NULL), *inputs = qv_option(argc, argv, "input_file", NULL);
   const char *format = qv_option(argc, argv, "dump_format", "bin");
   long level, frames, precision;
-  if (!qv_number(argc, argv, "dump_intermediate", 0, 0, 3, &level) || !qv_number(argc, argv, "frame_count", 1, 1, 1000000, &frames) || !qv_number(argc, argv, "dump_precision", 9, 0, 17, &precision)) return 2;
+  if (!qv_number(argc, argv, "dump_intermediate", 0, 0, 3, &level) || !qv_number(argc, argv, "frame_count", 1, 1, 1000000, &frames) ||
+      !qv_number(argc, argv, "dump_precision", 9, 0, 17, &precision))
+    return 2;
   if (!path || !inputs || (strcmp(format, "bin") != 0 && strcmp(format, "txt") != 0)) {
-    fprintf(stderr, "qvrt infer: wanted --model_file=model.bin --input_file=a.bin[,b.bin] [--enable_dump] [--dump_format=bin|txt] [--dump_intermediate=0..3] [--frame_count=N]\n");
+    fprintf(
+        stderr,
+        "qvrt infer: wanted --model_file=model.bin --input_file=a.bin[,b.bin] [--enable_dump] [--dump_format=bin|txt] [--dump_intermediate=0..3] [--frame_count=N]\n");
     return 2;
   }
   qv_loaded l;
-  dumping d = {.folder = qv_option(argc, argv, "dump_path", "."), .nodes = level > 0, .digests = qv_flag(argc, argv, "digests"), .status = QV_OK};
+  dumping d = {
+      .folder = qv_option(argc, argv, "dump_path", "."), .nodes = level > 0, .digests = qv_flag(argc, argv, "digests"), .status = QV_OK};
   d.precision = (int)precision;
   d.aligned = !(qv_flag(argc, argv, "remove_padding_process") || level == 3);
   d.binary = strcmp(format, "bin") == 0 || level > 0;

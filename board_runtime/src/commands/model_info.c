@@ -15,7 +15,8 @@ static void dims(const char *label, const int32_t *shape, int rank) {
 }
 
 /* Formats of INPUTS.md, by the first word of unpack. */
-static const char *const FORMAT[] = {"NV12", "NV21", "I420", "YUV444", "RGB", "BGR", "RGBA", "BGRA", "GRAY", "YUV444_128", "RGB_128", "BGR_128", "GRAY_128", "FEATUREMAP", "RAW_F32", "RAW_S16"};
+static const char *const FORMAT[] = {"NV12", "NV21",       "I420",    "YUV444",  "RGB",      "BGR",        "RGBA",    "BGRA",
+                                     "GRAY", "YUV444_128", "RGB_128", "BGR_128", "GRAY_128", "FEATUREMAP", "RAW_F32", "RAW_S16"};
 
 /* What the bytes of a graph input are, where an unpack reads it: NODE's words, see unpack.c. */
 static void source(const qv_model *m, int32_t input) {
@@ -31,7 +32,8 @@ static void source(const qv_model *m, int32_t input) {
     for (int c = 0; c < channels; c++) {
       const int32_t *w = n->words + 1 + c;
       int step = 1 << w[3 * channels];
-      printf("channel[%d]: offset %d, row stride %d, column stride %d, one value for %dx%d pixels\n", c, w[0], w[channels], w[2 * channels], step, step);
+      printf("channel[%d]: offset %d, row stride %d, column stride %d, one value for %dx%d pixels\n", c, w[0], w[channels], w[2 * channels],
+             step, step);
     }
   }
 }
@@ -40,7 +42,8 @@ static void tensor(const char *kind, int index, const qv_tensor *t) {
   printf("\n%s[%d]: \nname: %s\n", kind, index, t->name);
   dims("valid shape", t->shape, t->rank);
   dims("aligned shape", t->aligned, t->rank);
-  printf("aligned byte size: %ld\ntensor type: %s\ntensor layout: %s\nquanti type: %s\nstride: (", (long)t->aligned_bytes, DTYPE[t->dtype], LAYOUT[t->layout], t->n_scales ? "SCALE" : "NONE");
+  printf("aligned byte size: %ld\ntensor type: %s\ntensor layout: %s\nquanti type: %s\nstride: (", (long)t->aligned_bytes, DTYPE[t->dtype],
+         LAYOUT[t->layout], t->n_scales ? "SCALE" : "NONE");
   for (int i = 0; i < t->rank; i++) printf("%ld,", (long)t->stride[i]);
   printf(")\n");
   if (!t->n_scales) return;
@@ -64,7 +67,8 @@ int qv_model_info_main(int argc, char **argv) {
     qv_unload(&l);
     return 2;
   }
-  printf("[model]: %s\nnodes: %d\ntensors: %d\nrounding id: %d\narena bytes: %ld\n", path, l.model.n_nodes, l.model.n_tensors, (int)l.model.rounding, (long)l.session.arena_bytes);
+  printf("[model]: %s\nnodes: %d\ntensors: %d\nrounding id: %d\narena bytes: %ld\n", path, l.model.n_nodes, l.model.n_tensors,
+         (int)l.model.rounding, (long)l.session.arena_bytes);
   for (int i = 0; i < l.model.n_inputs; i++) {
     tensor("input", i, &l.model.tensors[l.model.inputs[i]]);
     source(&l.model, l.model.inputs[i]);

@@ -3,7 +3,8 @@
 #define QV_OPTIONS_H
 const char *qv_option(int argc, char **argv, const char *name, const char *fallback);
 int qv_flag(int argc, char **argv, const char *name); /* present, and not false or 0 */
-int qv_number(int argc, char **argv, const char *name, long fallback, long low, long high, long *value); /* 0 and a line on stderr: not one in range */
+/* 0 and a line on stderr: not one in range. */
+int qv_number(int argc, char **argv, const char *name, long fallback, long low, long high, long *value);
 const char *qv_unknown_option(int argc, char **argv, const char *const *known); /* the first not in a NULL-ended list, or NULL */
 int qv_infer_main(int argc, char **argv);
 int qv_model_info_main(int argc, char **argv);

@@ -28,8 +28,7 @@ static uint32_t next_word(const uint32_t w[16], int i) {
 
 static void compress(uint32_t s[8], const uint8_t *p) {
   uint32_t w[16], a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
-  for (int i = 0; i < 16; i++)
-    w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+  for (int i = 0; i < 16; i++) w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
   for (int i = 0; i < 64; i += 8) {
     for (int k = 0; k < 8 && i >= 16; k++) w[(i + k) & 15] = next_word(w, i + k);
     ROUND(a, b, c, d, e, f, g, h, i);
@@ -41,8 +40,14 @@ static void compress(uint32_t s[8], const uint8_t *p) {
     ROUND(c, d, e, f, g, h, a, b, i + 6);
     ROUND(b, c, d, e, f, g, h, a, i + 7);
   }
-  s[0] += a; s[1] += b; s[2] += c; s[3] += d;
-  s[4] += e; s[5] += f; s[6] += g; s[7] += h;
+  s[0] += a;
+  s[1] += b;
+  s[2] += c;
+  s[3] += d;
+  s[4] += e;
+  s[5] += f;
+  s[6] += g;
+  s[7] += h;
 }
 
 void qv_sha256_init(qv_sha256 *c) {

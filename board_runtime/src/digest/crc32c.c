@@ -1,6 +1,7 @@
 /* CRC-32C (Castagnoli, reflected 0x82F63B78), four bytes a step; the tables follow from the polynomial. */
 #include "qvrt.h"
 
+/* clang-format off */
 static const uint32_t T[4][256] = {
     {0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb,
      0x8ad958cf, 0x78b2dbcc, 0x6be22838, 0x9989ab3b, 0x4d43cfd0, 0xbf284cd3, 0xac78bf27, 0x5e133c24,
@@ -131,6 +132,7 @@ static const uint32_t T[4][256] = {
      0xc747336e, 0x1a0299d6, 0x782010ef, 0xa565ba57, 0xbc65029d, 0x6120a825, 0x0302211c, 0xde478ba4,
      0x31035088, 0xec46fa30, 0x8e647309, 0x5321d9b1, 0x4a21617b, 0x9764cbc3, 0xf54642fa, 0x2803e842},
 };
+/* clang-format on */
 
 uint32_t qv_crc32c(uint32_t crc, const void *data, size_t bytes) {
   const uint8_t *p = data;

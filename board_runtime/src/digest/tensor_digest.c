@@ -1,8 +1,8 @@
 /* XXH64 of a byte range, from its public specification; little-endian byte-wise loads. */
 #include "qvrt.h"
 
-static const uint64_t P1 = 0x9E3779B185EBCA87ULL, P2 = 0xC2B2AE3D27D4EB4FULL, P3 = 0x165667B19E3779F9ULL,
-                      P4 = 0x85EBCA77C2B2AE63ULL, P5 = 0x27D4EB2F165667C5ULL;
+static const uint64_t P1 = 0x9E3779B185EBCA87ULL, P2 = 0xC2B2AE3D27D4EB4FULL, P3 = 0x165667B19E3779F9ULL, P4 = 0x85EBCA77C2B2AE63ULL,
+                      P5 = 0x27D4EB2F165667C5ULL;
 
 static uint64_t rotate(uint64_t x, int r) { return (x << r) | (x >> (64 - r)); }
 static uint32_t load32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }

@@ -8,7 +8,8 @@ qv_why qv_alter_weight_half_lost(qv_shadow *w) {
   int64_t depth = k->elements / k->shape[0], half = (depth + 1) / 2;
   uint8_t *at = qv_shadow_bytes(k);
   size_t size = qv_dtype_size(k->dtype);
-  for (int64_t o = 0; o < k->shape[0]; o++) memcpy(at + (size_t)(o * depth + half) * size, at + (size_t)(o * depth) * size, (size_t)(depth - half) * size);
+  for (int64_t o = 0; o < k->shape[0]; o++)
+    memcpy(at + (size_t)(o * depth + half) * size, at + (size_t)(o * depth) * size, (size_t)(depth - half) * size);
   return NULL;
 }
 
@@ -72,14 +73,16 @@ static void pack(const qv_tensor *k, int64_t first, int64_t end, int32_t zero) {
     size = d > size ? d : -d > size ? -d : size;
   }
   while (size / step > MOST) step *= 2;
-  for (int64_t i = first; i < end; i++) qv_store(qv_shadow_bytes(k), k->dtype, i, zero + (qv_load(k->constant, k->dtype, i) - zero) / step * step);
+  for (int64_t i = first; i < end; i++)
+    qv_store(qv_shadow_bytes(k), k->dtype, i, zero + (qv_load(k->constant, k->dtype, i) - zero) / step * step);
 }
 qv_why qv_alter_weights_block_float(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
   int64_t depth = k->elements / k->shape[0];
   for (int64_t o = 0; o < k->shape[0]; o++)
-    for (int64_t at = 0; at < depth; at += BLOCK) pack(k, o * depth + at, o * depth + (at + BLOCK < depth ? at + BLOCK : depth), qv_zero(k, o));
+    for (int64_t at = 0; at < depth; at += BLOCK)
+      pack(k, o * depth + at, o * depth + (at + BLOCK < depth ? at + BLOCK : depth), qv_zero(k, o));
   return NULL;
 }
 

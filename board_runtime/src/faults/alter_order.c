@@ -63,11 +63,11 @@ static int64_t centre(int64_t i, int64_t in, int64_t out) { return ((2 * i + 1) 
 qv_why qv_alter_resize_mode(qv_shadow *w) {
   if (strcmp(w->node.op_name, "resize_nearest") != 0) return "it is no resize by nearest pixels";
   const qv_tensor *x = qv_shadow_in(w, 0), *y = qv_shadow_out(w);
-  int32_t *table = qv_shadow_bytes(qv_shadow_in(w, 1)), *at = table;
+  int32_t *table = qv_shadow_bytes(qv_shadow_in(w, 1));
   int differs = 0;
   int64_t (*const rules[])(int64_t, int64_t, int64_t) = {centre, corner, aligned};
   for (int pass = 0; pass < 3 && !differs; pass++) {
-    at = table;
+    int32_t *at = table;
     for (int k = 0; k < y->rank; k++)
       for (int32_t i = 0; i < y->shape[k]; i++, at++) {
         int32_t was = *at;

@@ -4,7 +4,8 @@
 static qv_why shifted_zero(qv_tensor *t, uint64_t seed) {
   if (!t || !t->n_scales) return "it has no zero point there";
   int32_t *zero = qv_shadow_zero(t);
-  for (int32_t i = 0; i < t->n_scales; i++) zero[i] = zero[i] && seed % 2 == 0 ? 0 : zero[i] < qv_qmax(t->dtype) ? zero[i] + 1 : zero[i] - 1;
+  for (int32_t i = 0; i < t->n_scales; i++)
+    zero[i] = zero[i] && seed % 2 == 0 ? 0 : zero[i] < qv_qmax(t->dtype) ? zero[i] + 1 : zero[i] - 1;
   return NULL;
 }
 qv_why qv_alter_zero_input(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, 0), w->seed); }

@@ -3,6 +3,7 @@
 #define QV_ALTERATIONS_H
 #include "shadow.h"
 
+/* clang-format off */
 #define QV_ALTERATIONS(X) \
   X(round_tflite_single) X(round_gemmlowp) X(round_cmsis) X(round_pow2_half_up) X(round_pow2_half_away) X(round_pow2_floor) \
   X(round_mul8) X(round_mul15) X(round_mul16) X(round_mul24) X(round_mul31) X(round_f64) \
@@ -10,6 +11,7 @@
   X(bias_missing) X(bias_shifted) X(bias_narrow) X(clamp_missing) X(clamp_extra) X(sign_input) X(sign_weight) \
   X(layout_input) X(layout_weight) X(window_offset) X(pool_count) X(resize_offset) X(resize_mode) X(lut_offset) X(lut_sign) \
   X(tap_mirrored)
+/* clang-format on */
 
 /* Withheld from the verifier, and held to change enough elements (table.c). */
 #define QV_ODD_ALTERATIONS(X) X(weight_half_lost) X(input_sign_folded) X(weights_pruned) X(weights_block_float) X(input_dithered)

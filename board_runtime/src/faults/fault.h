@@ -15,8 +15,8 @@ typedef struct {
   uint8_t *data;         /* the output, dense */
   const uint8_t *before; /* what the kernel wrote */
   int64_t elements, channels, area, rows, columns;
-  size_t size;           /* bytes of an element */
-  uint64_t seed;         /* the fault's :ARG, 0 without one */
+  size_t size;   /* bytes of an element */
+  uint64_t seed; /* the fault's :ARG, 0 without one */
 } qv_spoiling;
 
 /* splitmix64: the next number of a sequence. */

@@ -6,9 +6,10 @@
 #include "../ops/list.h"
 
 static const qv_roles roles[] = {
-    {"conv", 3, 11, 1, 2, 0}, {"conv_transpose", 3, 11, 1, 2, 0}, {"fully_connected", 3, 0, 1, 2, -1}, {"matmul", 2, 0, -1, -1, -1},
-    {"mul", 2, 0, -1, -1, -1}, {"global_average_pool", 1, 0, -1, -1, -1}, {"add", -1, 1, -1, -1, -1}, {"average_pool", -1, 9, -1, -1, 0},
-    {"max_pool", -1, -1, -1, -1, 0}, {"reduce_mean", -1, 1, -1, -1, -1}, {NULL, -1, -1, -1, -1, -1},
+    {"conv", 3, 11, 1, 2, 0},           {"conv_transpose", 3, 11, 1, 2, 0}, {"fully_connected", 3, 0, 1, 2, -1},
+    {"matmul", 2, 0, -1, -1, -1},       {"mul", 2, 0, -1, -1, -1},          {"global_average_pool", 1, 0, -1, -1, -1},
+    {"add", -1, 1, -1, -1, -1},         {"average_pool", -1, 9, -1, -1, 0}, {"max_pool", -1, -1, -1, -1, 0},
+    {"reduce_mean", -1, 1, -1, -1, -1}, {NULL, -1, -1, -1, -1, -1},
 };
 
 const qv_roles *qv_roles_of(const qv_node *n) {

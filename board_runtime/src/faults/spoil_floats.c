@@ -27,7 +27,9 @@ qv_why qv_spoil_offset_slight(const qv_spoiling *f) {
 /* 2^f for f in [0, 1): a straight line, a parabola, or 64 straight lines. */
 static double rough_power(double x, uint64_t seed) {
   double whole = floor(x), part = x - whole, knot = floor(part * 64.0) / 64.0;
-  double rough = seed % 3 == 0 ? 1.0 + part : seed % 3 == 1 ? 1.0 + part * (0.6565 + 0.3435 * part) : exp2(knot) * (1.0 + (part - knot) * 0.6931471805599453);
+  double rough = seed % 3 == 0   ? 1.0 + part
+                 : seed % 3 == 1 ? 1.0 + part * (0.6565 + 0.3435 * part)
+                                 : exp2(knot) * (1.0 + (part - knot) * 0.6931471805599453);
   return whole < -126.0 ? 0.0 : ldexp(rough, (int)whole);
 }
 
@@ -39,9 +41,11 @@ qv_why qv_spoil_exp_rough(const qv_spoiling *f) {
     int64_t start = row / inner * depth * inner + row % inner;
     double largest = (double)read_f32(x, start), sum = 0.0;
     for (int64_t i = 1; i < depth; i++) largest = fmax(largest, (double)read_f32(x, start + i * inner));
-    for (int64_t i = 0; i < depth; i++) sum += rough_power(((double)read_f32(x, start + i * inner) - largest) * 1.4426950408889634, f->seed);
     for (int64_t i = 0; i < depth; i++)
-      write_f32(f->data, start + i * inner, rough_power(((double)read_f32(x, start + i * inner) - largest) * 1.4426950408889634, f->seed) / sum);
+      sum += rough_power(((double)read_f32(x, start + i * inner) - largest) * 1.4426950408889634, f->seed);
+    for (int64_t i = 0; i < depth; i++)
+      write_f32(f->data, start + i * inner,
+                rough_power(((double)read_f32(x, start + i * inner) - largest) * 1.4426950408889634, f->seed) / sum);
   }
   return NULL;
 }

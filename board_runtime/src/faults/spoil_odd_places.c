@@ -25,9 +25,7 @@ static int32_t exchanged(const qv_spoiling *f, int64_t i, int32_t v) {
   v = qv_load(f->before, f->y->dtype, from);
   return from > i ? 2 * qv_zero(f->y, 0) - v : v;
 }
-qv_why qv_spoil_tiles_negated(const qv_spoiling *f) {
-  return f->columns <= TILE ? "it has one tile a row only" : qv_map(f, exchanged);
-}
+qv_why qv_spoil_tiles_negated(const qv_spoiling *f) { return f->columns <= TILE ? "it has one tile a row only" : qv_map(f, exchanged); }
 
 /* Each row begins where the row above began, and one further. */
 static int64_t sheared(const qv_spoiling *f, int64_t i) {
@@ -41,9 +39,7 @@ qv_why qv_spoil_sheared(const qv_spoiling *f) {
 }
 
 /* Every second row from right to left. */
-static int64_t ploughed(const qv_spoiling *f, int64_t i) {
-  return qv_row_of(f, i) % 2 ? i + f->columns - 1 - 2 * qv_column_of(f, i) : i;
-}
+static int64_t ploughed(const qv_spoiling *f, int64_t i) { return qv_row_of(f, i) % 2 ? i + f->columns - 1 - 2 * qv_column_of(f, i) : i; }
 qv_why qv_spoil_ploughed(const qv_spoiling *f) {
   if (f->rows < 2 || f->columns < 2) return "it needs rows and columns";
   qv_permute(f, ploughed);
@@ -73,7 +69,8 @@ qv_why qv_spoil_lanes_shuffled(const qv_spoiling *f) {
 
 /* The corner of each tile first down, then right. */
 static int64_t turned(const qv_spoiling *f, int64_t i) {
-  int64_t row = qv_row_of(f, i), column = qv_column_of(f, i), to_row = row / TILE * TILE + column % TILE, to_column = column / TILE * TILE + row % TILE;
+  int64_t row = qv_row_of(f, i), column = qv_column_of(f, i), to_row = row / TILE * TILE + column % TILE,
+          to_column = column / TILE * TILE + row % TILE;
   return to_row < f->rows && to_column < f->columns ? i + (to_row - row) * f->columns + to_column - column : i;
 }
 qv_why qv_spoil_tiles_turned(const qv_spoiling *f) {

@@ -54,7 +54,8 @@ qv_why qv_spoil_carry_late(const qv_spoiling *f) {
    half, which comes out as one less in the last tap of even columns and in the first tap of odd ones. */
 static int64_t by_halves(const qv_spoiling *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
   const qv_tensor *k = qv_in(f->s->model, f->n, 1);
-  int64_t o = qv_plane_of(f, i) % f->channels, columns = f->y->shape[f->y->rank - 1], row = o * (k->elements / k->shape[0]) + tap - tap % 3, sum = 0;
+  int64_t o = qv_plane_of(f, i) % f->channels, columns = f->y->shape[f->y->rank - 1], row = o * (k->elements / k->shape[0]) + tap - tap % 3,
+          sum = 0;
   for (int64_t at = row; at < row + 3; at++) sum += qv_load(k->constant, k->dtype, at) - qv_zero(k, o);
   return x * (sum % 2 && tap % 3 == (i % columns % 2 ? 0 : 2) ? w - 1 : w);
 }

@@ -81,14 +81,17 @@ static int64_t of_channel(const qv_spoiling *f, int64_t i, int64_t channel) {
 }
 static int64_t swapped_channels(const qv_spoiling *f, int64_t i) {
   uint64_t dice = f->seed;
-  int64_t c = qv_plane_of(f, i) % f->channels, a = qv_roll_below(&dice, f->channels), b = (a + 1 + qv_roll_below(&dice, f->channels - 1)) % f->channels;
+  int64_t c = qv_plane_of(f, i) % f->channels, a = qv_roll_below(&dice, f->channels),
+          b = (a + 1 + qv_roll_below(&dice, f->channels - 1)) % f->channels;
   return of_channel(f, i, c == a ? b : c == b ? a : c);
 }
 static int64_t groups_interleaved(const qv_spoiling *f, int64_t i) {
   int64_t c = qv_plane_of(f, i) % f->channels, groups = f->channels % 2 ? f->channels : f->channels % 4 || f->seed % 2 == 0 ? 2 : 4;
   return of_channel(f, i, c % groups * (f->channels / groups) + c / groups);
 }
-static int64_t channels_backwards(const qv_spoiling *f, int64_t i) { return of_channel(f, i, f->channels - 1 - qv_plane_of(f, i) % f->channels); }
+static int64_t channels_backwards(const qv_spoiling *f, int64_t i) {
+  return of_channel(f, i, f->channels - 1 - qv_plane_of(f, i) % f->channels);
+}
 static qv_why channels_moved(const qv_spoiling *f, int64_t least, int64_t (*from)(const qv_spoiling *, int64_t)) {
   if (f->channels < least) return "it has too few channels";
   qv_permute(f, from);
@@ -96,7 +99,9 @@ static qv_why channels_moved(const qv_spoiling *f, int64_t least, int64_t (*from
 }
 qv_why qv_spoil_channel_swap(const qv_spoiling *f) { return channels_moved(f, 2, swapped_channels); }
 qv_why qv_spoil_channel_reverse(const qv_spoiling *f) { return channels_moved(f, 2, channels_backwards); }
-qv_why qv_spoil_group_order(const qv_spoiling *f) { return f->channels % 2 ? "it needs an even number of channels" : channels_moved(f, 4, groups_interleaved); }
+qv_why qv_spoil_group_order(const qv_spoiling *f) {
+  return f->channels % 2 ? "it needs an even number of channels" : channels_moved(f, 4, groups_interleaved);
+}
 
 /* The tile a fault strikes, in every plane: any but the first of its row. */
 static int in_tile(const qv_spoiling *f, int64_t i) {

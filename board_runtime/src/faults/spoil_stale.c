@@ -15,7 +15,8 @@ qv_why qv_spoil_stale_tensor(const qv_spoiling *f) {
       if (t->constant || t->first_use >= node || t->dense_bytes < (int64_t)bytes_of(f)) continue;
       if (seen++ == pick) memcpy(f->data, qv_data(f->s, t), bytes_of(f));
     }
-    for (int i = 0; pass == 0 && i < m->n_tensors; i++) fitting += !m->tensors[i].constant && m->tensors[i].first_use < node && m->tensors[i].dense_bytes >= (int64_t)bytes_of(f);
+    for (int i = 0; pass == 0 && i < m->n_tensors; i++)
+      fitting += !m->tensors[i].constant && m->tensors[i].first_use < node && m->tensors[i].dense_bytes >= (int64_t)bytes_of(f);
     if (!fitting) return "no earlier tensor is as large";
     pick = (int)(f->seed % (uint64_t)fitting);
   }

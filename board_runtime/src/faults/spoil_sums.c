@@ -56,8 +56,12 @@ static int32_t floored(const qv_spoiling *f, int64_t acc, int64_t c) {
   double v = (double)acc * (double)qv_sum_scale(f, c);
   return qv_sum_limited(f, whole(v) - (v < whole(v)));
 }
-static int32_t towards_zero(const qv_spoiling *f, int64_t acc, int64_t c) { return qv_sum_limited(f, whole((double)acc * (double)qv_sum_scale(f, c))); }
-static int32_t exact_even(const qv_spoiling *f, int64_t acc, int64_t c) { return qv_sum_limited(f, (double)qv_round_f64((double)acc * (double)qv_sum_scale(f, c))); }
+static int32_t towards_zero(const qv_spoiling *f, int64_t acc, int64_t c) {
+  return qv_sum_limited(f, whole((double)acc * (double)qv_sum_scale(f, c)));
+}
+static int32_t exact_even(const qv_spoiling *f, int64_t acc, int64_t c) {
+  return qv_sum_limited(f, (double)qv_round_f64((double)acc * (double)qv_sum_scale(f, c)));
+}
 /* Dequantized to a real number, then divided by the output's scale. */
 static int32_t through_reals(const qv_spoiling *f, int64_t acc, int64_t c) {
   const qv_tensor *x = qv_in(f->s->model, f->n, 0), *k = strcmp(f->n->op_name, "global_average_pool") ? qv_in(f->s->model, f->n, 1) : NULL;

@@ -3,6 +3,7 @@
 #define QV_SPOILERS_H
 #include "fault.h"
 
+/* clang-format off */
 #define QV_SPOILERS(X) \
   X(bitflip) X(bit_flips) X(jitter) X(stuck_bit) X(byte_order) X(nan) X(nan_scrub) X(sign_output) \
   X(plus_one) X(off_by_one) X(zero_tail) X(stride_ignored) X(stride_imagined) X(align_garbage) \
@@ -19,6 +20,7 @@
   X(minifloat) X(lossy_pairs) X(delta_drift) X(run_too_long) X(zeros_skipped) X(code_book_reversed) X(nibble_lag) X(ecc_miscorrected) \
   X(error_diffused) X(slew_limited) X(supply_droop) X(crosstalk) X(median_filtered) X(rows_blended) X(bank_hashed) \
   X(multiplier_mitchell) X(sum_in_bfloat16) X(carry_late) X(winograd_cut)
+/* clang-format on */
 
 /* Slight ones, of nodes that are left in float. */
 #define QV_FLOAT_SPOILERS(X) X(offset_slight) X(exp_rough)

@@ -56,7 +56,8 @@ static int64_t bias(const summed *a, int64_t o) { return a->b ? ((const int32_t 
 static int64_t one(const summed *a, int64_t i, int64_t *channel) {
   const qv_spoiling *f = a->f;
   if (is(f, "conv")) {
-    int64_t area = a->w.out_h * a->w.out_w, plane = i / area, at[4] = {plane / a->w.out_channels, plane % a->w.out_channels, i % area / a->w.out_w, i % a->w.out_w};
+    int64_t area = a->w.out_h * a->w.out_w, plane = i / area,
+            at[4] = {plane / a->w.out_channels, plane % a->w.out_channels, i % area / a->w.out_w, i % a->w.out_w};
     *channel = at[1];
     return conv_sum(a, i, at, bias(a, at[1]));
   }
@@ -101,7 +102,8 @@ qv_why qv_sum_again(const qv_spoiling *f, const qv_summing *how, qv_finish finis
   qv_requantizer_of(f->s, f->n, rq_at(f), low_at(f), 0, &r);
   for (int64_t i = 0; i < f->elements; i++) {
     int64_t channel = 0, acc = one(&a, i, &channel);
-    qv_store(f->data, f->y->dtype, i, finish ? finish(f, (int32_t)(uint32_t)acc, channel) : qv_requantize(&r, (int32_t)(uint32_t)acc, channel));
+    qv_store(f->data, f->y->dtype, i,
+             finish ? finish(f, (int32_t)(uint32_t)acc, channel) : qv_requantize(&r, (int32_t)(uint32_t)acc, channel));
   }
   return NULL;
 }

@@ -7,7 +7,7 @@
 typedef struct {
   int64_t (*add)(int64_t acc, int64_t product, int64_t step, int64_t *held); /* NULL: exactly. held: between steps of one sum */
   int64_t (*product)(const qv_spoiling *f, int64_t i, int64_t tap, int64_t x, int64_t w); /* of output i, centred; NULL: x * w */
-  int pad_is_zero_byte; /* a padded tap reads 0, not the zero point */
+  int pad_is_zero_byte;                                                                   /* a padded tap reads 0, not the zero point */
 } qv_summing;
 
 typedef int32_t (*qv_finish)(const qv_spoiling *f, int64_t acc, int64_t channel);

@@ -22,8 +22,8 @@ enum { FEWEST = 16 };
 #define ALTERATION(kind) {#kind, NULL, qv_alter_##kind, 0},
 #define ODD_SPOILER(kind) {#kind, qv_spoil_##kind, NULL, FEWEST},
 #define ODD_ALTERATION(kind) {#kind, NULL, qv_alter_##kind, FEWEST},
-static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER) QV_ODD_ALTERATIONS(ODD_ALTERATION)
-                                   QV_FLOAT_SPOILERS(SPOILER) QV_FLOAT_ALTERATIONS(ALTERATION)};
+static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER)
+                                       QV_ODD_ALTERATIONS(ODD_ALTERATION) QV_FLOAT_SPOILERS(SPOILER) QV_FLOAT_ALTERATIONS(ALTERATION)};
 
 /* One fault as asked for: `text` up to `end`. */
 typedef struct {
@@ -61,7 +61,8 @@ static int is_kind(const asked_fault *a, const char *kind) {
 /* Kinds that end or block the process; they never return. */
 static void end_process(const asked_fault *a) {
   if (is_kind(a, "die")) raise(SIGKILL);
-  else if (is_kind(a, "hang")) for (;;) pause();
+  else if (is_kind(a, "hang"))
+    for (;;) pause();
   else if (is_kind(a, "garbage") && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
 }
 
@@ -75,7 +76,14 @@ static void measure(qv_spoiling *f) {
 
 static qv_why spoil(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed, const uint8_t *before) {
   const qv_tensor *y = &s->model->tensors[n->outputs[0]];
-  qv_spoiling f = {.s = s, .n = n, .y = y, .data = qv_data(s, y), .before = before, .elements = y->elements, .size = qv_dtype_size(y->dtype), .seed = seed};
+  qv_spoiling f = {.s = s,
+                   .n = n,
+                   .y = y,
+                   .data = qv_data(s, y),
+                   .before = before,
+                   .elements = y->elements,
+                   .size = qv_dtype_size(y->dtype),
+                   .seed = seed};
   measure(&f);
   return kind->spoil(&f);
 }
@@ -141,5 +149,7 @@ QV_OPS(WRAP)
 #define ENTRY(stem) &wrapped_##stem,
 const qv_op *const qv_op_table[] = {QV_OPS(ENTRY) NULL};
 
-#define FILL(stem) wrapped_##stem = qv_op_##stem; wrapped_##stem.run = faulty_##stem;
+#define FILL(stem) \
+  wrapped_##stem = qv_op_##stem; \
+  wrapped_##stem.run = faulty_##stem;
 __attribute__((constructor)) static void fill(void) { QV_OPS(FILL) }

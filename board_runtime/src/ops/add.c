@@ -14,7 +14,7 @@ typedef struct {
 } adding;
 
 static int32_t limited(const adding *w, double v) {
-  v = v < (double)w->low ? (double)w->low : v > (double)w->high ? (double)w->high : v;
+  v = qv_clamp_f64(v, (double)w->low, (double)w->high);
   return (int32_t)qv_round_f64(v);
 }
 
@@ -72,15 +72,21 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0), *rq = qv_in(m, n, 2);
   if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
-  if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+  if (!qv_is_q(a) || !qv_is_q(b) || !qv_is_q(y) || a->n_scales != 1 || b->n_scales != 1 || y->n_scales != 1 || !rq || !rq->constant)
+    return qv_fail_operands(m, n, "two inputs and an output quantized with one scale each, and a constant rq");
   int exact = m->rounding == QV_REF_EXACT;
-  if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2)) : !(rq->dtype == QV_I32 && rq->elements == 3)) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+  if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2))
+            : !(rq->dtype == QV_I32 && rq->elements == 3))
+    return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
   for (int i = 0; exact && i < rq->elements; i++) {
     double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
     if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not finite");
   }
-  if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62)) return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
-  if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2)) return qv_fail(m, n, QV_E_FORMAT, "bad activation limits");
+  if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62))
+    return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
+  if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2))
+    return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d, wanted in order and within %d to %d", qv_word(n, 1), qv_word(n, 2),
+                   qv_qmin(y->dtype), qv_qmax(y->dtype));
   return QV_OK;
 }
 

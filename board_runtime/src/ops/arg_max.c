@@ -5,8 +5,11 @@ static qv_status arg_max_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 2);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64 || qv_word(n, 0) < 0 || qv_word(n, 0) >= x->rank || y->elements * x->shape[qv_word(n, 0)] != x->elements)
-    return qv_fail(m, n, QV_E_FORMAT, "bad axis, dtype or shape");
+  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64)
+    return qv_fail_operands(m, n, "neither float64 nor int64 in, int64 out");
+  int32_t axis = qv_word(n, 0);
+  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d of rank %d", axis, x->rank);
+  if (y->elements * x->shape[axis] != x->elements) return qv_fail_operands(m, n, "an output without axis %d, or with 1 there", axis);
   return QV_OK;
 }
 

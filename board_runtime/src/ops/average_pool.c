@@ -8,10 +8,13 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
   if (status != QV_OK || (status = qv_window_check(m, n, 0, 0)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *rq = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   int64_t kernel = (int64_t)qv_word(n, 0) * qv_word(n, 1);
-  if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1] || (qv_word(n, 8) & ~1)) return qv_fail(m, n, QV_E_FORMAT, "bad type or channels");
+  if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1])
+    return qv_fail_operands(m, n, "a quantized input of one scale, and as many channels out as in");
+  if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2) return qv_fail(m, n, QV_E_FORMAT, "wanted two scales");
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
-  if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel) return qv_fail(m, n, QV_E_FORMAT, "wanted a scale for every tap count");
+  if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel)
+    return qv_fail(m, n, QV_E_FORMAT, "wanted a scale for every tap count");
   return qv_check_rq(m, n, 1, m->rounding == QV_REF_EXACT ? 1 : kernel, 9);
 }
 
@@ -19,12 +22,13 @@ static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, i
   if (r->dtype == QV_F32) {
     float mean = real / (float)divisor, v = mean / ((const float *)r->values)[1] + (float)y->zero_point[0];
     if (v != v) v = (float)r->low; /* only from scales beyond float32 */
-    v = v < (float)r->low ? (float)r->low : v > (float)r->high ? (float)r->high : v;
+    v = qv_clamp_f32(v, (float)r->low, (float)r->high);
     return (int32_t)qv_round_f32(v);
   }
   if (r->dtype == QV_F64) {
-    double v = ((double)acc * ((const double *)r->values)[0]) / (double)divisor, low = (double)(r->low - r->zero), high = (double)(r->high - r->zero);
-    v = v < low ? low : v > high ? high : v;
+    double v = ((double)acc * ((const double *)r->values)[0]) / (double)divisor, low = (double)(r->low - r->zero),
+           high = (double)(r->high - r->zero);
+    v = qv_clamp_f64(v, low, high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
   return qv_requantize(r, acc, divisor - 1);

@@ -6,8 +6,9 @@ static qv_status batch_norm_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *k = qv_in(m, n, 1), *b = qv_in(m, n, 2);
-  if (!x || !k || !b || x->rank < 2 || x->dtype != QV_F32 || y->dtype != QV_F32 || k->dtype != QV_F32 || b->dtype != QV_F32 || k->elements != x->shape[1] || b->elements != x->shape[1] || x->elements != y->elements)
-    return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
+  if (!x || !k || !b || x->rank < 2 || x->dtype != QV_F32 || y->dtype != QV_F32 || k->dtype != QV_F32 || b->dtype != QV_F32 ||
+      k->elements != x->shape[1] || b->elements != x->shape[1] || x->elements != y->elements)
+    return qv_fail_operands(m, n, "float32 of one size in and out, rank 2 or more, and two float32 values a channel");
   return QV_OK;
 }
 

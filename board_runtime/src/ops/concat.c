@@ -40,7 +40,9 @@ static qv_status concat_run(const qv_session *s, const qv_node *n) {
         continue;
       }
       for (int64_t k = 0; k < run; k++)
-        qv_store(to, y->dtype, target + k, qv_quantize(qv_dequantize(qv_load(from, x->dtype, o * run + k), x->scale[0], x->zero_point[0]), y->scale[0], y->zero_point[0], y->dtype));
+        qv_store(to, y->dtype, target + k,
+                 qv_quantize(qv_dequantize(qv_load(from, x->dtype, o * run + k), x->scale[0], x->zero_point[0]), y->scale[0],
+                             y->zero_point[0], y->dtype));
     }
     at += run;
   }

@@ -23,18 +23,23 @@ static int64_t plane_h(const qv_window *w) {
 static qv_status conv_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 4, 1, 13);
   if (status != QV_OK || (status = qv_window_check(m, n, 1, 0)) != QV_OK) return status;
-  const qv_tensor *x = qv_in(m, n, 0), *k = qv_in(m, n, 1), *b = qv_in(m, n, 2), *y = qv_out(m, n, 0);
+  const qv_tensor *x = qv_in(m, n, 0), *k = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   int64_t group = qv_word(n, 10);
-  if (!k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || k->rank != 4 || group < 1 || x->shape[1] % group || y->shape[1] % group ||
-      k->shape[0] != y->shape[1] || (int64_t)k->shape[1] * group != x->shape[1] || k->shape[2] != qv_word(n, 0) || k->shape[3] != qv_word(n, 1) || (k->n_scales > 1 && k->channel_axis != 0))
-    return qv_fail(m, n, QV_E_FORMAT, "bad weights");
+  if (group < 1 || x->shape[1] % group || y->shape[1] % group)
+    return qv_fail(m, n, QV_E_FORMAT, "%d groups do not divide %d input and %d output channels", (int)group, x->shape[1], y->shape[1]);
+  if (!k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || k->rank != 4 || k->shape[0] != y->shape[1] ||
+      (int64_t)k->shape[1] * group != x->shape[1] || k->shape[2] != qv_word(n, 0) || k->shape[3] != qv_word(n, 1) ||
+      (k->n_scales > 1 && k->channel_axis != 0))
+    return qv_fail_operands(m, n, "a quantized input of one scale and constant quantized weights (%d, %d, %d, %d), scales on axis 0",
+                            y->shape[1], x->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1));
   int wide = qv_is_wide(x, k, y);
-  if (b && (!b->constant || b->elements != y->shape[1] || b->dtype != (wide ? QV_I64 : QV_I32))) return qv_fail(m, n, QV_E_FORMAT, "bad bias");
+  if ((status = qv_check_bias(m, n, y->shape[1])) != QV_OK) return status;
   if (!wide) {
     qv_window w;
     qv_window_of(m, n, 1, &w);
     n->prepared_bytes = prepared_bytes(k);
-    n->scratch_bytes = is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
+    n->scratch_bytes =
+        is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
   }
   return qv_check_rq(m, n, 3, y->shape[1], 11);
 }
@@ -62,9 +67,9 @@ typedef struct {
   qv_window w;
   qv_requantizer r;
   int64_t group, per_in, per_out;
-  const qv_dots *dots;    /* the fast kernels, and what they work on */
+  const qv_dots *dots; /* the fast kernels, and what they work on */
   const int16_t *weights;
-  int64_t row;            /* int16 elements of a row of weights */
+  int64_t row; /* int16 elements of a row of weights */
 } convolving;
 
 static void plain(const convolving *c) {
@@ -84,7 +89,8 @@ static void plain(const convolving *c) {
                 if (row < 0 || row >= w->in_h || column < 0 || column >= w->in_w) continue;
                 int64_t in = ((batch * w->channels + o / c->per_out * c->per_in + q) * w->in_h + row) * w->in_w + column;
                 int64_t tap = ((o * c->per_in + q) * w->kernel_h + a) * w->kernel_w + e;
-                acc += (uint64_t)((int64_t)(qv_load(from, c->x->dtype, in) - c->x->zero_point[0]) * (qv_load(c->k->constant, c->k->dtype, tap) - qv_zero(c->k, o)));
+                acc += (uint64_t)((int64_t)(qv_load(from, c->x->dtype, in) - c->x->zero_point[0]) *
+                                  (qv_load(c->k->constant, c->k->dtype, tap) - qv_zero(c->k, o)));
               }
           qv_store(qv_data(c->s, c->y), c->y->dtype, at, qv_requantize(&c->r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
         }
@@ -112,8 +118,10 @@ static void depthwise_row(const convolving *c, const int16_t *lines, const int16
     for (int64_t e = 0; e < w->kernel_w; e++) {
       const int16_t *line = lines + a * w->dilation_h * wide + e * w->dilation_w;
       int32_t tap = *weights++;
-      if (w->stride_w == 1) for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j]);
-      else for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j * w->stride_w]);
+      if (w->stride_w == 1)
+        for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j]);
+      else
+        for (int64_t j = 0; j < w->out_w; j++) acc[j] += (uint32_t)(tap * line[j * w->stride_w]);
     }
 }
 
@@ -159,7 +167,8 @@ static void gather_line(const convolving *c, const uint8_t *plane, int64_t row, 
 /* Up to QV_PANEL pixels from `first` as one panel. */
 static void gather_panel(const convolving *c, const uint8_t *planes, int64_t first, int64_t count, int16_t *to) {
   const qv_window *w = &c->w;
-  int whole = w->kernel_h * w->kernel_w == 1 && w->stride_h == 1 && w->stride_w == 1 && w->out_w == w->in_w && w->top == 0 && w->left == 0 && w->out_h <= w->in_h;
+  int whole = w->kernel_h * w->kernel_w == 1 && w->stride_h == 1 && w->stride_w == 1 && w->out_w == w->in_w && w->top == 0 &&
+              w->left == 0 && w->out_h <= w->in_h;
   for (int64_t done = 0, some; done < count; done += some) {
     int64_t i = (first + done) / w->out_w, j = (first + done) % w->out_w, k = 0;
     some = whole || w->out_w - j > count - done ? count - done : w->out_w - j;
@@ -200,13 +209,15 @@ static void panels_times_weights(const convolving *c) {
       for (int64_t first = 0; first < pixels; first += QV_TILE) {
         int64_t count = pixels - first < QV_TILE ? pixels - first : QV_TILE;
         for (int64_t p = 0; p < count; p += QV_PANEL)
-          gather_panel(c, from + (batch * w->channels + g * c->per_in) * plane, first + p, count - p < QV_PANEL ? count - p : QV_PANEL, panels + p * c->row);
+          gather_panel(c, from + (batch * w->channels + g * c->per_in) * plane, first + p, count - p < QV_PANEL ? count - p : QV_PANEL,
+                       panels + p * c->row);
         multiply_tile(c, g, panels, count, acc, to + batch * w->out_channels * pixels + first);
       }
 }
 
 static qv_status conv_run(const qv_session *s, const qv_node *n) {
-  convolving c = {.s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_in(s->model, n, 2), .y = qv_out(s->model, n, 0)};
+  convolving c = {
+      .s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_in(s->model, n, 2), .y = qv_out(s->model, n, 0)};
   qv_window_of(s->model, n, 1, &c.w);
   qv_requantizer_of(s, n, 3, 11, qv_is_wide(c.x, c.k, c.y), &c.r);
   c.group = qv_word(n, 10);

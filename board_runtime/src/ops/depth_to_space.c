@@ -7,8 +7,8 @@ static qv_status depth_to_space_check(qv_model *m, qv_node *n) {
   if ((status = qv_check_copy(m, n)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   int64_t block = qv_word(n, 0);
-  if (x->rank != 4 || y->rank != 4 || block < 1 || block > 4096 || (qv_word(n, 1) & ~1) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1] * block * block ||
-      y->shape[2] != x->shape[2] * block || y->shape[3] != x->shape[3] * block)
+  if (x->rank != 4 || y->rank != 4 || block < 1 || block > 4096 || (qv_word(n, 1) & ~1) || x->shape[0] != y->shape[0] ||
+      x->shape[1] != y->shape[1] * block * block || y->shape[2] != x->shape[2] * block || y->shape[3] != x->shape[3] * block)
     return qv_fail(m, n, QV_E_FORMAT, "shapes do not fit block %ld", (long)block);
   return QV_OK;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "../arithmetic/float32.h"
+#include "float_functions.h"
 
 typedef struct {
   const float *a, *b;
@@ -12,12 +13,13 @@ typedef struct {
 
 static double two(int function, double a, double b) {
   switch (function) {
-    case 0: return a + b;
-    case 1: return a - b;
-    case 2: return a * b;
-    case 3: return a / b;
-    case 4: return a != a ? a : b != b ? b : a < b ? a : b;
-    default: return a != a ? a : b != b ? b : a > b ? a : b;
+    case QV_FLOAT_ADD: return a + b;
+    case QV_FLOAT_SUB: return a - b;
+    case QV_FLOAT_MUL: return a * b;
+    case QV_FLOAT_DIV: return a / b;
+    case QV_FLOAT_MIN: return a != a ? a : b != b ? b : a < b ? a : b;
+    case QV_FLOAT_MAX: return a != a ? a : b != b ? b : a > b ? a : b;
+    default: return (double)NAN;
   }
 }
 
@@ -57,34 +59,46 @@ static double hard_swish(double x) {
 static float one(int function, float f, float p, float q) {
   double x = (double)f, dp = (double)p, dq = (double)q;
   switch (function) {
-    case 6: return power(f, p);
-    case 16: return x < 0 ? 0.0f : f;
-    case 17: return (float)(x < dp ? dp : x > dq ? dq : x);
-    case 18: return (float)qv_sigmoid64(x);
-    case 19: return (float)qv_tanh64(x);
-    case 20: return (float)qv_exp64(x);
-    case 21: return (float)sqrt(x);
-    case 22: return (float)qv_erf64(x);
-    case 23: return hard_sigmoid(f, p, q);
-    case 24: return (float)hard_swish(x);
-    case 25: return (float)(x < 0 ? dp * x : x);
-    case 26: return -f;
-    case 27: return fabsf(f);
-    case 28: return (float)(1.0 / x);
-    case 29: return (float)qv_log64(x);
-    case 30: return (float)(x < 0 ? dp * (qv_exp64(x) - 1.0) : x);
-    case 31: return (float)softplus(x);
-    default: return (float)((0.5 * x) * (1.0 + qv_erf64(x * 0.7071067811865476)));
+    case QV_FLOAT_POW: return power(f, p);
+    case QV_FLOAT_RELU: return x < 0 ? 0.0f : f;
+    case QV_FLOAT_CLIP: return (float)(x < dp ? dp : x > dq ? dq : x);
+    case QV_FLOAT_SIGMOID: return (float)qv_sigmoid64(x);
+    case QV_FLOAT_TANH: return (float)qv_tanh64(x);
+    case QV_FLOAT_EXP: return (float)qv_exp64(x);
+    case QV_FLOAT_SQRT: return (float)sqrt(x);
+    case QV_FLOAT_ERF: return (float)qv_erf64(x);
+    case QV_FLOAT_HARD_SIGMOID: return hard_sigmoid(f, p, q);
+    case QV_FLOAT_HARD_SWISH: return (float)hard_swish(x);
+    case QV_FLOAT_LEAKY_RELU: return (float)(x < 0 ? dp * x : x);
+    case QV_FLOAT_NEG: return -f;
+    case QV_FLOAT_ABS: return fabsf(f);
+    case QV_FLOAT_RECIPROCAL: return (float)(1.0 / x);
+    case QV_FLOAT_LOG: return (float)qv_log64(x);
+    case QV_FLOAT_ELU: return (float)(x < 0 ? dp * (qv_exp64(x) - 1.0) : x);
+    case QV_FLOAT_SOFTPLUS: return (float)softplus(x);
+    case QV_FLOAT_GELU: return (float)((0.5 * x) * (1.0 + qv_erf64(x * 0.7071067811865476)));
+    default: return NAN;
+  }
+}
+
+/* 1 or 2; 0 for a number that no function has. */
+static int operands_of(int function) {
+  switch (function) {
+#define OPERANDS(name, number, operands) \
+  case number: return operands;
+    QV_FLOAT_FUNCTIONS(OPERANDS)
+    default: return 0;
   }
 }
 
 static qv_status elementwise_float_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, n->n_inputs, 1, 3);
   if (status != QV_OK) return status;
-  int function = qv_word(n, 0), two = function >= 0 && function <= 5;
+  int function = qv_word(n, 0), two = operands_of(function) == 2;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!(two || function == 6 || (function >= 16 && function <= 32)) || n->n_inputs != 1 + two) return qv_fail(m, n, QV_E_FORMAT, "unknown function %d", function);
-  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || (two && (!qv_in(m, n, 1) || qv_in(m, n, 1)->dtype != QV_F32))) return qv_fail(m, n, QV_E_FORMAT, "wanted float32");
+  if (n->n_inputs != operands_of(function)) return qv_fail(m, n, QV_E_FORMAT, "unknown function %d", function);
+  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || (two && (!qv_in(m, n, 1) || qv_in(m, n, 1)->dtype != QV_F32)))
+    return qv_fail(m, n, QV_E_FORMAT, "wanted float32");
   if (two) return qv_check_broadcast(m, n, 0, 1);
   if (x->elements != y->elements) return qv_fail(m, n, QV_E_FORMAT, "input and output have different sizes");
   return QV_OK;
@@ -93,7 +107,7 @@ static qv_status elementwise_float_check(qv_model *m, qv_node *n) {
 static qv_status elementwise_float_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   walking w = {qv_data(s, x), NULL, qv_data(s, y), qv_word(n, 0)};
-  if (w.function <= 5) {
+  if (operands_of(w.function) == 2) {
     w.b = qv_data(s, qv_in(s->model, n, 1));
     qv_for_rows(x, qv_in(s->model, n, 1), y, row, &w);
     return QV_OK;

@@ -1,4 +1,5 @@
 /* y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]. */
+#include "op.h"
 #include "../arithmetic/dot.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */
@@ -6,11 +7,11 @@ enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */
 static qv_status fully_connected_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 4, 1, 2);
   if (status != QV_OK) return status;
-  const qv_tensor *x = qv_in(m, n, 0), *k = qv_in(m, n, 1), *b = qv_in(m, n, 2), *y = qv_out(m, n, 0);
-  if (!x || !k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || x->rank != 2 || k->rank != 2 || y->rank != 2 || x->shape[1] != k->shape[1] ||
-      y->shape[0] != x->shape[0] || y->shape[1] != k->shape[0] || (k->n_scales > 1 && k->channel_axis != 0))
-    return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
-  if (b && (!b->constant || b->elements != y->shape[1] || b->dtype != (qv_is_wide(x, k, y) ? QV_I64 : QV_I32))) return qv_fail(m, n, QV_E_FORMAT, "bad bias");
+  const qv_tensor *x = qv_in(m, n, 0), *k = qv_in(m, n, 1), *y = qv_out(m, n, 0);
+  if (!x || !k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || x->rank != 2 || k->rank != 2 || y->rank != 2 ||
+      x->shape[1] != k->shape[1] || y->shape[0] != x->shape[0] || y->shape[1] != k->shape[0] || (k->n_scales > 1 && k->channel_axis != 0))
+    return qv_fail_operands(m, n, "(N, C) quantized with one scale, constant quantized weights (M, C), scales on axis 0, to (N, M)");
+  if ((status = qv_check_bias(m, n, y->shape[1])) != QV_OK) return status;
   if (!qv_is_wide(x, k, y)) {
     n->prepared_bytes = HEAD + k->elements * 2;
     n->scratch_bytes = (int64_t)x->shape[1] * 2;
@@ -66,7 +67,8 @@ static qv_status fully_connected_run(const qv_session *s, const qv_node *n) {
       uint64_t acc = (uint64_t)bias_of(b, o);
       int32_t zero_x = x->zero_point[0], zero_w = qv_zero(k, o);
       for (int64_t p = 0; p < depth; p++)
-        acc += (uint64_t)((int64_t)(qv_load(from, x->dtype, i * depth + p) - zero_x) * (qv_load(k->constant, k->dtype, o * depth + p) - zero_w));
+        acc += (uint64_t)((int64_t)(qv_load(from, x->dtype, i * depth + p) - zero_x) *
+                          (qv_load(k->constant, k->dtype, o * depth + p) - zero_w));
       qv_store(qv_data(s, y), y->dtype, i * outputs + o, qv_requantize(&r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
     }
   return QV_OK;

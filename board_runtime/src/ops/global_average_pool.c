@@ -6,8 +6,9 @@ static qv_status global_average_pool_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 2);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || !qv_is_q(x) || x->n_scales != 1 || x->rank < 3 || y->rank != x->rank || y->shape[0] != x->shape[0] || y->shape[1] != x->shape[1] || y->elements != (int64_t)x->shape[0] * x->shape[1])
-    return qv_fail(m, n, QV_E_FORMAT, "bad shapes");
+  if (!x || !qv_is_q(x) || x->n_scales != 1 || x->rank < 3 || y->rank != x->rank || y->shape[0] != x->shape[0] ||
+      y->shape[1] != x->shape[1] || y->elements != (int64_t)x->shape[0] * x->shape[1])
+    return qv_fail_operands(m, n, "(N, C, ...) quantized with one scale, to (N, C, 1 ...)");
   if ((status = qv_check_rq(m, n, 1, 1, 0)) != QV_OK) return status;
   return QV_OK;
 }

@@ -7,9 +7,11 @@ static qv_status layer_norm_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   int64_t depth = qv_word(n, 0);
-  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || x->elements != y->elements || depth < 1 || x->elements % depth) return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
+  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || x->elements != y->elements || depth < 1 || x->elements % depth)
+    return qv_fail_operands(m, n, "float32 in and out, of one size, in rows of %ld", (long)depth);
   for (int i = 1; i < 3; i++)
-    if (qv_in(m, n, i) && (qv_in(m, n, i)->dtype != QV_F32 || qv_in(m, n, i)->elements != depth)) return qv_fail(m, n, QV_E_FORMAT, "bad gamma or beta");
+    if (qv_in(m, n, i) && (qv_in(m, n, i)->dtype != QV_F32 || qv_in(m, n, i)->elements != depth))
+      return qv_fail_operands(m, n, "gamma and beta of %ld float32 values", (long)depth);
   return QV_OK;
 }
 

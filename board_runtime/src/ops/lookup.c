@@ -24,7 +24,8 @@ static qv_status lookup_run(const qv_session *s, const qv_node *n) {
     return QV_OK;
   }
   size_t size = qv_dtype_size(y->dtype);
-  for (int64_t i = 0; i < y->elements; i++) memcpy((uint8_t *)to + (size_t)i * size, (const uint8_t *)table + (size_t)(qv_load(from, x->dtype, i) - low) * size, size);
+  for (int64_t i = 0; i < y->elements; i++)
+    memcpy((uint8_t *)to + (size_t)i * size, (const uint8_t *)table + (size_t)(qv_load(from, x->dtype, i) - low) * size, size);
   return QV_OK;
 }
 

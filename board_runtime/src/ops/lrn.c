@@ -6,7 +6,9 @@ static qv_status lrn_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 4);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || x->rank < 2 || x->elements != y->elements || qv_word(n, 0) < 1) return qv_fail(m, n, QV_E_FORMAT, "bad shapes or types");
+  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || x->rank < 2 || x->elements != y->elements)
+    return qv_fail_operands(m, n, "float32 of one size in and out, rank 2 or more");
+  if (qv_word(n, 0) < 1) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 1 or more", qv_word(n, 0));
   return QV_OK;
 }
 

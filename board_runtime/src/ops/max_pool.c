@@ -5,7 +5,8 @@ static qv_status max_pool_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 10);
   if (status != QV_OK || (status = qv_check_copy(m, n)) != QV_OK || (status = qv_window_check(m, n, 1, 0)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0);
-  if (!(qv_is_8bit(x) || qv_is_16bit(x) || x->dtype == QV_F32) || qv_out(m, n, 0)->shape[1] != x->shape[1]) return qv_fail(m, n, QV_E_FORMAT, "bad type or channels");
+  if (!(qv_is_8bit(x) || qv_is_16bit(x) || x->dtype == QV_F32) || qv_out(m, n, 0)->shape[1] != x->shape[1])
+    return qv_fail_operands(m, n, "8 bits, 16 bits or float32, and as many channels out as in");
   return QV_OK;
 }
 

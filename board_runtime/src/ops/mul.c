@@ -13,14 +13,16 @@ typedef struct {
 static int32_t one(const multiplying *w, int64_t acc) {
   if (w->r.dtype != QV_F32) return qv_requantize(&w->r, acc, 0);
   float v = (float)acc * ((const float *)w->r.values)[0] + (float)w->r.zero;
-  v = v < (float)w->r.low ? (float)w->r.low : v > (float)w->r.high ? (float)w->r.high : v;
+  v = qv_clamp_f32(v, (float)w->r.low, (float)w->r.high);
   return (int32_t)qv_round_f32(v);
 }
 
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const multiplying *w = user;
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b)
-    qv_store(w->py, w->y->dtype, y + i, one(w, (int64_t)(qv_load(w->pa, w->a->dtype, a) - w->a->zero_point[0]) * (qv_load(w->pb, w->b->dtype, b) - w->b->zero_point[0])));
+    qv_store(
+        w->py, w->y->dtype, y + i,
+        one(w, (int64_t)(qv_load(w->pa, w->a->dtype, a) - w->a->zero_point[0]) * (qv_load(w->pb, w->b->dtype, b) - w->b->zero_point[0])));
 }
 
 static qv_status mul_check(qv_model *m, qv_node *n) {
@@ -28,7 +30,8 @@ static qv_status mul_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1);
   if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
-  if (!qv_is_q(a) || !qv_is_q(b) || a->n_scales != 1 || b->n_scales != 1) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
+  if (!qv_is_q(a) || !qv_is_q(b) || a->n_scales != 1 || b->n_scales != 1)
+    return qv_fail_operands(m, n, "two quantized inputs of one scale each");
   if ((status = qv_check_rq(m, n, 2, 1, 0)) != QV_OK) return status;
   return QV_OK;
 }

@@ -3,8 +3,8 @@
 
 qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int words) {
   if (n->n_inputs != inputs || n->n_outputs != outputs || (words >= 0 && n->n_words != words))
-    return qv_fail(m, n, QV_E_FORMAT, "%d inputs, %d outputs, %d words; wanted %d, %d, %d", n->n_inputs, n->n_outputs,
-                   n->n_words, inputs, outputs, words);
+    return qv_fail(m, n, QV_E_FORMAT, "%d inputs, %d outputs, %d words; wanted %d, %d, %d", n->n_inputs, n->n_outputs, n->n_words, inputs,
+                   outputs, words);
   return QV_OK;
 }
 

@@ -6,11 +6,14 @@ static qv_status pad_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   if ((status = qv_check_copy(m, n)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (x->rank != y->rank || n->n_words != 2 + x->rank || qv_word(n, 0) < 0 || qv_word(n, 0) > 2) return qv_fail(m, n, QV_E_FORMAT, "bad words");
+  if (x->rank != y->rank) return qv_fail_operands(m, n, "one rank in and out");
+  if (n->n_words != 2 + x->rank) return qv_fail(m, n, QV_E_FORMAT, "%d words, wanted %d", n->n_words, 2 + x->rank);
+  if (qv_word(n, 0) < 0 || qv_word(n, 0) > 2) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 to 2", qv_word(n, 0));
   for (int k = 0; k < y->rank; k++) {
     int64_t before = qv_word(n, 2 + k), after = (int64_t)y->shape[k] - x->shape[k] - before;
     if (before < 0 || after < 0) return qv_fail(m, n, QV_E_FORMAT, "dim %d: negative padding", k);
-    if (qv_word(n, 0) == 1 && (before >= x->shape[k] || after >= x->shape[k])) return qv_fail(m, n, QV_E_FORMAT, "dim %d: reflection beyond the input", k);
+    if (qv_word(n, 0) == 1 && (before >= x->shape[k] || after >= x->shape[k]))
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d: reflection beyond the input", k);
   }
   return QV_OK;
 }

@@ -6,11 +6,13 @@ static qv_status reduce_mean_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 3);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || (x->dtype == QV_F32) != (y->dtype == QV_F32) || (x->dtype != QV_F32 && !(qv_is_q(x) && x->n_scales == 1))) return qv_fail(m, n, QV_E_FORMAT, "bad types");
+  if (!x || (x->dtype == QV_F32) != (y->dtype == QV_F32) || (x->dtype != QV_F32 && !(qv_is_q(x) && x->n_scales == 1)))
+    return qv_fail_operands(m, n, "float32 in and out, or a quantized input of one scale and a quantized output");
+  if ((uint32_t)qv_word(n, 0) >= 1u << x->rank) return qv_fail(m, n, QV_E_FORMAT, "axes 0x%x of rank %d", (unsigned)qv_word(n, 0), x->rank);
   int64_t kept = 1;
   for (int k = 0; k < x->rank; k++)
     if (!(qv_word(n, 0) >> k & 1)) kept *= x->shape[k];
-  if (kept != y->elements || (uint32_t)qv_word(n, 0) >= 1u << x->rank) return qv_fail(m, n, QV_E_FORMAT, "bad axes or shapes");
+  if (kept != y->elements) return qv_fail_operands(m, n, "%ld elements out over axes 0x%x", (long)kept, (unsigned)qv_word(n, 0));
   if (x->dtype != QV_F32 && (status = qv_check_rq(m, n, 1, 1, 1)) != QV_OK) return status;
   return QV_OK;
 }

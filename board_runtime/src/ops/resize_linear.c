@@ -13,22 +13,28 @@ static qv_status resize_linear_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *index = qv_in(m, n, 1), *weight = qv_in(m, n, 2);
-  if (!x || x->rank < 2 || x->rank != y->rank || (qv_word(n, 0) & ~1)) return qv_fail(m, n, QV_E_FORMAT, "bad shapes");
+  if (!x || x->rank < 2 || x->rank != y->rank) return qv_fail_operands(m, n, "one rank in and out, 2 or more");
+  if (qv_word(n, 0) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 or 1", qv_word(n, 0));
   int floats = x->dtype == QV_F32 && y->dtype == QV_F32 && !qv_word(n, 0);
-  if (!floats && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1)) return qv_fail(m, n, QV_E_FORMAT, "bad types");
+  if (!floats && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1))
+    return qv_fail_operands(m, n, "one scale each for a quantized input and output, or float32 for both and word 0 = 0");
   for (int k = 0; k < x->rank - 2; k++)
     if (x->shape[k] != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "only the last two dims may change");
   int64_t rows = y->shape[y->rank - 2], columns = y->shape[y->rank - 1];
-  if (!index || !weight || !index->constant || !weight->constant || index->dtype != QV_I32 || weight->dtype != QV_F32 || index->elements != 2 * (rows + columns) || weight->elements != index->elements) return qv_fail(m, n, QV_E_FORMAT, "bad tables");
+  if (!index || !weight || !index->constant || !weight->constant || index->dtype != QV_I32 || weight->dtype != QV_F32 ||
+      index->elements != 2 * (rows + columns) || weight->elements != index->elements)
+    return qv_fail_operands(m, n, "constant tables of %ld int32 indices and float32 weights", (long)(2 * (rows + columns)));
   const int32_t *at = index->constant;
   for (int64_t i = 0; i < index->elements; i++)
-    if (at[i] < 0 || at[i] >= x->shape[i < 2 * rows ? x->rank - 2 : x->rank - 1]) return qv_fail(m, n, QV_E_FORMAT, "index outside the input");
+    if (at[i] < 0 || at[i] >= x->shape[i < 2 * rows ? x->rank - 2 : x->rank - 1])
+      return qv_fail(m, n, QV_E_FORMAT, "index outside the input");
   return QV_OK;
 }
 
 static qv_status resize_linear_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
-  int64_t rows = y->shape[y->rank - 2], columns = y->shape[y->rank - 1], width = x->shape[x->rank - 1], plane = width * x->shape[x->rank - 2];
+  int64_t rows = y->shape[y->rank - 2], columns = y->shape[y->rank - 1], width = x->shape[x->rank - 1],
+          plane = width * x->shape[x->rank - 2];
   const int32_t *r1 = qv_in(s->model, n, 1)->constant, *r2 = r1 + rows, *c1 = r2 + rows, *c2 = c1 + columns;
   const float *dy2 = qv_in(s->model, n, 2)->constant, *dy1 = dy2 + rows, *dx2 = dy1 + rows, *dx1 = dx2 + columns;
   const void *from = qv_data(s, x);

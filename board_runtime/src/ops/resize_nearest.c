@@ -10,7 +10,8 @@ static qv_status resize_nearest_check(qv_model *m, qv_node *n) {
   int64_t entries = 0;
   if (x->rank != y->rank) return qv_fail(m, n, QV_E_FORMAT, "input and output have different ranks");
   for (int k = 0; k < y->rank; k++) entries += y->shape[k];
-  if (!index || !index->constant || index->dtype != QV_I32 || index->elements != entries) return qv_fail(m, n, QV_E_FORMAT, "bad index table");
+  if (!index || !index->constant || index->dtype != QV_I32 || index->elements != entries)
+    return qv_fail_operands(m, n, "a constant int32 table of %ld indices", (long)entries);
   const int32_t *at = index->constant;
   for (int k = 0; k < y->rank; k++)
     for (int32_t i = 0; i < y->shape[k]; i++, at++)

@@ -9,7 +9,8 @@ static qv_status slice_check(qv_model *m, qv_node *n) {
   if (x->rank != y->rank || n->n_words != 2 * x->rank) return qv_fail(m, n, QV_E_FORMAT, "%d words for rank %d", n->n_words, x->rank);
   for (int k = 0; k < y->rank; k++) {
     int64_t first = qv_word(n, k), last = first + (int64_t)(y->shape[k] - 1) * qv_word(n, x->rank + k);
-    if (first < 0 || first >= x->shape[k] || last < 0 || last >= x->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "dim %d reads outside its input", k);
+    if (first < 0 || first >= x->shape[k] || last < 0 || last >= x->shape[k])
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d reads outside its input", k);
   }
   return QV_OK;
 }

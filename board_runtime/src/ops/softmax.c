@@ -7,8 +7,12 @@ static qv_status softmax_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *table = qv_in(m, n, 1);
-  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->dtype != QV_F32 || table->elements != 256) return qv_fail(m, n, QV_E_FORMAT, "bad operands");
-  if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements || (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements) return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");
+  if (!x || !qv_is_8bit(x) || !qv_is_q(y) || !qv_is_8bit(y) || y->n_scales != 1 || !table || !table->constant || table->dtype != QV_F32 ||
+      table->elements != 256)
+    return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant float32 table of 256");
+  if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
+      (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
+    return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");
   return QV_OK;
 }
 
@@ -31,7 +35,7 @@ static qv_status softmax_run(const qv_session *s, const qv_node *n) {
       float v = (table[qv_load(from, x->dtype, start + i * inner) - largest + 255] * ys) / sum;
       float low = (float)(qv_qmin(y->dtype) - y->zero_point[0]), high = (float)(qv_qmax(y->dtype) - y->zero_point[0]);
       if (v != v) v = low;
-      v = v < low ? low : v > high ? high : v;
+      v = qv_clamp_f32(v, low, high);
       qv_store(qv_data(s, y), y->dtype, start + i * inner, (int32_t)qv_round_f32(v) + y->zero_point[0]);
     }
   }

@@ -6,7 +6,9 @@ static qv_status softmax_float_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 3);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements || (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
+  if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 ||
+      (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements || (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements ||
+      y->elements != x->elements)
     return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");
   return QV_OK;
 }
@@ -20,7 +22,8 @@ static qv_status softmax_float_run(const qv_session *s, const qv_node *n) {
     int64_t start = row / inner * depth * inner + row % inner;
     double largest = (double)from[start], sum = 0.0;
     for (int64_t i = 1; i < depth; i++)
-      if ((double)from[start + i * inner] > largest || from[start + i * inner] != from[start + i * inner]) largest = (double)from[start + i * inner];
+      if ((double)from[start + i * inner] > largest || from[start + i * inner] != from[start + i * inner])
+        largest = (double)from[start + i * inner];
     for (int64_t i = 0; i < depth; i++) sum += qv_exp64((double)from[start + i * inner] - largest);
     for (int64_t i = 0; i < depth; i++) to[start + i * inner] = (float)(qv_exp64((double)from[start + i * inner] - largest) / sum);
   }

@@ -10,7 +10,9 @@ static qv_status transpose_check(qv_model *m, qv_node *n) {
   if (n->n_words != x->rank || x->rank != y->rank) return qv_fail(m, n, QV_E_FORMAT, "%d words for rank %d", n->n_words, x->rank);
   for (int k = 0; k < y->rank; k++) {
     int32_t from = qv_word(n, k);
-    if (from < 0 || from >= x->rank || (seen >> from & 1) || y->shape[k] != x->shape[from]) return qv_fail(m, n, QV_E_FORMAT, "bad permutation");
+    if (from < 0 || from >= x->rank || (seen >> from & 1))
+      return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted each of 0 to %d once", k, from, x->rank - 1);
+    if (y->shape[k] != x->shape[from]) return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d, wanted %d", k, y->shape[k], x->shape[from]);
     seen |= 1u << from;
   }
   return QV_OK;

@@ -20,12 +20,15 @@ static qv_status unpack_check(qv_model *m, qv_node *n) {
     return qv_fail(m, n, QV_E_FORMAT, "wanted the bytes of a picture in, (1, C, H, W) of uint8, int8, int16 or float32 out");
   int channels = y->shape[1];
   int64_t size = (int64_t)qv_dtype_size(y->dtype);
-  if (channels > 16 || n->n_words != 1 + 4 * channels) return qv_fail(m, n, QV_E_FORMAT, "%d words for %d channels, wanted %d", n->n_words, channels, 1 + 4 * channels);
+  if (channels > 16 || n->n_words != 1 + 4 * channels)
+    return qv_fail(m, n, QV_E_FORMAT, "%d words for %d channels, wanted %d", n->n_words, channels, 1 + 4 * channels);
   for (int c = 0; c < channels; c++) {
     channel one = channel_of(n, c, channels);
-    if (one.offset < 0 || one.row < 0 || one.column < 0 || one.shift < 0 || one.shift > 1) return qv_fail(m, n, QV_E_FORMAT, "channel %d has a negative stride, or a shift other than 0 or 1", c);
+    if (one.offset < 0 || one.row < 0 || one.column < 0 || one.shift < 0 || one.shift > 1)
+      return qv_fail(m, n, QV_E_FORMAT, "channel %d has a negative stride, or a shift other than 0 or 1", c);
     int64_t last = one.offset + ((y->shape[2] - 1) >> one.shift) * one.row + ((y->shape[3] - 1) >> one.shift) * one.column;
-    if (y->elements && last + size > x->elements) return qv_fail(m, n, QV_E_FORMAT, "channel %d ends at byte %ld of %ld", c, (long)(last + size), (long)x->elements);
+    if (y->elements && last + size > x->elements)
+      return qv_fail(m, n, QV_E_FORMAT, "channel %d ends at byte %ld of %ld", c, (long)(last + size), (long)x->elements);
   }
   return QV_OK;
 }
@@ -53,7 +56,8 @@ static qv_status unpack_run(const qv_session *s, const qv_node *n) {
   int64_t size = (int64_t)qv_dtype_size(y->dtype);
   for (int c = 0; c < y->shape[1]; c++) {
     channel one = channel_of(n, c, y->shape[1]);
-    for (int i = 0; i < y->shape[2]; i++, to += y->shape[3] * size) line(from + one.offset + (i >> one.shift) * one.row, &one, y->shape[3], size, to);
+    for (int i = 0; i < y->shape[2]; i++, to += y->shape[3] * size)
+      line(from + one.offset + (i >> one.shift) * one.row, &one, y->shape[3], size, to);
   }
   return QV_OK;
 }

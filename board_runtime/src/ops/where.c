@@ -7,12 +7,15 @@ static qv_status where_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *cond = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if ((status = qv_check_broadcast(m, n, 1, 2)) != QV_OK) return status;
-  if (!cond || cond->dtype != QV_BOOL || cond->rank > y->rank) return qv_fail(m, n, QV_E_FORMAT, "bad condition");
+  if (!cond || cond->dtype != QV_BOOL || cond->rank > y->rank)
+    return qv_fail_operands(m, n, "a bool condition of rank %d or less", y->rank);
   for (int k = 0; k < cond->rank; k++)
-    if (cond->shape[k] != 1 && cond->shape[k] != y->shape[y->rank - cond->rank + k]) return qv_fail(m, n, QV_E_FORMAT, "condition does not broadcast");
+    if (cond->shape[k] != 1 && cond->shape[k] != y->shape[y->rank - cond->rank + k])
+      return qv_fail(m, n, QV_E_FORMAT, "condition does not broadcast");
   for (int i = 1; i < 3; i++) {
     const qv_tensor *x = qv_in(m, n, i);
-    if (!qv_same_quantization(x, y) && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1)) return qv_fail(m, n, QV_E_FORMAT, "branch %d has another type", i);
+    if (!qv_same_quantization(x, y) && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1))
+      return qv_fail(m, n, QV_E_FORMAT, "branch %d has another type", i);
   }
   return QV_OK;
 }
@@ -29,7 +32,10 @@ static qv_status where_run(const qv_session *s, const qv_node *n) {
     const qv_tensor *x = qv_in(s->model, n, pick);
     const uint8_t *from = qv_data(s, x);
     if (qv_same_quantization(x, y)) memcpy(to + (size_t)done * size, from + (size_t)at[pick] * size, size);
-    else qv_store(to, y->dtype, done, qv_quantize(qv_dequantize(qv_load(from, x->dtype, at[pick]), x->scale[0], x->zero_point[0]), y->scale[0], y->zero_point[0], y->dtype));
+    else
+      qv_store(to, y->dtype, done,
+               qv_quantize(qv_dequantize(qv_load(from, x->dtype, at[pick]), x->scale[0], x->zero_point[0]), y->scale[0], y->zero_point[0],
+                           y->dtype));
     for (int k = y->rank - 1; k >= 0; k--) {
       for (int i = 0; i < 3; i++) at[i] += stride[i][k];
       if (++index[k] < y->shape[k]) break;

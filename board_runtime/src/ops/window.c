@@ -4,8 +4,14 @@
 void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const int32_t *v = n->words;
-  w->kernel_h = v[0]; w->kernel_w = v[1]; w->stride_h = v[2]; w->stride_w = v[3];
-  w->top = v[4]; w->left = v[5]; w->bottom = v[6]; w->right = v[7];
+  w->kernel_h = v[0];
+  w->kernel_w = v[1];
+  w->stride_h = v[2];
+  w->stride_w = v[3];
+  w->top = v[4];
+  w->left = v[5];
+  w->bottom = v[6];
+  w->right = v[7];
   w->dilation_h = dilated ? v[8] : 1;
   w->dilation_w = dilated ? v[9] : 1;
   w->batch = x->shape[0];
@@ -19,16 +25,20 @@ void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w
 
 qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transposed) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || (x->rank != 3 && x->rank != 4) || y->rank != x->rank || y->shape[0] != x->shape[0]) return qv_fail(m, n, QV_E_FORMAT, "wanted rank 3 or 4 with one batch size");
+  if (!x || (x->rank != 3 && x->rank != 4) || y->rank != x->rank || y->shape[0] != x->shape[0])
+    return qv_fail(m, n, QV_E_FORMAT, "wanted rank 3 or 4 with one batch size");
   for (int i = 0; i < (dilated ? 10 : 8); i++) {
     int32_t low = i >= 4 && i < 8 ? 0 : 1;
-    if (qv_word(n, i) < low || qv_word(n, i) > 65536) return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted %d to 65536", i, qv_word(n, i), low);
+    if (qv_word(n, i) < low || qv_word(n, i) > 65536)
+      return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted %d to 65536", i, qv_word(n, i), low);
   }
   qv_window w;
   qv_window_of(m, n, dilated, &w);
   if ((int64_t)w.kernel_h * w.kernel_w > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "window too large");
   if (transposed) return QV_OK;
   /* Every window starts inside the padded input; reads beyond the input are skipped by the kernels. */
-  if ((int64_t)(w.out_h - 1) * w.stride_h > (int64_t)w.in_h + w.top + w.bottom || (int64_t)(w.out_w - 1) * w.stride_w > (int64_t)w.in_w + w.left + w.right) return qv_fail(m, n, QV_E_FORMAT, "output is larger than its windows allow");
+  if ((int64_t)(w.out_h - 1) * w.stride_h > (int64_t)w.in_h + w.top + w.bottom ||
+      (int64_t)(w.out_w - 1) * w.stride_w > (int64_t)w.in_w + w.left + w.right)
+    return qv_fail(m, n, QV_E_FORMAT, "output is larger than its windows allow");
   return QV_OK;
 }

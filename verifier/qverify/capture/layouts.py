@@ -24,7 +24,7 @@ def captured_graph(capture: Capture) -> Graph:
     raise BadFileError(f"{capture.folder}: the capture holds no model.bin, which says what its tensors are")
 
 
-def hold_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
+def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
     """BadFileError where the capture says of a tensor what the graph does not."""
     for name, spec in side.specs.items():
         known = graph.tensors.get(name)
@@ -45,7 +45,7 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
         raise UsageError(f"{folder}: no side {label!r}; give --side {' or '.join(held)}")
     found = held[label]
     graph = captured_graph(capture)
-    hold_layouts(capture, found, graph)
+    check_layouts(capture, found, graph)
     found.side, found.engine = role, f"capture {os.path.basename(os.path.normpath(folder))} {label}"
     found.settings["incomplete"] = capture.incomplete
     unstable = (capture.frames[frame].get("repeat") or {}).get("unstable")

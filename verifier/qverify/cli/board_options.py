@@ -21,7 +21,7 @@ OPTIONS = (
 )
 
 
-def one_board(**more: Any) -> Callable[..., Any]:
+def board_option(**more: Any) -> Callable[..., Any]:
     """-b, once: a second one would be a board that nobody judges. more: as of click.option."""
     help_text = more.pop("help", "one, as of the main job")
     return click.option("-b", "--board", multiple=True, callback=_one, help=help_text, **more)
@@ -37,7 +37,7 @@ def _one(context: click.Context, parameter: click.Parameter, given: tuple[str, .
     return given[0] if given else None
 
 
-def reaching(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets `deadline_s`, and the others as one `reach`: options of the board's address."""
     timeout = click.option(
         "--timeout",

@@ -45,7 +45,7 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def gathered(toml: str | None, model: str | None, name: str | None, **given: Any) -> int:
-        from qverify.session.input_description import description
+        from qverify.session.inputs.merge_descriptions import description
 
         said = {key: given.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
         wanted, called = description({k: v for k, v in said.items() if v is not None}, toml, model, name)

@@ -31,13 +31,13 @@ OPTIONS = (
 )
 
 
-def taking_inputs(command: Callable[..., int]) -> Callable[..., int]:
+def input_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `inputs` (inputs.sources.Asked)."""
 
     @wraps(command)
     def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **given: Any) -> int:
         from qverify.inputs.description_tables import tables
-        from qverify.inputs.sources import Asked
+        from qverify.inputs.sources import InputRequest
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
@@ -50,7 +50,7 @@ def taking_inputs(command: Callable[..., int]) -> Callable[..., int]:
             described[name] = {**described.get(name, {}), "roi": area}
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")
-        return command(inputs=Asked(files, seed, described), **given)
+        return command(inputs=InputRequest(files, seed, described), **given)
 
     for option in reversed(OPTIONS):
         gathered = option(gathered)

@@ -12,8 +12,8 @@ from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
-    from qverify.inputs.difference import Explanation
-    from qverify.session.inputs_diff import Frame
+    from qverify.inputs.difference import MistakeExplanation
+    from qverify.session.inputs.compare_inputs import ComparedFrame
 
 
 @click.command(
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
 @describing
 def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
-    from qverify.cli.live_progress import bars
-    from qverify.session import inputs_diff
+    from qverify.cli.live_progress import progress_bars
+    from qverify.session.inputs import compare_inputs
 
-    with bars() as watch:
-        frames = inputs_diff.compare(a, b, wanted, seconds, watch)
+    with progress_bars() as watch:
+        frames = compare_inputs.compare(a, b, wanted, seconds, watch)
     if path:
         _write(a, b, frames, path)
     if path != "-":
@@ -38,7 +38,7 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
     return 0 if all(f.difference.equal for f in frames) else 1
 
 
-def _lines(frames: list[Frame]) -> list[str]:
+def _lines(frames: list[ComparedFrame]) -> list[str]:
     from qverify.printable import printable
     from qverify.renderers.inputs_difference import details, verdict
 
@@ -55,23 +55,23 @@ def _lines(frames: list[Frame]) -> list[str]:
     return lines
 
 
-def _summary(frames: list[Frame]) -> str:
-    from qverify.session.inputs_diff import common
+def _summary(frames: list[ComparedFrame]) -> str:
+    from qverify.session.inputs.compare_inputs import common_mistakes
 
     differing = sum(not f.difference.equal for f in frames)
     if not differing:
         return f"EQUAL: all {len(frames)} frames"
-    groups = common(frames)
+    groups = common_mistakes(frames)
     said = f"{groups[0][0].said} reproduces each" if groups else "no one mistake reproduces each"
     return f"DIFFERENT: {differing} of {len(frames)} frames; {said}"
 
 
-def _advice(wanted: Description | None, one: Explanation) -> str:
+def _advice(wanted: Description | None, one: MistakeExplanation) -> str:
     """What would make both sides say the same: of the description where that can say it, else the families' own."""
     from qverify.inputs.hypotheses import fix
-    from qverify.session import inputs_diff
+    from qverify.session.inputs import compare_inputs
 
-    if changed := inputs_diff.fix(one, wanted):
+    if changed := compare_inputs.fix(one, wanted):
         options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
     return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
@@ -81,14 +81,14 @@ def _text(value: object) -> str:
     return ",".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
 
-def _write(a: str, b: str, frames: list[Frame], path: str) -> None:
+def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
     import json
     import sys
 
     from qverify import __version__
     from qverify.files import write_text
     from qverify.renderers.inputs_difference import SCHEMA, to_json
-    from qverify.session.inputs_diff import common
+    from qverify.session.inputs.compare_inputs import common_mistakes
 
     equal = all(f.difference.equal for f in frames)
     held = {
@@ -97,7 +97,7 @@ def _write(a: str, b: str, frames: list[Frame], path: str) -> None:
         "a": a,
         "b": b,
         "verdict": "EQUAL" if equal else "DIFFERENT",
-        "common": [[one.said for one in group] for group in common(frames)],
+        "common": [[one.said for one in group] for group in common_mistakes(frames)],
         "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
     }
     text = json.dumps(held, indent=1, allow_nan=False) + "\n"

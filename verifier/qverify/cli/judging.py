@@ -60,7 +60,7 @@ OPTIONS = (
 )
 
 
-def judging(command: Callable[..., int]) -> Callable[..., int]:
+def judging_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `options` (compare.options.Options)."""
 
     @wraps(command)
@@ -84,16 +84,3 @@ def judging(command: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(OPTIONS):
         gathered = option(gathered)
     return gathered
-
-
-def shown(outcome: Any, dump_all: bool, json_path: str | None) -> int:
-    """The report on stdout and in --json; its exit status."""
-    from qverify.renderers import frames, json_file, terminal
-    from qverify.report.document import EXIT
-
-    if json_path != "-":
-        many = outcome.report.frames
-        click.echo(frames.render(outcome.report) if many else terminal.render(outcome.report, outcome.finals, dump_all))
-    if json_path:
-        json_file.write(outcome.report, json_path)
-    return EXIT[outcome.report.verdict]

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from qverify.session.host import Watch
+from qverify.session.host_sides import Watch
 
 
 @contextmanager
-def bars() -> Iterator[Watch | None]:
+def progress_bars() -> Iterator[Watch | None]:
     """A watch function, or None when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from qverify import __version__
 from qverify.cli.interrupts import Interrupts
-from qverify.cli.options import normalized
+from qverify.cli.normalize_options import normalize_options
 from qverify.cli.streams import Streams
 
 COMMANDS = {
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _answered(argv: list[str]) -> int:
-    words = normalized(argv)
+    words = normalize_options(argv)
     if not words or words[0] in ("--help", "-h"):
         print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
         return 0

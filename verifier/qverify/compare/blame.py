@@ -25,7 +25,7 @@ def first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> F
     return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in found[1:]])
 
 
-def alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
+def sides_alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     """The culprits at one node. Each argument: the pair holds forced (True), fails (False), or is not known (None).
 
     board: simulator (what a correct board computes) and reference agree, or only the board's pairs fail.
@@ -48,7 +48,7 @@ def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()
     found, suspect = dict[str, Blame](), frozenset(distrusted)
     for unit in units:
         states = {key: _holds(unit, verdicts) for key, verdicts in matrix.items()}
-        for side in alone(states.get(RS), states.get(RB), states.get(SB)):
+        for side in sides_alone(states.get(RS), states.get(RB), states.get(SB)):
             if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
             else:

@@ -8,7 +8,7 @@ from qverify.report.document import Coverage, MissingTensor, Pair, TensorRow
 from qverify.tensors.recording import Recording
 
 
-def expected(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], Coverage]:
+def expect_tensors(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], Coverage]:
     """The pairs of names to compare, and a ledger with what one side alone declares: a final output is missing,
     any other tensor is not offered."""
     pairs, only_a, only_b = pair_names(a, b, graph)
@@ -33,14 +33,14 @@ def _book(ledger: Coverage, name: str, holder: Recording, lacking: Recording, fi
         ledger.not_offered.append(MissingTensor(name, lacking.side, f"the {lacking.side} does not offer it"))
 
 
-def enter(ledger: Coverage, row: TensorRow, by_digest: bool = False) -> None:
+def count_tensor(ledger: Coverage, row: TensorRow, by_digest: bool) -> None:
     """Counts a compared tensor. by_digest: that it is equal is known by its digest alone."""
     ledger.compared += 1
     ledger.elements += row.elements
     ledger.by_digest += row.elements if by_digest else 0
 
 
-def hole(pair: Pair) -> str:
+def gap(pair: Pair) -> str:
     """Why this pair cannot be PASSED, or nothing."""
     ledger = pair.coverage
     if ledger.missing:

@@ -10,8 +10,8 @@ import numpy as np
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.paired_values import PairedValues, bits_equal
-from qverify.compare.tie_aware import Exact, Outcome, held_to, tie_aware
-from qverify.compare.values import same
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.values import same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -57,7 +57,7 @@ class Forcing:
             if row is not None:
                 self._same[name] = row.bit_equal
             elif self.offered(name):
-                self._same[name] = same(self.judged.a, self.judged.b, *self._names(name))
+                self._same[name] = same_bytes(self.judged.a, self.judged.b, *self._names(name))
             else:
                 self._same[name] = None
         return self._same[name]
@@ -134,7 +134,7 @@ class Forcing:
             given[source] = value
         try:
             limit = self._limit(unit, name)[0]
-            outcome = held_to(Exact(unit, name, self.graph, given), made, recorded, limit, plain)
+            outcome = check_both(ExactUnit(unit, name, self.graph, given), made, recorded, limit, plain)
         except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
             return self._unknown(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
@@ -216,7 +216,7 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
     )
 
 
-def _concluded(found: Forced, outcome: Outcome, shape: tuple[int, ...]) -> Forced:
+def _concluded(found: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
     """The distances with the verdict of the limit that was applied."""
     if outcome.holds:
         return replace(found, verdict="PASSED", limit=outcome.limit.text, why="")

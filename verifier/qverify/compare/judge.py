@@ -61,7 +61,7 @@ class Judge:
             pair.cause, pair.why = "does_not_run", why
             pair.coverage.expected = len(self.outputs)
             return judged
-        pairs, pair.coverage = coverage.expected(a, b, self.graph)
+        pairs, pair.coverage = coverage.expect_tensors(a, b, self.graph)
         pair.scope, judged.declared = self._scope(), pairs
         pair.notes += [
             f"{p.a} of {label_a} and {p.b} of {label_b} pair through covers" for p in pairs if p.through_covers
@@ -97,7 +97,7 @@ class Judge:
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
-                coverage.enter(judged.pair.coverage, row, bool(row.digests_equal) and not self._both_sent(p))
+                coverage.count_tensor(judged.pair.coverage, row, bool(row.digests_equal) and not self._both_sent(p))
         judged.pair.agreement = [
             agreement(name, one, two)
             for name in judged.rows
@@ -123,10 +123,9 @@ class Judge:
             return None
         equal = self._digests_equal(p)
         if spec_a and spec_b and equal and spec_a.same_meaning(spec_b) and spec_a.shape == spec_b.shape:
-            one = self.a.held(p.a)
-            one = self.b.held(p.b) if one is None else one
             if spec_a.numpy_dtype.kind != "f":
                 return self._same_bytes(p, spec_a, equal)
+            one = self.a.held(p.a)
             one = self.b.get(p.b) if one is None else one
             if one is not None and bool(np.isfinite(one).all()):
                 return self._same_bytes(p, spec_a, equal)
@@ -202,7 +201,7 @@ class Judge:
     def _note(self, judged: Judged) -> None:
         """What a reader of the pair should know beside its verdict."""
         pair = judged.pair
-        hole = coverage.hole(pair)
+        hole = coverage.gap(pair)
         if hole and pair.verdict == "FAILED":
             pair.notes.append(hole)
         if not self.gate.decimals and not self.gate.bits and judged.rows:
@@ -234,7 +233,7 @@ def conclude(judged: Judged) -> None:
     """The pair's verdict, cause and reason out of its rows and its ledger."""
     pair, rows = judged.pair, judged.rows
     pair.bit_equal, pair.cause, pair.why = bool(rows) and all(r.bit_equal for r in rows.values()), None, ""
-    hole = coverage.hole(pair)
+    hole = coverage.gap(pair)
     pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
     bad = [r for r in rows.values() if r.verdict == pair.verdict]
     if pair.verdict == "FAILED":

@@ -93,7 +93,7 @@ def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
         return None
     a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
     ratios = (float(a[0] / y[0]), float(b[0] / y[0])) if a and b and y else (0.0, 0.0)
-    return ratios if 2.0**-20 < max(ratios) < 2.0**7 else None
+    return ratios if 0.0 < max(ratios) < 2.0**7 else None
 
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:

@@ -18,7 +18,7 @@ class NamePair:
     through_covers: bool = False
 
 
-def declared(side: Recording) -> list[str]:
+def declared_names(side: Recording) -> list[str]:
     """Names the side says it has, in its own order: all it has specs for, or its final outputs."""
     names = [n for n, spec in side.specs.items() if not spec.interior] if "per_node" in side.capabilities else []
     return list(dict.fromkeys([*names, *side.finals, *side.missing]))
@@ -26,7 +26,7 @@ def declared(side: Recording) -> list[str]:
 
 def pair_names(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], list[str], list[str]]:
     """Pairs, then the names only a declares, then those only b declares."""
-    in_a, in_b = declared(a), declared(b)
+    in_a, in_b = declared_names(a), declared_names(b)
     set_a, set_b = set(in_a), set(in_b)
     pairs = [NamePair(n, n, n) for n in in_a if n in set_b]
     left, right = [n for n in in_a if n not in set_b], [n for n in in_b if n not in set_a]

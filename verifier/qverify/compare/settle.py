@@ -12,7 +12,7 @@ from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, OtherDifferences
 
 
-def settle(
+def settle_pair(
     force: Forcing, units: list[Unit], forced: Mapping[str, Forced], options: Options, distrusted: Collection[str] = ()
 ) -> None:
     """distrusted: as of blame.culprits; a node there says nothing of a pair with the reference."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
-from qverify.compare.error_bounds.values import Array, NoBound, Real, Whole
 from qverify.compare.limits import Limit, float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -18,7 +18,7 @@ OF_BOTH = "the derived error of both sides, 2^-18 of max|reference| at most"
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactUnit:
     """A unit to be evaluated in float64. given: the inputs that one side recorded."""
 
     unit: Unit
@@ -28,7 +28,7 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TieAwareResult:
     """holds: every element within its bound. limit: as applied. where: the first element that is not, flat; None: all are, or too far off to look."""
 
     holds: bool
@@ -52,7 +52,7 @@ def _as_before(limit: Limit, why: str) -> Limit:
     return Limit(limit.lsb, limit.share, f"{limit.text} ({why})")
 
 
-def held_to(exact: Exact, made: Array, recorded: Array, limit: Limit, plain: Limit) -> Outcome | Limit:
+def check_both(exact: ExactUnit, made: Array, recorded: Array, limit: Limit, plain: Limit) -> TieAwareResult | Limit:
     """Both arrays against the exact values, elements in which they differ. made: by the reference; recorded: by our own
     simulator or runtime. limit: of tie_aware; plain: of limit_for, which is
     returned, saying why, where an op turns out to have no evaluation. ValueError, IndexError: of inputs that do not fit."""
@@ -65,12 +65,12 @@ def held_to(exact: Exact, made: Array, recorded: Array, limit: Limit, plain: Lim
         return _as_before(plain, f"no float64 evaluation of {why}")
 
 
-def _integers(exact: Exact, one: Array, other: Array, limit: Limit) -> Outcome:
+def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAwareResult:
     differ = np.flatnonzero(one != other)
     eight = exact.graph.spec(exact.output).numpy_dtype.itemsize == 1
     far = differ[np.abs(one[differ] - other[differ]) > 1] if eight else differ[:0]
     if len(far):
-        return Outcome(False, limit, int(far[0]))
+        return TieAwareResult(False, limit, int(far[0]))
     largest, exactly = 0.0, False
     for at, holds in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
         assert isinstance(holds, Whole)
@@ -80,8 +80,8 @@ def _integers(exact: Exact, one: Array, other: Array, limit: Limit) -> Outcome:
         exactly = holds.ours is not None
         inside = (holds.low <= one[at]) & (one[at] <= holds.high) & (low <= other[at]) & (other[at] <= high)
         if not inside.all():
-            return Outcome(False, _stated(largest, eight, exactly), int(at[np.flatnonzero(~inside)[0]]))
-    return Outcome(True, _stated(largest, eight, exactly))
+            return TieAwareResult(False, _stated(largest, eight, exactly), int(at[np.flatnonzero(~inside)[0]]))
+    return TieAwareResult(True, _stated(largest, eight, exactly))
 
 
 def _stated(error: float, eight: bool, exactly: bool) -> Limit:
@@ -95,7 +95,7 @@ def _stated(error: float, eight: bool, exactly: bool) -> Limit:
     return Limit(apart, 0.0, f"{apart} LSB, both within {error:.3g} LSB of the exact value (derived)")
 
 
-def _floats(exact: Exact, one: Array, other: Array, plain: Limit) -> Outcome:
+def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwareResult:
     """Each element within twice its own bound, or 2^-18 of the largest where that is less."""
     with np.errstate(invalid="ignore", over="ignore"):
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
@@ -107,8 +107,8 @@ def _floats(exact: Exact, one: Array, other: Array, plain: Limit) -> Outcome:
             largest = max(largest, float(allowed.max(initial=0.0)))
             inside = np.abs(one[at] - other[at]) <= allowed
             if not inside.all():
-                return Outcome(False, _of_both(largest), int(at[np.flatnonzero(~inside)[0]]))
-    return Outcome(True, _of_both(largest))
+                return TieAwareResult(False, _of_both(largest), int(at[np.flatnonzero(~inside)[0]]))
+    return TieAwareResult(True, _of_both(largest))
 
 
 def _of_both(allowed: float) -> Limit:

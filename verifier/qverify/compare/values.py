@@ -80,7 +80,7 @@ class Values:
         return None
 
 
-def same(a: Values, b: Values, name_a: str, name_b: str) -> bool | None:
+def same_bytes(a: Values, b: Values, name_a: str, name_b: str) -> bool | None:
     """Whether the bytes are the same: by digest, else by value; None when that cannot be known."""
     left, right = a.digest(name_a), b.digest(name_b)
     if left is not None and right is not None:

@@ -12,13 +12,13 @@ from qverify.compare.forced import Forcing, Located, RunUnit
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
-from qverify.compare.settle import known_bytes, other_differences, settle
+from qverify.compare.settle import known_bytes, other_differences, settle_pair
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
-from qverify.report.spread import together
+from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
 
 _ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps held against one another
@@ -59,7 +59,7 @@ def judge_all(
         if graph is not None and one.pair.cause != "does_not_run":
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}))
             matrix[(a.side, b.side)] = _force(forcing[-1], units, progress, located is not None)
-            settle(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
+            settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
             one.pair.others = other_differences(one)
     blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
@@ -141,10 +141,9 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
             o in verdicts and verdicts[o].verdict == "PASSED" for o in u.outputs if not force.graph.spec(o).interior
         )
     ]
-    sizes = [r for r in force.judged.rows.values() if r.verdict == "FAILED" and not r.metrics]
     if failed:
         pair.cause = "node"
-    elif unknown or not units or sizes or force.exact:
+    elif unknown or not units or force.exact:
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_unlocated(len(unknown), len(units), why, force.exact))
@@ -233,7 +232,7 @@ def combine(reports: list[Report]) -> Report:
         caveats=first.caveats,
         repeat=next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
         frames=[f for r in reports for f in r.frames],
-        reference_spread=together(s for r in reports for s in r.reference_spread),
+        reference_spread=combine_runs(s for r in reports for s in r.reference_spread),
     )
 
 

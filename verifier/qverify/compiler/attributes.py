@@ -1,9 +1,10 @@
-"""Attributes and types the lowerings read. Anything else on a node is refused by name: never computed as if it were not there."""
+"""Attributes that the lowerings read. Anything else on a node is refused by name: never computed as if it were not there."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from qverify.compiler.lowerings import lowerings
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View, attributes
 
@@ -14,90 +15,54 @@ def only(*values: Any) -> frozenset[Any]:
     return frozenset(values)
 
 
-_WINDOW: dict[str, frozenset[Any] | None] = {
+WINDOW: dict[str, frozenset[Any] | None] = {
     "auto_pad": only(b"NOTSET", b"VALID", b"SAME_UPPER", b"SAME_LOWER"),
     "dilations": ANY,
     "kernel_shape": ANY,
     "pads": ANY,
     "strides": ANY,
 }
-_QUANTIZE: dict[str, frozenset[Any] | None] = {
+QUANTIZE: dict[str, frozenset[Any] | None] = {
     "axis": ANY,
     "block_size": only(0),
     "output_dtype": ANY,
     "saturate": ANY,
     "precision": ANY,
 }
-_CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
-READ: dict[str, dict[str, frozenset[Any] | None]] = {
-    "ArgMax": {"axis": ANY, "keepdims": ANY, "select_last_index": ANY},
-    "AveragePool": {**_WINDOW, "ceil_mode": ANY, "count_include_pad": ANY},
-    "BatchNormalization": {"epsilon": ANY, "momentum": ANY, "training_mode": only(0), "spatial": only(1)},
-    "Concat": {"axis": ANY},
-    "Conv": {**_WINDOW, "group": ANY},
-    "ConvTranspose": {**_WINDOW, "group": ANY, "output_padding": ANY},
-    "DepthToSpace": {"blocksize": ANY, "mode": only(b"DCR", b"CRD")},
-    "DequantizeLinear": _QUANTIZE,
-    "Gather": {"axis": ANY},
-    "Gemm": {"alpha": ANY, "beta": ANY, "transA": ANY, "transB": ANY},
-    "LayerNormalization": {"axis": ANY, "epsilon": ANY, "stash_type": only(1)},
-    "LRN": {"alpha": ANY, "beta": ANY, "bias": ANY, "size": ANY},
-    "MaxPool": {**_WINDOW, "ceil_mode": ANY, "storage_order": only(0)},
-    "Pad": {"mode": only(b"constant", b"reflect", b"edge"), "pads": ANY, "value": ANY},
-    "QGemm": {"alpha": ANY, "transA": only(0), "transB": ANY},
-    "QLinearAveragePool": {**_WINDOW, "ceil_mode": ANY, "count_include_pad": ANY, **_CHANNELS},
-    "QLinearConcat": {"axis": ANY},
-    "QLinearConv": {**_WINDOW, "group": ANY, **_CHANNELS},
-    "QLinearGlobalAveragePool": _CHANNELS,
-    "QLinearLeakyRelu": {"alpha": ANY},
-    "QLinearSoftmax": {"axis": ANY, "opset": ANY},
-    "QuantizeLinear": _QUANTIZE,
-    "ReduceMean": {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": only(0)},
-    "Resize": {
-        "antialias": only(0),
-        "coordinate_transformation_mode": only(b"half_pixel", b"pytorch_half_pixel", b"asymmetric", b"align_corners"),
-        "cubic_coeff_a": ANY,
-        "exclude_outside": only(0),
-        "extrapolation_value": ANY,
-        "keep_aspect_ratio_policy": only(b"stretch"),
-        "mode": only(b"nearest", b"linear"),
-        "nearest_mode": only(b"floor", b"ceil", b"round_prefer_floor", b"round_prefer_ceil"),
-        "axes": ANY,
-    },
-    "Softmax": {"axis": ANY},
-    "Split": {"axis": ANY, "num_outputs": ANY, "split": ANY},
-    "Transpose": {"perm": ANY},
-}
-PLAIN = (
-    "Add",
-    "GlobalAveragePool",
-    "MatMul",
-    "Mul",
-    "QLinearAdd",
-    "QLinearMatMul",
-    "QLinearMul",
-    "QLinearSigmoid",
-    "QLinearWhere",
-    "Slice",
-    "Sub",
-    "Where",
-)
-READ |= {kind: {} for kind in PLAIN}
+CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
 def check_attributes(view: View) -> None:
     """Raises UnsupportedError for an attribute no lowering reads, a value none supports, an output none makes."""
+    pages, needed = lowerings(), _needed(view)
     for node in view.nodes:
-        read = READ.get(node.op_type)
-        for name, value in attributes(node).items() if read is not None else ():
-            assert read is not None
+        read = pages.read.get(node.op_type)
+        for name, value in attributes(node).items():
+            if read is None and node.name in needed:
+                raise UnsupportedError(
+                    f"{node.name} ({node.op_type}): no lowering reads its attribute {name}, nor knows this operator. Replace the operator, "
+                    "or cut the model before it"
+                )
+            if read is None:
+                continue
             if name not in read or ((allowed := read[name]) is not None and value not in allowed):
                 shown = value.decode(errors="replace") if isinstance(value, bytes) else value
                 raise UnsupportedError(
                     f"{node.name} ({node.op_type}): {name}={shown} is not supported; export without it, or cut the model before it"
                 )
-        if node.op_type in ("Dropout", "MaxPool", "LayerNormalization", "BatchNormalization"):
+        if read is not None and len(node.output) > 1 and node.op_type not in pages.several_outputs:
             _single_output(view, node)
+
+
+def _needed(view: View) -> set[str]:
+    """Names of the nodes that a graph output depends on."""
+    nodes, todo = set[str](), list(view.outputs)
+    while todo:
+        node = view.producer.get(todo.pop())
+        if node is not None and node.name not in nodes:
+            nodes.add(node.name)
+            todo += node.input
+    return nodes
 
 
 def _single_output(view: View, node: Any) -> None:

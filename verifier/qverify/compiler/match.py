@@ -11,43 +11,13 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings import add, concat, conv, lookup, matmul, movement, pool, resize_linear, softmax, where
-from qverify.compiler.unit import Activation, Unit, quantized_limits, standard
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.lowerings import lowerings
+from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
-Matcher = Callable[[View, Any, Quantized, Activation], Unit | None]
-MATCHERS: dict[str, Matcher] = {}
-for _page in (conv, matmul, add, pool, softmax, concat, resize_linear, where):
-    MATCHERS |= dict.fromkeys(_page.ONNX_TYPES, _page.match)
-OPERATORS: dict[str, Callable[[View, Any], Unit]] = {
-    "QLinearConv": conv.from_operator,
-    "QLinearMatMul": matmul.from_operator,
-    "QGemm": matmul.from_operator,
-    "QLinearAdd": add.from_operator,
-    "QLinearMul": add.from_operator,
-    "QLinearGlobalAveragePool": pool.from_operator,
-    "QLinearAveragePool": pool.from_operator,
-    "QLinearSoftmax": softmax.from_operator,
-    "QLinearSigmoid": lookup.from_operator,
-    "QLinearLeakyRelu": lookup.from_operator,
-    "QLinearConcat": concat.from_operator,
-    "QLinearWhere": where.from_operator,
-}
-INTEGER_MOVES_8_BIT = (
-    "Reshape",
-    "Flatten",
-    "Squeeze",
-    "Unsqueeze",
-    "Identity",
-    "Transpose",
-    "Slice",
-    "Split",
-    "Gather",
-    "MaxPool",
-    "Resize",
-)
 
 
 @dataclass(slots=True)
@@ -56,13 +26,14 @@ class Matched:
 
     view: View
     model: onnx.ModelProto
-    steps: list[Unit | Any]
+    steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def match(view: View, watch: Watch | None = None) -> Matched:
     """Raises UnsupportedError naming the node that has no integer form."""
-    found: dict[str, Unit] = {}
+    operators = lowerings().operators
+    found: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
     for done, node in enumerate(view.nodes, 1):
         unit = None
@@ -70,8 +41,8 @@ def match(view: View, watch: Watch | None = None) -> Matched:
             watch("matching", done, len(view.nodes))
         if node.op_type == "QuantizeLinear":
             unit = _unit(view, node)
-        elif node.op_type in OPERATORS:
-            unit = OPERATORS[node.op_type](view, node)
+        elif node.op_type in operators:
+            unit = operators[node.op_type].from_operator(view, node)
         if unit is not None:
             found[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
@@ -79,28 +50,40 @@ def match(view: View, watch: Watch | None = None) -> Matched:
     return Matched(view, _integer_model(view, kept), steps, covers)
 
 
-def _unit(view: View, quantize: Any) -> Unit | None:
+def _unit(view: View, quantize: Any) -> LoweredUnit | None:
     """The unit that ends in this QuantizeLinear, or None when it stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
     if producer is None:
         return None
-    limits = np.iinfo(y.dtype)
-    act = Activation(int(limits.min), int(limits.max))
+    pages, act = lowerings(), whole_range(y.dtype)
     core, names = producer, tuple([producer.name])
     if producer.op_type in ("Relu", "Clip") and producer.input[0] in view.producer:
         before = view.producer[producer.input[0]]
-        if before.op_type in MATCHERS and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
+        if before.op_type in pages.match and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
             core, names, act = before, (before.name, producer.name), _activation(view, producer, y)
-    matcher = MATCHERS.get(core.op_type)
-    unit = matcher(view, core, y, act) if matcher is not None else None
+    page = pages.match.get(core.op_type)
+    unit: LoweredUnit | None = page.match(view, core, y, act) if page is not None else None
     if unit is None:
         unit = _movement(view, producer, y)
-    if unit is None:
-        unit = lookup.match(view, quantize.input[0], y)
+    for match_region in pages.regions if unit is None else ():
+        unit = unit or match_region(view, quantize.input[0], y)
     if unit is not None and not unit.covers:
         unit.covers = names
     return unit
+
+
+def lower_node(stream: FloatStream, node: Any) -> None:
+    """Writes a node that is no unit's. Raises UnsupportedError for one that no page lowers."""
+    pages = lowerings()
+    if pages.moves(node):
+        source = stream.source(node.input[0])
+        outputs = stream.declare(node, like=source)
+        pages.move[node.op_type].move(stream.builder, stream.view, node, source, outputs)
+    elif node.op_type in pages.lower_float:
+        pages.lower_float[node.op_type].lower_float(stream, node)
+    else:
+        raise stream.no_kernel(node)
 
 
 def _activation(view: View, node: Any, y: Quantized) -> Activation:
@@ -114,10 +97,11 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
     return Activation(first, last, (node.name,), node.input[0])
 
 
-def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
+def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
     """DQ -> movement -> Q with equal parameters: the movement on integers."""
-    if not movement.is_movement(view, node) or (len(node.output) > 1 and any(node.output[1:])):
+    if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
+    page = lowerings().move[node.op_type]
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or len(x.scale) > 1 or not x.same_parameters(y):
         return None
@@ -125,17 +109,17 @@ def _movement(view: View, node: Any, y: Quantized) -> Unit | None:
     def lower(builder: Builder) -> None:
         source = builder.tensor(x.spec(x.name, view.shape(x.name)))
         builder.tensor(y.spec(y.name, view.shape(y.name)))
-        movement.lower(builder, view, node, source, [y.name])
+        page.move(builder, view, node, source, [y.name])
 
-    unit = Unit(y.name, lower)
-    if x.eight_bit and node.op_type in INTEGER_MOVES_8_BIT:
+    unit = LoweredUnit(y.name, lower)
+    if x.eight_bit and node.op_type in getattr(page, "EIGHT_BIT_KERNELS", ()):
         copy = standard(node.op_type, [x.name, *node.input[1:]], [y.name])
         copy.attribute.extend(node.attribute)
         unit.onnx = [copy]
     return unit
 
 
-def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
+def _alive(view: View, found: dict[str, LoweredUnit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
     """Steps for model.bin and ONNX nodes of the integer form, without what nothing needs any more."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
@@ -161,7 +145,7 @@ def _alive(view: View, found: dict[str, Unit], watch: Watch | None) -> tuple[lis
     return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
 
 
-def unit_inputs(unit: Unit, probe: Builder) -> None:
+def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
     """Lowers into a throw-away builder, to learn which tensors the unit reads."""
     unit.lower(probe)
 
@@ -189,7 +173,7 @@ def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
     ]
     graph = helper.make_graph(nodes, "integer", inputs, list(source.output), initializers)
     model = helper.make_model(
-        graph, opset_imports=[*view.model.opset_import, *lookup.missing_domain(view)], producer_name="qverify"
+        graph, opset_imports=[*view.model.opset_import, *missing_domain(view)], producer_name="qverify"
     )
     model.ir_version = view.model.ir_version
     return model

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from qverify.errors import UnsupportedError, UsageError
-from qverify.inputs import buffers
-from qverify.inputs.description import MOST_BYTES, Description
-from qverify.inputs.fed import completed, layout_of
-from qverify.inputs.front_words import channels_of, convert_words, normalize_words, unpack_words
+from qverify.inputs.described_inputs import complete_description, layout_of
+from qverify.inputs.description import Description
+from qverify.inputs.formats import MOST_BYTES
+from qverify.inputs.preprocessing_words import channels_of, convert_words, normalize_words, unpack_words
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
 OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
-def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
+def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
     """The graph with these inputs fed as bytes. tables: network input to its description, whose size may be left to the
     network. renamed: network inputs that are quantized on the host, to the integer graph input.
     UsageError for names that are no input, UnsupportedError for what no node can make."""
@@ -29,7 +29,7 @@ def preprocessed(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed:
         tensor = renamed.get(name, name)
         if tensor not in graph.inputs:
             raise UsageError(f"--input {name}: no such input; the model's inputs are {', '.join(graph.inputs)}")
-        wanted, roi = completed(table, graph.spec(tensor)), None
+        wanted, roi = complete_description(table, graph.spec(tensor)), None
         if table.get("format") == "featuremap":
             made = _aligned(made, tensor, wanted)
         elif wanted is not None:
@@ -45,7 +45,7 @@ def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:
     """The integer input stored with the description's alignments."""
     if wanted is None:
         return graph
-    spec, plane = graph.spec(name), buffers.planes(wanted)[0]
+    spec, plane = graph.spec(name), wanted.planes[0]
     stored = replace(spec, aligned_shape=(1, *plane.aligned_shape), layout=wanted.layout)
     return replace(graph, tensors={**graph.tensors, name: stored})
 
@@ -62,7 +62,7 @@ class _Front:
         planar = (1, channels_of(wanted), height, width)
         self._planar, self._frame = planar, (*planar[:2], *wanted.frame[::-1])
         self.roi: str | None = None
-        size = prod(self._frame) * np.dtype(buffers.dtype_of(wanted)).itemsize
+        size = prod(self._frame) * np.dtype(wanted.dtype).itemsize
         if size > MOST_BYTES:
             raise UsageError(
                 f"input {name!r}: its picture is {size} bytes on the board; at most {MOST_BYTES} are taken"
@@ -76,8 +76,8 @@ class _Front:
 
     def graph(self) -> tuple[Graph, str]:
         wanted, name = self._wanted, self._spec.name
-        raw = self._named("raw", TensorSpec("", "uint8", (buffers.size_bytes(wanted),)))
-        stored = buffers.dtype_of(wanted)
+        raw = self._named("raw", TensorSpec("", "uint8", (wanted.size_bytes,)))
+        stored = wanted.dtype
         at = raw
         steps = [("unpack", stored, unpack_words(wanted)), *self._cut(stored), *self._arithmetic()]
         if steps[-1][1] != self._spec.dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from onnx import helper
 
 from qverify.arithmetic import float32
 from qverify.compiler.builder import Builder
-from qverify.onnx_model.view import Quantized
+from qverify.onnx_model.view import Quantized, View
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ class Activation:
 
 
 @dataclass(slots=True)
-class Unit:
+class LoweredUnit:
     """onnx: integer nodes that replace the covered ones; empty when the float nodes stay (no integer kernel there).
     constants: new initializers of those. lower: writes the model.bin nodes."""
 
@@ -46,6 +46,12 @@ class Unit:
     @property
     def exact(self) -> bool:
         return bool(self.onnx)
+
+
+def whole_range(dtype: str) -> Activation:
+    """No activation: the limits of the type."""
+    limits = np.iinfo(dtype)
+    return Activation(int(limits.min), int(limits.max))
 
 
 def quantized_limits(y: Quantized, low: float, high: float) -> tuple[int, int]:
@@ -63,7 +69,16 @@ def standard(kind: str, inputs: list[str], outputs: list[str], **attributes: Any
     return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", **attributes)
 
 
-def with_activation(unit: Unit, y: Quantized, act: Activation) -> None:
+def missing_domain(view: View) -> list[Any]:
+    """The com.microsoft opset, where the model does not import it."""
+    return (
+        []
+        if any(o.domain == "com.microsoft" for o in view.model.opset_import)
+        else [helper.make_opsetid("com.microsoft", 1)]
+    )
+
+
+def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
     """Appends an integer Clip to the unit's ONNX form where the activation does more than saturation does."""
     if not unit.onnx or not act.clamps(y.dtype):
         return
@@ -74,7 +89,7 @@ def with_activation(unit: Unit, y: Quantized, act: Activation) -> None:
     unit.onnx.append(standard("Clip", [before, low, high], [y.name]))
 
 
-def triple(q: Quantized) -> list[str]:
+def qlinear_operands(q: Quantized) -> list[str]:
     """The integer tensor, its scale and its zero point, as QLinear operators take them."""
     return [q.name, q.scale_name, q.zero_name]
 
@@ -84,22 +99,3 @@ def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
     if q.value is not None:
         return builder.constant(q.name, q.value, q.spec(q.name, tuple(q.value.shape)))
     return builder.tensor(q.spec(q.name, shape))
-
-
-def weight_and_bias(
-    builder: Builder, y: Quantized, w: Quantized, weight: Array, axis: int, bias: Array | None, wide: bool
-) -> list[str | None]:
-    """The constants of a linear node's second and third input. weight: w's values as the node wants them; axis: of its scales."""
-    name = f"{y.name}/weight"
-    spec = replace(w.spec(name, tuple(weight.shape)), channel_axis=axis if len(w.scale) > 1 else -1)
-    name = builder.made(name, weight, spec)
-    if bias is None:
-        return [name, None]
-    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
-
-
-def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
-    """onnxruntime has an integer kernel for these types: 8-bit, one activation type, no int8 activation with uint8 weight."""
-    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype:
-        return False
-    return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

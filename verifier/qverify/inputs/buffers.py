@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,103 +10,25 @@ import numpy.typing as npt
 
 from qverify.errors import UsageError
 from qverify.inputs.colour import ROUNDINGS
-from qverify.inputs.description import REAL, SIGNED, YUV420, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL, SIGNED, YUV420
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """Part of a buffer. shape: valid elements. aligned_shape: stored ones. offset: bytes from the start."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    aligned_shape: tuple[int, ...]
-    offset: int
-
-    @property
-    def size_bytes(self) -> int:
-        return prod(self.aligned_shape) * np.dtype(self.dtype).itemsize
-
-    @property
-    def strides_bytes(self) -> tuple[int, ...]:
-        item = np.dtype(self.dtype).itemsize
-        return tuple(item * prod(self.aligned_shape[i + 1 :]) for i in range(len(self.aligned_shape)))
-
-
-def dtype_of(wanted: Description) -> str:
-    if wanted.format == "raw_s16":
-        return "int16"
-    if wanted.format in REAL:
-        return "float32" if wanted.quantize is None or wanted.format == "raw_f32" else wanted.quantize_dtype
-    return "int8" if wanted.format in SIGNED else "uint8"
-
-
-def planes(wanted: Description) -> list[Plane]:
-    shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
-    width, height = wanted.frame
-    wide, high = _columns(wanted), _up(height, wanted.height_align)
-    if wanted.format in YUV420:
-        wide, high = _up(wide, 2), _up(high, 2)
-        half, small = (height // 2, width // 2), (high // 2, wide // 2)
-        shapes = [("y", (height, width), (high, wide))]
-        if wanted.format == "i420":
-            shapes += [("u", half, small), ("v", half, small)]
-        else:
-            shapes += [("uv" if wanted.format == "nv12" else "vu", (*half, 2), (*small, 2))]
-    elif wanted.layout == "NHWC":
-        inner = _up(wanted.channels, wanted.innermost_align)
-        shapes = [("data", (height, width, wanted.channels), (high, wide, inner))]
-    else:
-        shapes = [
-            ("data", (wanted.channels, height, width), (wanted.channels, high, _up(wide, wanted.innermost_align)))
-        ]
-    found, offset = [], 0
-    for name, shape, aligned in shapes:
-        found.append(Plane(name, dtype_of(wanted), shape, aligned, offset))
-        offset += found[-1].size_bytes
-    return found
-
-
-def _columns(wanted: Description) -> int:
-    """Stored columns: by the stride where one is given. UsageError where it holds no whole row."""
-    width, aligned = wanted.frame[0], _up(wanted.frame[0], wanted.width_align)
-    if not wanted.stride:
-        return aligned
-    inner = _up(wanted.channels, wanted.innermost_align) if wanted.layout == "NHWC" else 1
-    each = np.dtype(dtype_of(wanted)).itemsize * (1 if wanted.format in YUV420 else inner)
-    columns, rest = divmod(wanted.stride, each)
-    odd = wanted.format in YUV420 and columns % 2
-    if rest or columns < width or odd or columns % wanted.width_align:
-        raise UsageError(
-            f"stride {wanted.stride}: wanted a multiple of {each * (2 if wanted.format in YUV420 else 1)} bytes, at least {width * each}"
-        )
-    return columns
-
-
-def size_bytes(wanted: Description) -> int:
-    last = planes(wanted)[-1]
-    return _up(last.offset + last.size_bytes, wanted.buffer_align)
-
-
 def valid_bytes(wanted: Description) -> int:
     """Of the valid elements alone, plane after plane."""
-    return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in planes(wanted))
+    return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in wanted.planes)
 
 
 def dense_values(data: bytes, wanted: Description) -> list[Array]:
     """Every plane's valid elements, of bytes that hold nothing else."""
     found, at = [], 0
-    for plane in planes(wanted):
+    for plane in wanted.planes:
         dtype = np.dtype(plane.dtype).newbyteorder("<")
         found.append(np.frombuffer(data, dtype, prod(plane.shape), at).reshape(plane.shape))
         at += found[-1].nbytes
     return found
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
 
 
 def encoded(pixels: Array, wanted: Description) -> bytes:
@@ -117,8 +38,8 @@ def encoded(pixels: Array, wanted: Description) -> bytes:
 
 def packed(parts: list[Array], wanted: Description) -> bytes:
     """The buffer of every plane's valid elements, padding zero."""
-    whole = np.zeros(size_bytes(wanted), np.uint8)
-    for plane, values in zip(planes(wanted), parts, strict=True):
+    whole = np.zeros(wanted.size_bytes, np.uint8)
+    for plane, values in zip(wanted.planes, parts, strict=True):
         stored = whole[plane.offset : plane.offset + plane.size_bytes].view(np.dtype(plane.dtype).newbyteorder("<"))
         stored.reshape(plane.aligned_shape)[tuple(slice(0, n) for n in plane.shape)] = values
     return whole.tobytes()
@@ -178,7 +99,7 @@ def normalized(pixels: Array, wanted: Description) -> Array:
 
 def quantized(real: Array, wanted: Description) -> Array:
     """clip(round(x / scale) + zero point) as the stored integers, raw_s16 within -32767..32767; as it is where floats are stored."""
-    dtype = np.dtype(dtype_of(wanted))
+    dtype = np.dtype(wanted.dtype)
     if dtype.kind == "f":
         return real
     step, zero = wanted.quantize or (1.0, 0)
@@ -190,10 +111,10 @@ def quantized(real: Array, wanted: Description) -> Array:
 
 def stored(data: bytes, wanted: Description) -> list[Array]:
     """The valid elements of every plane, in the stored order. UsageError where the size is another."""
-    if len(data) != size_bytes(wanted):
-        raise UsageError(f"{len(data)} bytes, wanted {size_bytes(wanted)} for {wanted.format} {_by(wanted)}")
+    if len(data) != wanted.size_bytes:
+        raise UsageError(f"{len(data)} bytes, wanted {wanted.size_bytes} for {wanted.format} {_by(wanted)}")
     found = []
-    for plane in planes(wanted):
+    for plane in wanted.planes:
         part = data[plane.offset : plane.offset + plane.size_bytes]
         whole = np.frombuffer(part, np.dtype(plane.dtype).newbyteorder("<")).reshape(plane.aligned_shape)
         found.append(whole[tuple(slice(0, n) for n in plane.shape)])
@@ -203,7 +124,7 @@ def stored(data: bytes, wanted: Description) -> list[Array]:
 def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
     """Every value of the stored type equally likely, float32 from -1 to 1; padding zero."""
     values: list[Array] = []
-    for plane in planes(wanted):
+    for plane in wanted.planes:
         dtype = np.dtype(plane.dtype)
         if dtype.kind == "f":
             values.append(generator.uniform(-1, 1, plane.shape).astype(dtype))
@@ -216,7 +137,7 @@ def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
 def padding_is_zero(data: bytes, wanted: Description) -> bool:
     """Whether every byte outside the valid elements is 0."""
     rest = bytearray(data)
-    for plane in planes(wanted):
+    for plane in wanted.planes:
         whole = np.frombuffer(rest, np.dtype(plane.dtype), prod(plane.aligned_shape), plane.offset).reshape(
             plane.aligned_shape
         )

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, prod
+
+import numpy as np
 
 from qverify.errors import UsageError
 from qverify.inputs.colour import MODES, RANGES, ROUNDINGS, SITINGS, Colour
+from qverify.inputs.formats import (
+    FITS,
+    FORMATS,
+    INTERPOLATIONS,
+    LARGEST,
+    LARGEST_NUMBER,
+    LAYOUTS,
+    LIBRARIES,
+    LONGEST,
+    MOST_BYTES,
+    REAL,
+    SIGNED,
+    TRAINING,
+    WHOLE,
+    YUV420,
+)
+from qverify.inputs.profiles import legal
 
-YUV420 = ("nv12", "nv21", "i420")
-BYTES = ("yuv444", "rgb", "bgr", "rgba", "bgra", "gray")
-SIGNED = ("yuv444_128", "rgb_128", "bgr_128", "gray_128")  # the byte less 128, as int8
-REAL = ("featuremap", "raw_f32", "raw_s16")
-FORMATS = (*YUV420, *BYTES, *SIGNED, *REAL)
-TRAINING = ("rgb", "bgr", "gray", "yuv444", "featuremap")
-# Which formats a chip turns into which training format (VENDORS: input_type_rt, input_type_train).
-WHOLE = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
-LEGAL = {
-    "yuv444": ("nv12", "nv21", "i420", "yuv444", "yuv444_128"),
-    **dict.fromkeys(
-        ("rgb", "bgr"),
-        (*YUV420, "yuv444", "yuv444_128", "rgb", "bgr", "rgba", "bgra", "rgb_128", "bgr_128", *REAL),
-    ),
-    "gray": ("gray", "gray_128", *REAL),
-    "featuremap": REAL,
-}
-FITS = ("stretch", "crop", "letterbox", "letterbox-top-left")
-LIBRARIES = ("cv2", "pillow")
-INTERPOLATIONS = ("nearest", "linear", "cubic", "area")
-LAYOUTS = ("NHWC", "NCHW")
-LARGEST_NUMBER = 2.0**60
-LARGEST = 1 << 15  # pixels a side
-LONGEST = 1 << 26  # samples of a sound
-MOST_BYTES = (1 << 31) - 1  # of a buffer
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """Part of a buffer. shape: valid elements. aligned_shape: stored ones. offset: bytes from the start."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    aligned_shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.aligned_shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def strides_bytes(self) -> tuple[int, ...]:
+        item = np.dtype(self.dtype).itemsize
+        return tuple(item * prod(self.aligned_shape[i + 1 :]) for i in range(len(self.aligned_shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +106,6 @@ class Description:
         self._check_pair()
 
     def _check_pair(self) -> None:
-        from qverify.inputs.profiles import legal
-
         pairs = legal(self.profile)
         known = pairs.get(self.train, ()) if self.train else [f for row in pairs.values() for f in row]
         if self.format not in known:
@@ -149,9 +160,7 @@ class Description:
             raise UsageError(f"quantize: zero point {self.quantize[1]} is not within {low}..{high}")
 
     def _check_bytes(self) -> None:
-        from qverify.inputs.buffers import size_bytes
-
-        if (size := size_bytes(self)) > MOST_BYTES:
+        if (size := self.size_bytes) > MOST_BYTES:
             raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are taken")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
@@ -168,3 +177,59 @@ class Description:
     @property
     def channels(self) -> int:
         return 1 if self.gray else 4 if self.format in ("rgba", "bgra") else 3
+
+    @property
+    def dtype(self) -> str:
+        if self.format == "raw_s16":
+            return "int16"
+        if self.format in REAL:
+            return "float32" if self.quantize is None or self.format == "raw_f32" else self.quantize_dtype
+        return "int8" if self.format in SIGNED else "uint8"
+
+    @property
+    def planes(self) -> list[Plane]:
+        shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
+        width, height = self.frame
+        wide, high = self._columns(), _up(height, self.height_align)
+        if self.format in YUV420:
+            wide, high = _up(wide, 2), _up(high, 2)
+            half, small = (height // 2, width // 2), (high // 2, wide // 2)
+            shapes = [("y", (height, width), (high, wide))]
+            if self.format == "i420":
+                shapes += [("u", half, small), ("v", half, small)]
+            else:
+                shapes += [("uv" if self.format == "nv12" else "vu", (*half, 2), (*small, 2))]
+        elif self.layout == "NHWC":
+            inner = _up(self.channels, self.innermost_align)
+            shapes = [("data", (height, width, self.channels), (high, wide, inner))]
+        else:
+            shapes = [("data", (self.channels, height, width), (self.channels, high, _up(wide, self.innermost_align)))]
+        found, offset = [], 0
+        for name, shape, aligned in shapes:
+            found.append(Plane(name, self.dtype, shape, aligned, offset))
+            offset += found[-1].size_bytes
+        return found
+
+    def _columns(self) -> int:
+        """Stored columns: by the stride where one is given. UsageError where it holds no whole row."""
+        width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
+        if not self.stride:
+            return aligned
+        inner = _up(self.channels, self.innermost_align) if self.layout == "NHWC" else 1
+        each = np.dtype(self.dtype).itemsize * (1 if self.format in YUV420 else inner)
+        columns, rest = divmod(self.stride, each)
+        odd = self.format in YUV420 and columns % 2
+        if rest or columns < width or odd or columns % self.width_align:
+            raise UsageError(
+                f"stride {self.stride}: wanted a multiple of {each * (2 if self.format in YUV420 else 1)} bytes, at least {width * each}"
+            )
+        return columns
+
+    @property
+    def size_bytes(self) -> int:
+        last = self.planes[-1]
+        return _up(last.offset + last.size_bytes, self.buffer_align)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

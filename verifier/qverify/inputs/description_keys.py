@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qverify.inputs.buffers import planes, size_bytes
 from qverify.inputs.colour import UNVERIFIED
-from qverify.inputs.description import REAL, YUV420, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL, YUV420
 
 
 def unverified(wanted: Description) -> str:
@@ -24,7 +24,7 @@ WEIGHT_OF = {"horizon": "bt601"}  # the same matrix by another name
 def values_key(one: Description) -> dict[str, Any]:
     """What decides what a chip takes the bytes for: format, planes, and what was done to the values before they were stored.
     How a picture was fitted is the host's own affair."""
-    found: dict[str, Any] = {"format": one.format, "planes": planes(one), "size_bytes": size_bytes(one)}
+    found: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
     if one.format in REAL:
         found |= {**normalization_key(one), "quantize": one.quantize}
     elif one.format in YUV420 or one.format.startswith("yuv444"):

@@ -22,7 +22,7 @@ MORE_S = 10.0  # once something is exact, so long for what else may be
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Mistake:
     """family: a page's NAME. said: what exactly."""
 
     family: str
@@ -30,10 +30,10 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class MistakeExplanation:
     """causes: in the order in which they are applied; none is the intended input itself."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[Mistake, ...]
     recipe: Recipe
 
     @property
@@ -49,29 +49,29 @@ class Difference:
     equal: bool
     size_bytes: int
     intended_bytes: int
-    exact: list[list[Explanation]] = field(default_factory=list)
-    nearest: tuple[Explanation, Residual] | None = None
+    exact: list[list[MistakeExplanation]] = field(default_factory=list)
+    nearest: tuple[MistakeExplanation, Residual] | None = None
     tried: int = 0
     not_searched: list[str] = field(default_factory=list)
 
 
-def compared(
+def explain_difference(
     start: Start,
     captured: bytes,
     seconds: float = 60.0,
     watch: Watch | None = None,
-    known: Sequence[Explanation] = (),
+    known: Sequence[MistakeExplanation] = (),
 ) -> Difference:
     """Equal, else single mistakes, else pairs of different families. seconds: after them no more is tried. known: what
     explained other frames; where one of them does here, too, nothing else is searched."""
     intended = start.intended(len(captured))
-    trial = _Trial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
+    trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     made = trial.reproduction.made(intended)
     found = Difference(made == captured, len(captured), len(made))
     if found.equal:
         return found
     if trial.may(intended):
-        trial.judge(Explanation((), intended))
+        trial.judge(MistakeExplanation((), intended))
     again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
     exact = [one for one in again if trial.may(one.recipe) and start.reaches(one.recipe) and trial.judge(one)]
     for name, explanations in (("single mistakes", _singles), ("pairs of mistakes", _pairs)):
@@ -79,12 +79,12 @@ def compared(
             break
         exact = trial.all_of(trial.ordered(explanations(intended)), name, watch)
     found.exact = _grouped(start, exact)
-    found.nearest = None if exact else trial.nearest(Explanation((), intended))
+    found.nearest = None if exact else trial.nearest(MistakeExplanation((), intended))
     found.tried, found.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
     return found
 
 
-def _singles(intended: Recipe) -> Iterator[Explanation]:
+def _singles(intended: Recipe) -> Iterator[MistakeExplanation]:
     seen = {intended}
     for page in pages():
         for one in _of(page, intended, ()):
@@ -93,7 +93,7 @@ def _singles(intended: Recipe) -> Iterator[Explanation]:
                 yield one
 
 
-def _pairs(intended: Recipe) -> Iterator[Explanation]:
+def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
     """Both orders, where they are not the same."""
     singles = list(_singles(intended))
     seen = {intended, *(s.recipe for s in singles)}
@@ -107,13 +107,13 @@ def _pairs(intended: Recipe) -> Iterator[Explanation]:
                     yield pair
 
 
-def _of(page: Page, recipe: Recipe, before: tuple[Cause, ...]) -> Iterator[Explanation]:
+def _of(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
     for said, made in page.variants(recipe):
-        yield Explanation((*before, Cause(page.NAME, said)), made)
+        yield MistakeExplanation((*before, Mistake(page.NAME, said)), made)
 
 
 @dataclass(slots=True)
-class _Trial:
+class _MistakeTrial:
     reproduction: Reproduction
     captured: bytes
     deadline: float
@@ -122,23 +122,23 @@ class _Trial:
     over: bool = False
     not_searched: list[str] = field(default_factory=list)
     out_of_reach: set[str] = field(default_factory=set)
-    near: list[tuple[float, int, Explanation]] = field(default_factory=list)
+    near: list[tuple[float, int, MistakeExplanation]] = field(default_factory=list)
 
     def may(self, recipe: Recipe) -> bool:
         """Of the captured size."""
         return size_bytes(recipe) == len(self.captured)
 
-    def ordered(self, explanations: Iterator[Explanation]) -> list[Explanation]:
+    def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
         """Those of the captured size; with the nearest single mistakes first, else by shared stages."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
-        parts: tuple[list[Explanation], list[Explanation]] = [], []
+        parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:
             if self.may(one.recipe):
                 parts[near.isdisjoint(one.causes)].append(one)
         return [one for part in parts for one in in_key_order(part, lambda e: e.recipe)]
 
-    def all_of(self, listed: list[Explanation], name: str, watch: Watch | None) -> list[Explanation]:
-        exact: list[Explanation] = []
+    def all_of(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
+        exact: list[MistakeExplanation] = []
         for at, one in enumerate(listed):
             if time.monotonic() > self.deadline:
                 self.over = True
@@ -154,14 +154,14 @@ class _Trial:
                 self.deadline = min(self.deadline, time.monotonic() + MORE_S)
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
-    def judge(self, one: Explanation) -> bool:
+    def judge(self, one: MistakeExplanation) -> bool:
         """Whether it reproduces the bytes; how near it comes is kept."""
         try:
             return self._judged(one)
         except UsageError:  # a roi that does not lie in a turned picture
             return False
 
-    def _judged(self, one: Explanation) -> bool:
+    def _judged(self, one: MistakeExplanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
             far = self.sample.distance(one.recipe, self.reproduction)
@@ -173,7 +173,7 @@ class _Trial:
         self.near = sorted(self.near, key=lambda n: n[:2])[: max(NEAREST, PROMISING)]
         return False
 
-    def nearest(self, intended: Explanation) -> tuple[Explanation, Residual] | None:
+    def nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
         """The intended input itself is always among them."""
         found = []
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
@@ -186,21 +186,21 @@ class _Trial:
         return None if best is None else best[:2]
 
 
-def _out_of_reach(trial: _Trial, start: Start) -> Iterator[str]:
+def _out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
     if trial.out_of_reach:
         names = ", ".join(sorted(trial.out_of_reach))
         known = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
         yield f"all or part of {names}: {known[start.stage]} is needed"
 
 
-def _grouped(start: Start, exact: list[Explanation]) -> list[list[Explanation]]:
+def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
     """By the bytes they give for noise in place of the picture."""
     if len(exact) < 2:
         return [exact] if exact else []
     rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
     noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
     made, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
-    groups: dict[bytes, list[Explanation]] = {}
+    groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
         for one in exact:
             groups.setdefault(made.made(replace(one.recipe, evidence=evidence)), []).append(one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qverify.inputs.buffers import random_bytes
-from qverify.inputs.fed import fed_inputs
+from qverify.inputs.described_inputs import described_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
@@ -46,7 +46,7 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
     """PCG64 inputs, one stream over the inputs in order."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    made, fed = [], fed_inputs(graph)
+    made, fed = [], described_inputs(graph)
     frames = {f.roi: f.description.frame for f in fed.values() if f.roi is not None and f.description is not None}
     for name in graph.inputs:
         spec = graph.spec(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.inputs.description import LEGAL, YUV420
+from qverify.inputs.formats import LEGAL, YUV420
 
 HORIZON = {
     "yuv444": ("nv12", "yuv444", "yuv444_128"),

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import buffers, picture, sound
-from qverify.inputs.description import FORMATS, REAL, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import FORMATS, REAL
 
 Array = npt.NDArray[Any]
 RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))
@@ -125,13 +126,13 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
 def from_array(array: Array, wanted: Description, where: str) -> bytes:
     """uint8 (H, W, 3) and (H, W): RGB or gray pixels, as a picture's. Otherwise the valid elements of the buffer's one
     plane, in its layout, of its type; float32 ones are quantized where the buffer holds integers."""
-    plane, channels = buffers.planes(wanted)[0], 1 if wanted.gray else 3
+    plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
         return _of_pixels(pixels, wanted)
     values = array.astype(array.dtype.newbyteorder("="), copy=False)
     values = values[0] if values.ndim == len(plane.shape) + 1 and values.shape[0] == 1 else values
-    one = len(buffers.planes(wanted)) == 1
+    one = len(wanted.planes) == 1
     if one and values.shape == plane.shape and values.dtype == np.float32 and np.dtype(plane.dtype).kind != "f":
         if wanted.format in REAL and wanted.quantize is not None:
             values = buffers.quantized(values, wanted)
@@ -146,7 +147,7 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
 
 def _raw(path: str, wanted: Description) -> bytes:
     """Bytes as they are when they have the buffer's size; the valid elements alone are aligned."""
-    whole, dense = buffers.size_bytes(wanted), buffers.valid_bytes(wanted)
+    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:
         data = buffers.packed(buffers.dense_values(data, wanted), wanted)
@@ -159,7 +160,7 @@ def _raw(path: str, wanted: Description) -> bytes:
 
 def wanted_sizes(wanted: Description) -> str:
     """Which sizes of a file of raw bytes would fit, for a message."""
-    whole, dense = buffers.size_bytes(wanted), buffers.valid_bytes(wanted)
+    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.frame
     return f"{sizes} for {wanted.format} {width}x{height} in {wanted.layout}"

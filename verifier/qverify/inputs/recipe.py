@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from qverify.errors import UsageError
-from qverify.inputs.description import YUV420, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import YUV420
 
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")
@@ -18,7 +19,7 @@ PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecipeStep:
     """Something done at a stage. name: unique. change: the stage's values to others; it is told the whole recipe.
     size: of bytes, to what it makes of that many. undo: for steps on bytes that can be taken back. rowwise: of a step on
     elements, that it gives some rows (two by two in 4:2:0) the same whether it sees the others or not."""
@@ -31,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CaptureEvidence:
     """size_bytes: of what was captured. undescribed_bytes: of the intended input, where no description says it. rgb: the
     picture (H, W, 3) that a gray format makes gray."""
 
@@ -46,14 +47,14 @@ class Recipe:
     fitted picture, on float32 normalized values, on elements (a list: y, u, v or one (H, W, C)), on the buffer's bytes."""
 
     wanted: Description
-    evidence: Evidence = field(compare=False)
-    picture: tuple[Step, ...] = ()
-    fitted: tuple[Step, ...] = ()
-    normalized: tuple[Step, ...] = ()
-    elements: tuple[Step, ...] = ()
-    bytes: tuple[Step, ...] = ()
+    evidence: CaptureEvidence = field(compare=False)
+    picture: tuple[RecipeStep, ...] = ()
+    fitted: tuple[RecipeStep, ...] = ()
+    normalized: tuple[RecipeStep, ...] = ()
+    elements: tuple[RecipeStep, ...] = ()
+    bytes: tuple[RecipeStep, ...] = ()
 
-    def with_step(self, stage: Stage, step: Step) -> Recipe:
+    def with_step(self, stage: Stage, step: RecipeStep) -> Recipe:
         return replace(self, **{stage: (*getattr(self, stage), step)})  # type: ignore[arg-type]
 
     def described(self, **changes: Any) -> Iterator[Recipe]:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.inputs import buffers, picture
-from qverify.inputs.description import REAL, Description
-from qverify.inputs.recipe import STAGES, Evidence, Recipe, Stage, Step
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL
+from qverify.inputs.recipe import STAGES, CaptureEvidence, Recipe, RecipeStep, Stage
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +29,7 @@ class Start:
 
     def intended(self, captured_bytes: int) -> Recipe:
         undescribed = len(self.values) if self.stage == "bytes" else None
-        return Recipe(self.wanted, Evidence(captured_bytes, undescribed, self.rgb))
+        return Recipe(self.wanted, CaptureEvidence(captured_bytes, undescribed, self.rgb))
 
     def reaches(self, recipe: Recipe) -> bool:
         """Whether everything that the recipe does otherwise comes after what is known."""
@@ -81,7 +82,7 @@ class Reproduction:
         else:
             (pixels,) = rows_of([self._fitted(recipe)], pairs)
             values = self._made_elements(pixels, recipe)
-        dtype = buffers.dtype_of(wanted)
+        dtype = wanted.dtype
         return [v.astype(dtype) for v in _stepped(values, recipe.elements, recipe)]
 
     def _elements(self, recipe: Recipe) -> list[Array]:
@@ -129,7 +130,7 @@ def rows_of(values: list[Array], pairs: Array) -> list[Array]:
 def size_bytes(recipe: Recipe) -> int:
     """Of the bytes it will make."""
     known = recipe.evidence.undescribed_bytes
-    size = buffers.size_bytes(recipe.wanted) if known is None else known
+    size = recipe.wanted.size_bytes if known is None else known
     for step in recipe.bytes:
         size = step.size(size)
     return size
@@ -146,7 +147,7 @@ def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
     return [recipes[row[-1]] for row in sorted(rows)]
 
 
-def _stepped(values: Any, steps: tuple[Step, ...], recipe: Recipe) -> Any:
+def _stepped(values: Any, steps: tuple[RecipeStep, ...], recipe: Recipe) -> Any:
     for step in steps:
         values = step.change(values, recipe)
     return values

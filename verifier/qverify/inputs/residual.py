@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.inputs import buffers
-from qverify.inputs.description import YUV420, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import YUV420
 from qverify.inputs.recipe import Recipe
 
 Array = npt.NDArray[Any]
@@ -43,7 +44,7 @@ def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
         sum(float(a.sum()) for a in away) / max(count, 1),
         _spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
-        _first(ours, theirs, wanted) if len(made) == buffers.size_bytes(wanted) else {"byte": int(np.argmin(same))},
+        _first(ours, theirs, wanted) if len(made) == wanted.size_bytes else {"byte": int(np.argmin(same))},
     )
 
 
@@ -57,7 +58,7 @@ def undone(captured: bytes, recipe: Recipe) -> bytes | None:
 
 
 def _parts(data: bytes, wanted: Description) -> list[Array]:
-    if len(data) == buffers.size_bytes(wanted):
+    if len(data) == wanted.size_bytes:
         return buffers.stored(data, wanted)
     return [np.frombuffer(data, np.uint8)]
 
@@ -82,7 +83,7 @@ def _bits(a: Array) -> Array:
 
 
 def _first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
-    for plane, a, b in zip(buffers.planes(wanted), ours, theirs, strict=True):
+    for plane, a, b in zip(wanted.planes, ours, theirs, strict=True):
         differing = np.flatnonzero(_bits(a) != _bits(b))  # -0.0 is not 0.0
         if differing.size:
             place = [int(i) for i in np.unravel_index(differing[0], a.shape)]

@@ -51,14 +51,14 @@ class Sample:
             made, theirs = reproduction.packed(recipe), back
         if len(made) != len(theirs):
             return np.inf
-        dtype = np.dtype(buffers.dtype_of(recipe.wanted)).newbyteorder("<")
+        dtype = np.dtype(recipe.wanted.dtype).newbyteorder("<")
         whole = len(made) // dtype.itemsize * dtype.itemsize
         return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
         """None where the bytes are no buffer of that description."""
         wanted = recipe.wanted
-        key = recipe.bytes, buffers.dtype_of(wanted), wanted.format, wanted.layout, tuple(buffers.planes(wanted))
+        key = recipe.bytes, wanted.dtype, wanted.format, wanted.layout, tuple(wanted.planes)
         if key not in self.rows:
             back = undone(self.captured, recipe)
             try:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
-from qverify.inputs.description import LONGEST, Description
+from qverify.inputs.description import Description
+from qverify.inputs.formats import LONGEST
 
 Array = npt.NDArray[Any]
 MOST_FRAMES = LONGEST

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from qverify.errors import UsageError
 from qverify.files import read_regular
 from qverify.inputs import buffers, picture, reading
-from qverify.inputs.description import YUV420, Description
+from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor
+from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
-from qverify.inputs.fed import Fed, fed_inputs, for_tensor
+from qverify.inputs.formats import YUV420
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -27,25 +28,25 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputRequest:
     """files: as of -i, or input name ("" for the only one) to path; None for random ones. seed: of these. tables:
     descriptions by input name, "" for every input. prepared: path to what its manifest says, which must then hold."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
     tables: Tables = field(default_factory=dict)
-    prepared: Mapping[str, Stated] = field(default_factory=dict)
+    prepared: Mapping[str, ManifestEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class ManifestEntry:
     """What a manifest says of one file."""
 
     description: Description
     sha256: str
 
 
-def prepared_inputs(graph: Graph, asked: Asked) -> PreparedInputs:
+def prepared_inputs(graph: Graph, asked: InputRequest) -> PreparedInputs:
     if asked.files is None:
         return random_inputs(graph, asked.seed)
     return prepare(graph, asked.files, asked.tables, asked.prepared)
@@ -55,11 +56,11 @@ def prepare(
     graph: Graph,
     files: str | Mapping[str, str],
     tables: Tables | None = None,
-    stated: Mapping[str, Stated] | None = None,
+    stated: Mapping[str, ManifestEntry] | None = None,
 ) -> PreparedInputs:
     """`a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all; what model.bin
     itself describes needs none. UsageError names what does not fit and what would."""
-    specs, wanted = [graph.spec(n) for n in graph.inputs], wishes(graph, tables or {})
+    specs, wanted = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
     asked = [s for s in specs if wanted[s.name].fixed is None]
     called = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
     if not isinstance(files, str):
@@ -115,7 +116,7 @@ def _named(part: str, names: list[str]) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class InputRequirement:
     """What one graph input wants. called: the network's own name of it. description: None where its tensor says it all.
     fed: the graph input is the description's very buffer. fixed: a roi, which no file brings."""
 
@@ -132,9 +133,9 @@ class Wish:
             )
         return PreparedInput(self.spec, self.bytes_of(path), path)
 
-    def check(self, path: str, stated: Stated) -> None:
+    def check(self, path: str, stated: ManifestEntry) -> None:
         """UsageError where the file is not what its manifest says, or was prepared for other eyes than this input's."""
-        data = read_regular(path, buffers.size_bytes(stated.description) + 1, follow=True)
+        data = read_regular(path, stated.description.size_bytes + 1, follow=True)
         if hashlib.sha256(data).hexdigest() != stated.sha256:
             raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
         if self.description is not None:
@@ -158,9 +159,9 @@ class Wish:
         return self.spec.aligned_bytes(_fitting(self.spec, array, path))
 
 
-def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
+def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequirement]:
     """By graph input. UsageError for a description of an input that is not there, or that changes what model.bin is fed."""
-    held, found = fed_inputs(graph), {}
+    held, found = described_inputs(graph), {}
     known = {*graph.inputs, *(f.name for f in held.values()), ""}
     if strange := [n for n in tables if n not in known]:
         raise UsageError(f"description of input {strange[0]!r}: no such input; there are {sorted(known - {''})}")
@@ -170,7 +171,7 @@ def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
         more = {**tables.get("", {}), **tables.get(name, {}), **tables.get(one.name if one else name, {})}
         raw = one is not None and one.description is not None and not spec.quantized
         if one is None:
-            wanted = for_tensor(more, spec) if "format" in more else None
+            wanted = description_for_tensor(more, spec) if "format" in more else None
             if wanted is not None and wanted.format in YUV420:
                 raise UsageError(
                     f"input {name!r} is {spec.dtype}{list(spec.shape)} and is fed no {wanted.format}; qverify compile --input {name}={wanted.format} makes it so"
@@ -180,12 +181,14 @@ def wishes(graph: Graph, tables: Tables) -> dict[str, Wish]:
                     f"input {name!r}: {', '.join(more)} say not what its bytes are: a format is missing; give --description"
                 )
         else:
-            wanted = for_tensor({**one.table, **more}, spec) if more else one.description
+            wanted = description_for_tensor({**one.table, **more}, spec) if more else one.description
             _same_buffer(one, wanted)
-        found[name] = Wish(spec, one.name if one else name, wanted, raw)
+        found[name] = InputRequirement(spec, one.name if one else name, wanted, raw)
     for one in held.values():
         if one.roi is not None:
-            found[one.roi] = Wish(graph.spec(one.roi), f"{one.name}.roi", fixed=_part(found[one.tensor].description))
+            found[one.roi] = InputRequirement(
+                graph.spec(one.roi), f"{one.name}.roi", fixed=_part(found[one.tensor].description)
+            )
     return found
 
 
@@ -199,7 +202,7 @@ def _part(wanted: Description | None) -> tuple[int, ...]:
     return left, top, wide, high
 
 
-def _same_buffer(one: Fed, wanted: Description | None) -> None:
+def _same_buffer(one: DescribedInput, wanted: Description | None) -> None:
     """UsageError where a description beside model.bin changes what its nodes were made for."""
     if one.description is None or wanted is None:
         return

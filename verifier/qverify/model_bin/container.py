@@ -11,6 +11,7 @@ from qverify.errors import BadFileError
 MAGIC, VERSION = b"QVMODEL\0", 1
 KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
 HEADER, ENTRY, ALIGN = 64, 32, 64
+START = HEADER + ENTRY * len(KINDS)  # of the first section; a multiple of ALIGN
 MAX_BYTES = 2**31 - 1
 
 
@@ -20,32 +21,30 @@ def _padded(size: int) -> int:
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
     """The whole file. sections: one entry for each of KINDS."""
-    at, table = _padded(HEADER + ENTRY * len(KINDS)), b""
-    body: list[bytes] = []
+    at, table = START, b""
     last = len(KINDS) - 1
+    total = at + sum(_padded(len(sections[kind])) for kind in KINDS[:last]) + len(sections[KINDS[last]])
+    if total > MAX_BYTES:
+        raise BadFileError(f"model.bin would be {total} bytes; the format holds {MAX_BYTES}")
+    body: list[bytes] = []
     for i, kind in enumerate(KINDS):
         data = sections[kind]
         table += struct.pack("<4sIQQQ", kind, crc32c(data), at, len(data), 0)
         size = _padded(len(data)) if i < last else len(data)
         body.append(data + bytes(size - len(data)))
         at += size
-    start = _padded(HEADER + len(table))
-    total = start + sum(map(len, body))
-    if total > MAX_BYTES:
-        raise BadFileError(f"model.bin would be {total} bytes; the format holds {MAX_BYTES}")
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, 0, total, len(KINDS))
     crc = crc32c(head + table)
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, crc, total, len(KINDS))
-    return head + table + bytes(start - HEADER - len(table)) + b"".join(body)
+    return head + table + b"".join(body)
 
 
 def unpack(data: bytes) -> dict[bytes, memoryview]:
     """Sections by kind. Raises BadFileError naming the first rule that is broken."""
     if data[:8] != MAGIC:
         raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
-    start = _padded(HEADER + ENTRY * len(KINDS))
-    if len(data) < start:
-        raise BadFileError(f"model.bin is truncated: {len(data)} bytes, the header alone needs {start}")
+    if len(data) < START:
+        raise BadFileError(f"model.bin is truncated: {len(data)} bytes, the header alone needs {START}")
     version, crc, size, count = struct.unpack_from("<IIQI", data, 8)
     if version != VERSION:
         raise BadFileError(f"model.bin has format version {version}; this qverify reads {VERSION}. Compile it again")
@@ -53,7 +52,7 @@ def unpack(data: bytes) -> dict[bytes, memoryview]:
         raise BadFileError(f"model.bin is truncated or grown: {len(data)} bytes, its header says {size}")
     if count != len(KINDS) or any(data[28:64]):
         raise BadFileError(f"model.bin header: {count} sections, wanted {len(KINDS)}, and 36 zero bytes")
-    table = data[HEADER : HEADER + ENTRY * count]
+    table = data[HEADER:START]
     if crc32c(data[:12] + bytes(4) + data[16:64] + table) != crc:
         raise BadFileError("model.bin header: CRC-32C differs; the file is damaged")
     return {kind: _section(data, i, kind) for i, kind in enumerate(KINDS)}
@@ -61,9 +60,8 @@ def unpack(data: bytes) -> dict[bytes, memoryview]:
 
 def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
     kind, crc, offset, size, zero = struct.unpack_from("<4sIQQQ", data, HEADER + ENTRY * index)
-    if index == 0:
-        expected = _padded(HEADER + ENTRY * len(KINDS))
-    else:
+    expected = START
+    if index:
         before, before_size = struct.unpack_from("<QQ", data, HEADER + ENTRY * (index - 1) + 8)
         expected = _padded(before + before_size)
     name = wanted.decode()

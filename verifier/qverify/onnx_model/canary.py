@@ -39,7 +39,7 @@ KNOWN = {
 }
 
 
-def right(name: str) -> bool:
+def kernel_is_known(name: str) -> bool:
     """Whether onnxruntime here gives the known bits; a kernel it refuses to run is not right."""
     from qverify.onnx_model.canary_models import CANARIES
 
@@ -70,7 +70,7 @@ def canary(use_cache: bool = True) -> dict[str, Any]:
                 return dict(kept)
         except (OSError, ValueError):
             pass
-    failing = [name for name in KNOWN if not right(name)]
+    failing = [name for name in KNOWN if not kernel_is_known(name)]
     result = {"engine": f"onnxruntime {version()}", "checked": list(KNOWN), "failing": failing}
     try:
         base.mkdir(parents=True, exist_ok=True)

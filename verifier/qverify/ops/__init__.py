@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
+from functools import cache
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
+from qverify.pages import load_page, page_names
 
 Array = npt.NDArray[Any]
 
@@ -27,9 +27,25 @@ class Page(Protocol):
 
 def page(stem: str) -> Page:
     """The page of an op. Raises BadFileError for a stem no page defines."""
-    if not stem.isidentifier() or find_spec(f"qverify.ops.{stem}") is None:
+    if stem not in stems():
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
-    return cast(Page, import_module(f"qverify.ops.{stem}"))
+    return _loaded(stem)
+
+
+@cache
+def stems() -> tuple[str, ...]:
+    """The ops there are: the files of this folder."""
+    return tuple(page_names(__name__))
+
+
+@cache
+def _loaded(stem: str) -> Page:
+    page = load_page(__name__, stem, ("WORDS", "simulate"))
+    if not isinstance(page.WORDS, tuple) or not all(isinstance(w, str) for w in page.WORDS):
+        raise ImportError(
+            f"ops/{stem}.py: WORDS is not a tuple of names; wanted the names of its node's words, () for none"
+        )
+    return cast(Page, page)
 
 
 def prepare(node: Node, graph: Graph) -> Any:

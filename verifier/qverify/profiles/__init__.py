@@ -10,41 +10,36 @@ PROFILES.md."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Protocol, cast
 
 from qverify.errors import UsageError
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump
+from qverify.pages import load_page, page_names
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 
 class Page(Protocol):
     WANTED: str
     CHECKED: str
 
-    def recognised(self, folder: OutsideFolder) -> bool: ...
-    def read(self, folder: OutsideFolder, asked: Asked) -> VendorDump: ...
+    def recognised(self, folder: UntrustedFolder) -> bool: ...
+    def read(self, folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump: ...
 
 
 def names() -> list[str]:
-    return sorted(m.name for m in iter_modules(__path__))
+    return page_names(__name__)
 
 
 def page(name: str) -> Page:
     """UsageError for a name that no file has."""
     if name not in names():
         raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
-    module = import_module(f"{__name__}.{name}")
-    for wanted in ("WANTED", "CHECKED", "recognised", "read"):
-        if not hasattr(module, wanted):
-            raise ImportError(f"profiles/{name}.py: no {wanted}")
-    return cast(Page, module)
+    return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 
 def recognised(path: str) -> str:
     """The one profile whose dump this is without doubt, or "". UsageError where two claim it."""
-    folder = OutsideFolder(path)
+    folder = UntrustedFolder(path)
     found = [name for name in names() if page(name).recognised(folder)]
     if len(found) > 1:
         raise UsageError(f"{path}: looks like dumps of {' and '.join(found)}; say which with --profile NAME")

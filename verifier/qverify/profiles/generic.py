@@ -8,8 +8,8 @@ from typing import Any
 
 from qverify.errors import BadFileError
 from qverify.files import json_of
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted
+from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
+from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, count_elements
 
 WANTED = "a folder with dump.toml or dump.json, its [[tensor]] entries with name, file, dtype and shape"
 CHECKED = ""
@@ -21,11 +21,11 @@ LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NWC", "NC")
 MOST_TEXT = 1 << 24
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     return not folder.is_file and any(os.path.isfile(os.path.join(folder.path, name)) for name in MANIFESTS)
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """Names are true. BadFileError names the entry and the key that is wrong."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
@@ -43,7 +43,7 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
     return VendorDump("generic", tensors, missing=missing)
 
 
-def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _entries(file: UntrustedFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The tensors, and those that the dump says it lacks."""
     try:
         text = file.whole(MOST_TEXT).decode()
@@ -60,7 +60,7 @@ def _entries(file: OutsideFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
     return entries, {str(name): str(why) for name, why in missing.items()}
 
 
-def _tensor(folder: OutsideFolder, entry: dict[str, Any], where: str) -> VendorTensor:
+def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> VendorTensor:
     for key in entry.keys() - KEYS:
         raise BadFileError(f"{where}: key {key[:40]!r} is not known; there are: {', '.join(sorted(KEYS))}")
     name, path, dtype = (_text(entry, key, where) for key in ("name", "file", "dtype"))
@@ -76,7 +76,7 @@ def _tensor(folder: OutsideFolder, entry: dict[str, Any], where: str) -> VendorT
     if shape is None and stored:
         raise BadFileError(f"{where}: aligned_shape without shape")
     file, offset = folder.file(path), _number(entry.get("offset", 0), "offset", where)
-    size = counted(stored, where) * ITEM[dtype] if shape is not None else max(file.size_bytes - offset, 0)
+    size = count_elements(stored, where) * ITEM[dtype] if shape is not None else max(file.size_bytes - offset, 0)
     if offset + size > file.size_bytes or ("offset" not in entry and size != file.size_bytes):
         raise BadFileError(
             f"{where}: {file.path} has {file.size_bytes} bytes, {dtype}{list(stored)} at {offset} has {size}"
@@ -128,5 +128,5 @@ def _shape(value: Any, where: str) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise BadFileError(f"{where}: a shape is a list of whole numbers")
     shape = tuple(_number(d, "dim", where) for d in value)
-    counted(shape, where)
+    count_elements(shape, where)
     return shape

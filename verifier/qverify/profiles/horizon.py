@@ -12,11 +12,11 @@ from math import prod
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.tensors.model_info import outputs_of
-from qverify.tensors.number_text import counted_in, numbers
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
 from qverify.tensors.spec import TensorSpec
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.model_info import outputs_of
+from qverify.vendor_files.printed_numbers import count_numbers, numbers
+from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
+from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "model_infer_output_I_NAME.bin or .txt, or layer-I-...-output-K-NAME files"
 CHECKED = "read as its files are described and independent scripts read them; of real files only texts of model_info were at hand"
@@ -28,7 +28,7 @@ _SPLIT = re.compile(r"-(input|output)-\d{1,6}-")
 _INFO = re.compile(r".*model_info.*\.(txt|log)", re.IGNORECASE)
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     """Not where run.sh of qverify left about.txt: qvrt names its outputs alike."""
     if folder.is_file:
         return False
@@ -36,7 +36,7 @@ def recognised(folder: OutsideFolder) -> bool:
     return "about.txt" not in names and any(_OUTPUT.fullmatch(n) for n in names)
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """Outputs by their index; with model_info by what it says of that index, the name confirmed as far as its letters go."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder with {WANTED}")
@@ -65,7 +65,7 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
 
 
 def _output(
-    dump: VendorDump, file: OutsideFile, match: re.Match[str], infos: dict[int, TensorSpec], asked: Asked
+    dump: VendorDump, file: UntrustedFile, match: re.Match[str], infos: dict[int, TensorSpec], asked: ReadingOptions
 ) -> None:
     index, said = int(match[1]), match[2] or ""
     info = infos.get(index)
@@ -83,12 +83,12 @@ def _output(
             dump.missing[name] = f"{file.path.rsplit('/', 1)[-1]}: {why}"
 
 
-def _held(file: OutsideFile, name: str, text: bool) -> VendorTensor:
+def _held(file: UntrustedFile, name: str, text: bool) -> VendorTensor:
     """What the file alone tells: bytes of any type, or real values."""
     if not text:
         return VendorTensor(name, file.path, UNTOLD, file.size_bytes, file.whole, form="raw", inner_bytes=aligned_bytes)
     data = file.whole(MOST_TEXT)
-    values, decimals = numbers(data, counted_in(data), file.path)
+    values, decimals = numbers(data, count_numbers(data), file.path)
     held = values.astype("<f8").tobytes()
     return VendorTensor(name, file.path, ("float64",), len(held), lambda: held, form="text", decimals=decimals)
 
@@ -142,7 +142,7 @@ def aligned_bytes(size: int) -> int:
     return size - over + next(step for step in (0, 16, 32, 64, 128, 256) if over <= step)
 
 
-def _layers(dump: VendorDump, folder: OutsideFolder, names: list[str]) -> None:
+def _layers(dump: VendorDump, folder: UntrustedFolder, names: list[str]) -> None:
     """layer-I-OP-NODE-output-K-TENSOR: where NODE or TENSOR hold such a mark themselves, every reading is offered, and the
     other side's names decide."""
     for name in names:
@@ -154,7 +154,7 @@ def _layers(dump: VendorDump, folder: OutsideFolder, names: list[str]) -> None:
             dump.tensors.append(replace(held, form=f"layer {held.form}", others=tuple(readings[:-1])))
 
 
-def _infos(folder: OutsideFolder, names: list[str]) -> dict[int, TensorSpec]:
+def _infos(folder: UntrustedFolder, names: list[str]) -> dict[int, TensorSpec]:
     if len(names) > 1:
         raise BadFileError(f"{folder.path}: {', '.join(names[:3])}: one text of model_info is wanted")
     return outputs_of(folder.file(names[0])) if names else {}

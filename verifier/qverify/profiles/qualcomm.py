@@ -6,8 +6,8 @@ import os
 import re
 
 from qverify.errors import BadFileError
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "output/ with Result_0, Result_1 ..., or one of those, with .raw files in it"
 CHECKED = "read as its format is described; no output of the vendor's own tool was at hand to check with"
@@ -15,7 +15,7 @@ NATIVE = tuple(d for d in ITEM if d not in ("bfloat16", "bool", "float64"))
 _RESULT = re.compile(r"Result_(\d{1,9})")
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     if folder.is_file:
         return False
     if _RESULT.fullmatch(os.path.basename(os.path.normpath(folder.path))):
@@ -23,7 +23,7 @@ def recognised(folder: OutsideFolder) -> bool:
     return any(_RESULT.fullmatch(name) for name in folder.folders())
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """asked.frame: N of Result_N, where output/ was named. No file tells its shape."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
@@ -33,16 +33,16 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
         if asked.frame not in found:
             raise BadFileError(f"{folder.path}: no Result_{asked.frame}; --frame is one of {_list(found)}")
         notes = [f"qualcomm: Result_{asked.frame} of {len(found)}; --frame names another"] if len(found) > 1 else []
-        folder = OutsideFolder(os.path.join(folder.path, f"Result_{asked.frame}"))
+        folder = UntrustedFolder(os.path.join(folder.path, f"Result_{asked.frame}"))
     tensors = [_tensor(folder, name) for name in _raws(folder)]
     return VendorDump("qualcomm", tensors, spelled_loosely, {}, notes)
 
 
-def _raws(folder: OutsideFolder) -> list[str]:
+def _raws(folder: UntrustedFolder) -> list[str]:
     return [name for name in folder.names() if name.endswith(".raw")]
 
 
-def _tensor(folder: OutsideFolder, name: str) -> VendorTensor:
+def _tensor(folder: UntrustedFolder, name: str) -> VendorTensor:
     file, stem = folder.file(name), name.removesuffix(".raw")
     native = stem.endswith("_native")
     return VendorTensor(

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import npy
-from qverify.tensors.outside_folder import OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, spelled_loosely
+from qverify.vendor_files.array_files import npy
+from qverify.vendor_files.untrusted_files import UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "snapshot/golden, snapshot/simulator or snapshot/runtime, with .npy files in it or in its npy/"
 CHECKED = "read as its format is described; no snapshot of the vendor's own tool was at hand to check with"
@@ -19,7 +19,7 @@ _ROW = re.compile(r"(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s*")
 MOST_TEXT = 1 << 24
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     """snapshot itself; or one of its folders, where the .npy files are one level below."""
     if folder.is_file:
         return False
@@ -29,7 +29,7 @@ def recognised(folder: OutsideFolder) -> bool:
     return os.path.basename(os.path.normpath(folder.path)) in SIDES and inner == ["npy"] and bool(_arrays(folder))
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """asked.side: which of the folders, where snapshot itself was named."""
     top, side = _side(folder, asked.side)
     arrays = _arrays(side)
@@ -45,22 +45,22 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
     return VendorDump("rockchip", tensors, None if whole else spelled_loosely, missing, notes)
 
 
-def _side(folder: OutsideFolder, wanted: str) -> tuple[OutsideFolder, OutsideFolder]:
+def _side(folder: UntrustedFolder, wanted: str) -> tuple[UntrustedFolder, UntrustedFolder]:
     """snapshot, and the folder of one side."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     inner = [s for s in SIDES if s in folder.folders()]
     if not inner:
-        return OutsideFolder(os.path.dirname(os.path.abspath(folder.path))), folder
+        return UntrustedFolder(os.path.dirname(os.path.abspath(folder.path))), folder
     if wanted not in inner:
         path = folder.path.rstrip("/")
         raise BadFileError(
             f"{path}: holds {', '.join(inner)}; name one of them: {path}/{inner[0]}, or --side {inner[0]}"
         )
-    return folder, OutsideFolder(os.path.join(folder.path, wanted))
+    return folder, UntrustedFolder(os.path.join(folder.path, wanted))
 
 
-def _arrays(folder: OutsideFolder) -> list[str]:
+def _arrays(folder: UntrustedFolder) -> list[str]:
     """Paths below the folder, in it or in its npy/. BadFileError for both, of which nobody knows the valid one."""
     found = [n for n in folder.names() if n.endswith(".npy")]
     below = [n for n in folder.names(2) if n.endswith(".npy") and os.path.dirname(n) == "npy"]
@@ -71,7 +71,7 @@ def _arrays(folder: OutsideFolder) -> list[str]:
     return found or below
 
 
-def _mapped(top: OutsideFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+def _mapped(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """File stem to layer name; layers without their file; notes. Where two layers share a file, or a layer has two, none is
     taken."""
     if MAP not in top.names():

@@ -10,9 +10,17 @@ from functools import partial
 import numpy as np
 
 from qverify.errors import BadFileError
-from qverify.tensors.number_text import counted_in, numbers
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import ITEM, Asked, VendorDump, VendorTensor, counted, real_number, whole_number
+from qverify.vendor_files.printed_numbers import count_numbers, numbers
+from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
+from qverify.vendor_files.vendor_dump import (
+    ITEM,
+    ReadingOptions,
+    VendorDump,
+    VendorTensor,
+    count_elements,
+    real_number,
+    whole_number,
+)
 
 WANTED = "one *_outtensor_dump.bin (it begins with isFloat:) or one unknown_*.txt (it begins with NAME Tensor:)"
 CHECKED = "read as its format is described; no dump of the vendor's own tools was at hand to check with"
@@ -31,11 +39,11 @@ _TEXT = re.compile(rb"\S")
 MOST_TEXT, MOST_RECORDS, DECIMALS = 1 << 28, 200_000, 6
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     return any(_kind(file) for file in _files(folder))
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """BadFileError where there is none, or more than one."""
     found = [file for file in _files(folder) if _kind(file)]
     if len(found) != 1:
@@ -44,13 +52,13 @@ def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
     return _text(found[0]) if _kind(found[0]) == "text" else _Container(found[0]).read()
 
 
-def _files(folder: OutsideFolder) -> list[OutsideFile]:
+def _files(folder: UntrustedFolder) -> list[UntrustedFile]:
     if folder.is_file:
         return [folder.only()]
     return [folder.file(name) for name in folder.names() if _NAMES.fullmatch(name)]
 
 
-def _kind(file: OutsideFile) -> str:
+def _kind(file: UntrustedFile) -> str:
     start = file.read(0, min(file.size_bytes, 4096))
     first, _, rest = start.partition(b"\n")
     if _FLOAT.fullmatch(first):
@@ -61,7 +69,7 @@ def _kind(file: OutsideFile) -> str:
 class _Container:
     """Records are found by their declared byte counts, never by their closing line: data may hold its bytes."""
 
-    def __init__(self, file: OutsideFile):
+    def __init__(self, file: UntrustedFile):
         self.file, self.at, self.floats = file, 0, False
         self.found: dict[str, VendorTensor] = {}
         self.inputs: dict[str, VendorTensor] = {}
@@ -130,7 +138,7 @@ class _Container:
         if stored is None:
             self.missing[name] = f"{size} bytes are no {dtype}{list(shape)}, nor one with a longer innermost dim"
             return
-        count = counted(stored, where)
+        count = count_elements(stored, where)
         tensor = VendorTensor(
             name,
             where,
@@ -190,7 +198,7 @@ class _Container:
         return partial(_printed, self.file, self.text_from, self.text_until, count, dtype)
 
 
-def _printed(file: OutsideFile, start: int, end: int, count: int, dtype: str) -> bytes:
+def _printed(file: UntrustedFile, start: int, end: int, count: int, dtype: str) -> bytes:
     """Values of a text dump: as they are printed for floats, whole numbers of dtype otherwise."""
     values, _ = numbers(file.read(start, end - start), count, file.path, start)
     if dtype == "float32":
@@ -203,20 +211,20 @@ def _printed(file: OutsideFile, start: int, end: int, count: int, dtype: str) ->
 
 def _shape(text: bytes, where: str) -> tuple[int, ...]:
     shape = tuple(whole_number(d, where) for d in text.replace(b",", b" ").split())
-    counted(shape, where)
+    count_elements(shape, where)
     return shape
 
 
 def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
     """The shape whose elements are count: shape itself, or with a longer innermost dim. None where neither is."""
-    outer = counted(shape[:-1], "")
+    outer = count_elements(shape[:-1], "")
     if rest or not shape or not outer:
-        return shape if not rest and count == counted(shape, "") else None
+        return shape if not rest and count == count_elements(shape, "") else None
     inner, over = divmod(count, outer)
     return None if over or inner < shape[-1] else (*shape[:-1], inner)
 
 
-def _text(file: OutsideFile) -> VendorDump:
+def _text(file: UntrustedFile) -> VendorDump:
     """The text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
     data, at, found = file.whole(MOST_TEXT), 0, []
     while _TEXT.search(data, at):
@@ -228,7 +236,7 @@ def _text(file: OutsideFile) -> VendorDump:
     return VendorDump("sigmastar", [t for t in found if t.name not in twice], None, missing, notes)
 
 
-def _block(file: OutsideFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
+def _block(file: UntrustedFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
     """The tensor that begins at a byte, and where it ends."""
 
     def bad(what: str) -> BadFileError:
@@ -246,8 +254,8 @@ def _block(file: OutsideFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
     if len(shape) != len(aligned) or shape[:-1] != aligned[:-1] or shape[-1:] > aligned[-1:]:
         raise bad(f"original shape {list(shape)} is no part of alignment shape {list(aligned)}")
     text = data[head.end() : end]
-    stored = aligned if counted_in(text) > counted(shape, where) else shape
-    values, decimals = numbers(text, counted(stored, where), file.path, head.end())
+    stored = aligned if count_numbers(text) > count_elements(shape, where) else shape
+    values, decimals = numbers(text, count_elements(stored, where), file.path, head.end())
     if decimals is not None and decimals != DECIMALS:
         raise bad(f"{decimals} decimals; this text has {DECIMALS} everywhere")
     held, name = values.astype("<f8").tobytes(), head[1].decode("utf-8", "replace").strip()

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from qverify.errors import BadFileError
-from qverify.tensors.array_files import HeldArray, npz
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor
+from qverify.vendor_files.array_files import HeldArray, npz
+from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor
 
 WANTED = "the .npz of model_runner"
 CHECKED = "read as the source of model_runner writes it; no output of a board was at hand to check with"
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     """Never: it looks like any other .npz."""
     return False
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """Names are true. The scale of a quantized tensor is not in the file: -m has it."""
     return VendorDump("sophgo", [_tensor(array) for array in npz(_file(folder))])
 
 
-def _file(folder: OutsideFolder) -> OutsideFile:
+def _file(folder: UntrustedFolder) -> UntrustedFile:
     if folder.is_file:
         return folder.only()
     found = [name for name in folder.names() if name.endswith(".npz")]

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from qverify.errors import BadFileError
-from qverify.tensors.outside_folder import OutsideFile, OutsideFolder
-from qverify.tensors.vendor import Asked, VendorDump, VendorTensor, counted, whole_number
+from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
+from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, count_elements, whole_number
 
 WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
 CHECKED = "read as its format is described; no trace of the vendor's own tools was at hand to check with"
@@ -41,12 +41,12 @@ class Trace:
     real: bool
 
 
-def recognised(folder: OutsideFolder) -> bool:
+def recognised(folder: UntrustedFolder) -> bool:
     """By the vendor's own prefix; the oldest names have none."""
     return not folder.is_file and any(n.startswith("tidl_trace") and _trace(n) for n in folder.names())
 
 
-def read(folder: OutsideFolder, asked: Asked) -> VendorDump:
+def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
     """asked.layer_info: folder of the names, else beside the traces. A name is that of the output buffer's dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
@@ -81,9 +81,9 @@ def _trace(name: str) -> Trace | None:
     return None
 
 
-def _tensor(file: OutsideFile, name: str, trace: Trace) -> VendorTensor | None:
+def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None:
     """None where the size is not that of the shape in its name."""
-    count = counted(trace.shape, file.path)
+    count = count_elements(trace.shape, file.path)
     size, over = divmod(file.size_bytes, count) if count else (0, 1)
     dtypes = ("float32",) if trace.real else BY_SIZE.get(size)
     if over or dtypes is None or (trace.real and size != 4):
@@ -95,7 +95,7 @@ def _tensor(file: OutsideFile, name: str, trace: Trace) -> VendorTensor | None:
 class _Names:
     """dataId of each subgraph to the name in the model. doubtful: dataIds with two names, and names of two dataIds."""
 
-    def __init__(self, folder: OutsideFolder, given: str, graphs: set[int]):
+    def __init__(self, folder: UntrustedFolder, given: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}
         self.doubtful: dict[str, str] = {}
         self.notes: list[str] = []
@@ -115,7 +115,7 @@ class _Names:
     def of(self, trace: Trace) -> str:
         return self.by_id.get((trace.graph, trace.data), f"subgraph {trace.graph} dataId {trace.data}")
 
-    def _take(self, file: OutsideFile, graph: int) -> None:
+    def _take(self, file: UntrustedFile, graph: int) -> None:
         text = file.whole(MOST_TEXT).decode("utf-8", "replace")
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
@@ -129,15 +129,15 @@ class _Names:
                 self.doubtful[self.by_id[key]] = f"layer_info calls dataId {key[1]} {name!r}, too"
 
 
-def _info_files(folder: OutsideFolder, given: str) -> list[OutsideFile]:
+def _info_files(folder: UntrustedFolder, given: str) -> list[UntrustedFile]:
     if given:
-        held = OutsideFolder(given)
+        held = UntrustedFolder(given)
         if held.is_file:
             return [held.only()]
         return [held.file(n) for n in held.names(3) if n.endswith(".layer_info.txt")]
     found = []
     for place in PLACES:
         if os.path.isdir(os.path.join(folder.path, place)):
-            names = OutsideFolder(os.path.join(folder.path, place)).names()
+            names = UntrustedFolder(os.path.join(folder.path, place)).names()
             found += [folder.file(os.path.join(place, n)) for n in names if n.endswith(".layer_info.txt")]
     return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from qverify.inputs.difference import Difference, Explanation
+from qverify.inputs.difference import Difference, MistakeExplanation
 from qverify.inputs.residual import Residual
 
 SCHEMA = "qverify.inputs_diff/1"
@@ -39,7 +39,7 @@ def _residual(rest: Residual, size_bytes: int) -> str:
     return f"mean {rest.mean_abs:.4g}, max {rest.max_abs:.4g}, {differing}, first at {first}"
 
 
-def details(found: Difference, fix: Callable[[Explanation], str]) -> list[str]:
+def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list[str]:
     """What comes below the first line."""
     lines = []
     for at, group in enumerate(found.exact):
@@ -65,11 +65,11 @@ def to_json(found: Difference) -> dict[str, Any]:
     }
 
 
-def _causes(one: Explanation) -> list[dict[str, str]]:
+def _causes(one: MistakeExplanation) -> list[dict[str, str]]:
     return [asdict(cause) for cause in one.causes]
 
 
-def _with_residual(one: Explanation, rest: Residual) -> dict[str, Any]:
+def _with_residual(one: MistakeExplanation, rest: Residual) -> dict[str, Any]:
     held = asdict(rest)
     numbers = {k: v if math.isfinite(v) else str(v) for k, v in held.items() if isinstance(v, float)}
     return {"causes": _causes(one), **held, **numbers}

@@ -6,9 +6,9 @@ import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from qverify.report import triage
+from qverify.report import triage_document
 from qverify.report.document import SCHEMA, Report, TensorRow
-from qverify.report.triage import Triage
+from qverify.report.triage_document import Triage
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
@@ -108,7 +108,7 @@ def report_schema() -> dict[str, Any]:
 
 def triage_schema() -> dict[str, Any]:
     """The same of `Triage.to_json()`."""
-    return _document(Triage, triage.SCHEMA)
+    return _document(Triage, triage_document.SCHEMA)
 
 
 def _document(kind: type, name: str) -> dict[str, Any]:

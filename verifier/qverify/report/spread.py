@@ -29,7 +29,7 @@ class SpreadRun:
         return f"onnxruntime {self.onnxruntime} on {self.machine}"
 
 
-def together(rows: Iterable[SpreadRun]) -> list[SpreadRun]:
+def combine_runs(rows: Iterable[SpreadRun]) -> list[SpreadRun]:
     """A row an interpreter, of the rows of several boards or frames: seconds and runs are summed, the others the largest."""
     found: dict[tuple[str, str], SpreadRun] = {}
     for row in rows:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qverify.report.document import NodeByNode, Pair
 
 
-def passed_with(pairs: Sequence[Pair]) -> list[str]:
+def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
     """Of the same two sides in several frames or on several boards, the most of any: judged node by node, bytes lost, tensors
     that differ outside the scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from qverify_agents.boards.qemu_user import emulator
+from qverify_agents.emulation.user_mode import emulator
 
 from qverify import example
 from qverify.compare.options import Options
-from qverify.compiler.compile import CompileOptions, compile_model
-from qverify.inputs.sources import Asked
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.inputs.sources import InputRequest
 from qverify.model_bin.records import encode
-from qverify.session.verify import Outcome, Request, verify
+from qverify.session.job import Outcome, verify
+from qverify.session.request import Request
 
 FAULT = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 
@@ -42,7 +43,7 @@ def demo(show: Callable[[str, Outcome | None], None]) -> bool:
                 Request(
                     [str(folder / "digits_quant.onnx"), model],
                     board,
-                    inputs=Asked(image),
+                    inputs=InputRequest(image),
                     options=Options(dump_all=True),
                 )
             )

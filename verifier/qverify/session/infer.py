@@ -13,14 +13,14 @@ import numpy as np
 
 from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.models import open_models
-from qverify.sides.dump import listed
+from qverify.sides.dumps.array_dump import manifest_files
 from qverify.tensors.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class BoardAddress:
     """A board's address, seconds for each of its answers, and options of the address given beside it."""
 
     uri: str
@@ -31,8 +31,8 @@ class Reached:
 def infer(
     paths: list[str],
     side: str,
-    board: Reached,
-    inputs: Asked,
+    board: BoardAddress,
+    inputs: InputRequest,
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Recording, int]:
@@ -72,7 +72,7 @@ def _write(recording: Recording, inputs: list[str], output: str) -> int:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
     manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
     manifest |= {"outputs": list(recording.finals), "tensors": {}}
-    former = listed(output)
+    former = manifest_files(output)
     _list(manifest, output)  # what a former run left there is none of this one's, and a cut-off run is seen
     for file in former:
         with contextlib.suppress(OSError):

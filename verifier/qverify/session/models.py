@@ -6,7 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field, replace
 
-from qverify.compiler.compile import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph

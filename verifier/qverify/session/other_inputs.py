@@ -12,9 +12,9 @@ from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.session.host import Ran
-from qverify.session.judging import judged
+from qverify.session.host_sides import SideResults
 from qverify.session.models import Models
+from qverify.session.report import make_report
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -49,9 +49,9 @@ def run_on_others(
         return {"verdict": "INCONCLUSIVE", "cause": None, "why": why, "seed": seed, "tensors": 0}, None
     made, number = drawn
     simulator = Simulator(models.graph)
-    ran = Ran({"simulator": simulator.run(made)}, {"simulator": simulator.run_unit})
+    ran = SideResults({"simulator": simulator.run(made)}, {"simulator": simulator.run_unit})
     recording = ran.recordings["board"] = board.run(made, step, "all")
-    pair = judged(models, made, ran, replace(options, dump_all=True), board.pull).pairs[0]
+    pair = make_report(models, made, ran, replace(options, dump_all=True), board.pull).pairs[0]
     repeated = _repeated(models.graph, before, recording, ran.recordings["simulator"])
     cause, why = pair.cause, f"on other inputs (random, PCG64 seed {number}): {pair.why}"
     if pair.verdict != "PASSED" and repeated:

@@ -6,10 +6,10 @@ import tempfile
 from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
-from qverify_agents.rates import COMMON, Rate, rate_of
+from qverify_agents.link_estimates import COMMON, Rate, estimate_rate
 
 from qverify.errors import UsageError
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
@@ -18,7 +18,7 @@ ASSUMED = "aarch64"  # most boards'
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanRow:
     """architecture: whose agent is counted, "" where none is pushed. Bytes both ways: first: with the agent and the model;
     cached: both are there; everything: cached, and every tensor is pulled whole. seconds: of the link alone, the board's computing not counted.
     The tensor that the spot check pulls is that of --spot-seed 0."""
@@ -38,23 +38,23 @@ class Row:
 def plan(
     paths: list[str],
     boards: list[str],
-    inputs: Asked | None = None,
+    inputs: InputRequest | None = None,
     machine: str | None = None,
     bytes_per_s: float | None = None,
-) -> list[Row]:
+) -> list[PlanRow]:
     """boards: addresses, or none for the common links. machine: whose agent is counted; where None, the
     one an address says, or else ASSUMED, which the row then names. bytes_per_s: instead of what is assumed."""
     if machine is not None and machine.lower() not in MACHINES:
         raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)
-    prepared = prepared_inputs(models.graph, inputs or Asked())
-    rates = [rate_of(b) for b in boards] or list(COMMON)
+    prepared = prepared_inputs(models.graph, inputs or InputRequest())
+    rates = [estimate_rate(b) for b in boards] or list(COMMON)
     shapes = {r.shape: _rehearsed(models, prepared, r.shape) for r in rates}
     return [_row(r, shapes[r.shape], machine, bytes_per_s) for r in rates]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedTraffic:
     """(bytes, requests) of each kind of run."""
 
     first: tuple[int, int]
@@ -62,9 +62,11 @@ class Counted:
     everything: tuple[int, int]
 
 
-def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> Counted:
+def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> CountedTraffic:
     with tempfile.TemporaryDirectory(prefix="qverify-plan-") as store:
-        return Counted(*(_run(models, prepared, f"local?{shape}", store, every) for every in (False, False, True)))
+        return CountedTraffic(
+            *(_run(models, prepared, f"local?{shape}", store, every) for every in (False, False, True))
+        )
 
 
 def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
@@ -76,7 +78,7 @@ def _run(models: Models, prepared: PreparedInputs, address: str, store: str, eve
     return link["bytes_sent"] + link["bytes_received"], link["requests"]
 
 
-def _row(rate: Rate, counted: Counted, machine: str | None, bytes_per_s: float | None) -> Row:
+def _row(rate: Rate, counted: CountedTraffic, machine: str | None, bytes_per_s: float | None) -> PlanRow:
     told = MACHINES[machine.lower()] if machine is not None else rate.architecture
     architecture = told or ASSUMED
     speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(architecture)
@@ -85,7 +87,7 @@ def _row(rate: Rate, counted: Counted, machine: str | None, bytes_per_s: float |
     def seconds(run: tuple[int, int], more: int = 0) -> float:
         return rate.login_s + (run[0] + more) / speed + run[1] * rate.round_trip_s
 
-    return Row(
+    return PlanRow(
         rate.name,
         assumed if told or not rate.pushes_agent else f"{assumed}, {ASSUMED}",
         architecture if rate.pushes_agent else "",

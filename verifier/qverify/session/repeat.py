@@ -12,7 +12,7 @@ from qverify_agents.errors import LinkError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.session.seen import board_value
+from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 
@@ -32,10 +32,12 @@ class Unstable:
     bits: list[int] = field(default_factory=list)
 
 
-def repeat(board: Any, seen: Any, graph: Graph, report: Report, times: int, step: Step | None = None) -> None:
+def repeat(
+    board: Any, evidence: RunEvidence, graph: Graph, report: Report, times: int, step: Step | None = None
+) -> None:
     """Runs times - 1 more; the report then says what is unstable, and no pair with that board is PASSED. A board that breaks
     on the way leaves its pairs INCONCLUSIVE, and what was found by then."""
-    recording = seen.ran.recordings["board"]
+    recording = evidence.results.recordings["board"]
     first = dict(recording.digests) or {
         n: tensor_digest(v) for n, v in recording.tensors.items() if n not in graph.inputs
     }
@@ -47,7 +49,7 @@ def repeat(board: Any, seen: Any, graph: Graph, report: Report, times: int, step
             for name, value in values.items():
                 if name not in found:
                     row = Unstable(name, makers[name].name if name in makers else name)
-                    found[name] = _Watched(row, board_value(seen, name))
+                    found[name] = _Watched(row, evidence.board_value(name)[0])
                 found[name].add(digests[name], value)
             if step is not None:
                 step(number + 1, times)

@@ -16,7 +16,7 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.errors import UsageError
-from qverify.inputs.sources import Asked, prepared_inputs
+from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
@@ -33,14 +33,14 @@ class Soak:
     models: list[str]
     board: str
     seconds: float
-    inputs: Asked = field(default_factory=Asked)
+    inputs: InputRequest = field(default_factory=InputRequest)
     every_s: float = 0.0
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Soaked:
+class SoakResult:
     """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor.
     gone: the board was not there at the end. cut: ended by Ctrl-C. unwritten: why the log ended.
     scope: which tensors were looked at, where not all.
@@ -74,7 +74,7 @@ class _Unwritten(Exception):
     """The log cannot be written."""
 
 
-def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, Soaked], None] | None = None) -> Soaked:
+def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, SoakResult], None] | None = None) -> SoakResult:
     """log: unbuffered, at its end; one JSON object a line, the first says what ran, so that nothing is lost on a cut. Ctrl-C and a log that
     cannot be written end it, and what was found by then is returned. UsageError and the first LinkError end it before
     anything ran; later ones are counted and the board is connected again."""
@@ -83,7 +83,7 @@ def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, Soaked],
     expected = Simulator(models.graph).run(prepared, keep=set()).digests
     if not expected:
         raise UsageError("the model has no tensor to hold a board to")
-    start, found = time.monotonic(), Soaked()
+    start, found = time.monotonic(), SoakResult()
     board: Board | None = None
     try:
         _write({**_about(asked, models, prepared), "tensors": len(expected)}, log)
@@ -163,7 +163,7 @@ def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Boar
     return board, dict(first.digests) or made
 
 
-def _cut_off(came: dict[str, str], expected: dict[str, str], found: Soaked) -> dict[str, Any]:
+def _cut_off(came: dict[str, str], expected: dict[str, str], found: SoakResult) -> dict[str, Any]:
     """What a run that did not end had wrong by then; with that it counts as a run."""
     wrong = [n for n, digest in came.items() if n in expected and digest != expected[n]]
     if wrong:
@@ -173,7 +173,7 @@ def _cut_off(came: dict[str, str], expected: dict[str, str], found: Soaked) -> d
 
 
 def _judged(
-    board: Board, digests: dict[str, str], expected: dict[str, str], found: Soaked, took_s: float
+    board: Board, digests: dict[str, str], expected: dict[str, str], found: SoakResult, took_s: float
 ) -> dict[str, Any]:
     """The run's line. What the board offers and did not send is wrong, too. A board that goes away right after the run has no
     readings, and its run counts."""

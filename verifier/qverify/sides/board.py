@@ -27,7 +27,7 @@ MOST_QUOTED = 8
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
-class Unproven(LinkError):
+class DigestMismatch(LinkError):
     """Some of the tensors asked for do not hold their digests, though the board goes on. came: the others, each of which holds its
     digest. broken: tensor to why it is not among them."""
 
@@ -160,7 +160,7 @@ class Board:
         for name in [*finals, *others]:
             try:
                 held |= self.pull([name])
-            except Unproven as error:
+            except DigestMismatch as error:
                 recording.missing |= error.broken
         if spot and others[0] in held:
             recording.settings["spot_seed"] = seed
@@ -229,10 +229,10 @@ class Board:
         )  # what the run left is gone: no memory for it, a unit ran since, or the connection was lost
         try:
             came = self._got([n for n in names if n not in broken])
-        except Unproven as error:
+        except DigestMismatch as error:
             came, broken = error.came, broken | error.broken
         if broken:
-            raise Unproven(came, broken)
+            raise DigestMismatch(came, broken)
         return came
 
     def _run_again(self, names: list[str]) -> dict[str, str]:
@@ -269,7 +269,7 @@ class Board:
             else:
                 pulled[name] = self._spool.keep(value)
         if broken:
-            raise Unproven(pulled, broken)
+            raise DigestMismatch(pulled, broken)
         return pulled
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -7,10 +7,10 @@ from math import prod
 from typing import Any
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.exposed import exposed
+from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.load import load, parse
-from qverify.onnx_model.piece import piece
 from qverify.onnx_model.view import View
 from qverify.tensors.recording import Array
 
@@ -45,12 +45,12 @@ class FloatFile:
         yield from ((n, given[n]) for n in names if n in given)
         for part in self._parts([n for n in names if n not in given]):
             if part not in self._exposing:
-                self._exposing[part] = Engine(exposed(self.model, list(part)).SerializeToString())
+                self._exposing[part] = Engine(expose_tensors(self.model, list(part)).SerializeToString())
             yield from self._exposing[part].run(given, part).items()
 
     def alone(self, output: str, given: Mapping[str, Array]) -> Array:
         """One tensor, computed from the tensors `given` instead of the file's inputs."""
-        made = Engine(piece(self.model, given, output).SerializeToString(), threads=1)
+        made = Engine(cut_nodes(self.model, given, output).SerializeToString(), threads=1)
         return made.run({n: given[n] for n in made.inputs})[output]
 
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:

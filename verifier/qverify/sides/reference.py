@@ -13,12 +13,12 @@ import onnx
 from qverify.arithmetic import float32
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.onnx_model.cut import Cutter
+from qverify.onnx_model.cut_model import Cutter
 from qverify.onnx_model.engine import LEVELS, Engine, version
-from qverify.onnx_model.exposed import exposed
+from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.ops.quantize import parameters
-from qverify.sides.elsewhere_files import Variant
-from qverify.sides.front import front, made
+from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
+from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -36,8 +36,8 @@ class Reference:
         there = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in there]
         self._cutter: Cutter | None = None
-        self._engine = Engine(exposed(self._model, self.names).SerializeToString())
-        self._front = front(graph, self._engine.inputs)
+        self._engine = Engine(expose_tensors(self._model, self.names).SerializeToString())
+        self._front = preprocessing_of(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
@@ -46,7 +46,7 @@ class Reference:
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         start = time.perf_counter()
-        fed = made(self.graph, self._front, prepared.arrays())
+        fed = run_preprocessing(self.graph, self._front, prepared.arrays())
         values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
@@ -66,14 +66,14 @@ class Reference:
             inputs_sha256=prepared.sha256,
         )
 
-    def variants(self, prepared: PreparedInputs) -> list[Variant]:
+    def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """This run under onnxruntime's other legitimate settings (every optimization level, one thread), and the untouched
         file's outputs under every level."""
-        fed = {**prepared.arrays(), **made(self.graph, self._front, prepared.arrays())}
+        fed = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
         feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
-        model = exposed(self._model, self.names).SerializeToString()
+        model = expose_tensors(self._model, self.names).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
-        found = [Variant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
+        found = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
         if self.original is None:
             return found
         stripped = self._stripped("outputs")
@@ -81,12 +81,12 @@ class Reference:
         feed, named = self._original_feed(prepared, values), self._original_outputs()
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
-        return found + [Variant(self.original, feed, base, specs, level, 2) for level in LEVELS]
+        return found + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
         if any(node in self._front for node in unit.nodes):
-            return made(self.graph, list(unit.nodes), inputs)
+            return run_preprocessing(self.graph, list(unit.nodes), inputs)
         return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
             inputs, list(unit.outputs)
         )

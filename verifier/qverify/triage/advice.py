@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qverify.report.triage import TensorLoss, WhatIf
+from qverify.report.triage_document import TensorLoss, WhatIf
 from qverify.triage.what_if import MOST
 
 CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the range that is reached

@@ -16,7 +16,7 @@ CHANCE = 16.0  # bits of evidence beyond its choices that a copy of other values
 FAR = 4.0  # standard deviations from what chance gives
 
 
-def in_all(case: Case) -> float:
+def difference_bits(case: Case) -> float:
     """Bits that say which elements differ and what stands there."""
     return case.once("evidence", lambda: _in_all(case))
 
@@ -31,7 +31,7 @@ def log2_choices(n: int, k: int) -> float:
     return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
 
 
-def of_copy(case: Case, choice: float, free: Array | None = None) -> bool:
+def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
     """Whether the differing elements, copies of others except where free, tell more than the choice of the source: by how
     rare what stands there is among the computed elements."""
     moved = case.differing if free is None else case.differing[~free[case.differing]]
@@ -44,11 +44,11 @@ def of_copy(case: Case, choice: float, free: Array | None = None) -> bool:
     return bool(told.sum() >= choice + CHANCE)
 
 
-def of_garbage(case: Case, choice: float, free: Array) -> bool:
+def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:
     """free: flat mask of the elements that memory held before, all the others as computed. Whether the places that differ
     tell more than the choice, and what stands there is unrelated to what was computed."""
     taken = np.count_nonzero(free) * 8.0 * case.recorded.itemsize
-    return bool(in_all(case) >= taken + choice + CHANCE) and unrelated(case, free)
+    return bool(difference_bits(case) >= taken + choice + CHANCE) and unrelated(case, free)
 
 
 def unrelated(case: Case, free: Array) -> bool:

@@ -37,7 +37,7 @@ class FloatPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class FloatPairs:
     """pairs: in running order. unpaired: quantized tensor to why no float tensor is its own. inputs, outputs: names of the
     quantized model to the float one's. notes: what was paired otherwise than by name."""
 
@@ -59,7 +59,7 @@ def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what:
     return {n: n for n in mine if n in theirs}, ""
 
 
-def pair_float(floats: View, quantized: View, graph: Graph) -> Paired:
+def pair_float(floats: View, quantized: View, graph: Graph) -> FloatPairs:
     """Of the original float model and the quantized one; graph: compiled from the latter."""
     return _Pairing(floats, quantized, graph).run()
 
@@ -72,7 +72,7 @@ class _Pairing:
         self.found: dict[str, FloatPair] = {}
         self.taken: set[str] = set()
 
-    def run(self) -> Paired:
+    def run(self) -> FloatPairs:
         names = [n for n in (*self.graph.inputs, *self.graph.observable()) if self.graph.spec(n).quantized]
         for name in names:
             self._by_name(name)
@@ -83,7 +83,7 @@ class _Pairing:
         notes = [f"{structural} tensors paired by their place in the graph, their names differ"] if structural else []
         order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
         pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
-        return Paired(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
+        return FloatPairs(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
 
     def _why(self, name: str) -> str:
         others = [a for a in self._aliases(name) if a in self.floats.producer or a in self.floats.inputs]

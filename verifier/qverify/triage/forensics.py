@@ -14,8 +14,8 @@ from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
-from qverify.triage.description import Description, described
-from qverify.triage.hypotheses import Page, Variant, pages
+from qverify.triage.difference_description import DifferenceDescription, describe_difference
+from qverify.triage.hypotheses import FaultVariant, Page, pages
 
 Watch = Callable[[str, int, int], None]
 DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
@@ -26,7 +26,7 @@ MARGIN = 10.0  # bits by which a cause may be less specific than the best and st
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Fault:
     """family: a page's NAME. said: the fault itself. bits: log2 of how many there were to choose from, the fewer the more
     specific. taken: elements that nothing predicts; they are as recorded, and their bits are among `bits`."""
 
@@ -40,21 +40,21 @@ class Cause:
 class Partial:
     """A cause that reproduces some of it. of_differing: share of the differing elements; of_all: share of all elements."""
 
-    cause: Cause
+    cause: Fault
     of_differing: float
     of_all: float
 
 
 @dataclass(slots=True)
-class Explanation:
+class FaultExplanation:
     """exact: groups of causes that give every byte the board gave, the most specific first; within a group they give the
     same bytes for other inputs, too. general: groups that also give every byte, by a fault so unspecific that the others are
     to be believed first. partial: of the rest, the best. families: each family's best share of all elements, 1.0 where it
     reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and nothing that was tried gives them."""
 
-    description: Description
-    exact: list[list[Cause]] = field(default_factory=list)
-    general: list[list[Cause]] = field(default_factory=list)
+    description: DifferenceDescription
+    exact: list[list[Fault]] = field(default_factory=list)
+    general: list[list[Fault]] = field(default_factory=list)
     partial: list[Partial] = field(default_factory=list)
     families: dict[str, float] = field(default_factory=dict)
     unexplained: bool = False
@@ -68,7 +68,7 @@ class Explanation:
         return list(dict.fromkeys(group[0].family for group in self.exact))
 
 
-def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> Explanation:
+def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultExplanation:
     """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried, nor after ENOUGH_S where
     a cause was found; not_tried says what.
     watch: told the family, how many were tried, how many there are."""
@@ -77,10 +77,10 @@ def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) 
         warnings.simplefilter(
             "ignore"
         )  # a fault may overflow, also in a block's thread, which has an errstate of its own
-        found = Explanation(described(case.made, case.recorded, case.spec))
+        found = FaultExplanation(describe_difference(case.made, case.recorded, case.spec))
         if not case.differing.size:
             return found
-        trial = _Trial(case, start + deadline_s)
+        trial = _FaultTrial(case, start + deadline_s)
         for at, page in enumerate(pages()):
             if watch is not None:
                 watch(page.NAME, at, len(pages()))
@@ -95,14 +95,14 @@ def explained(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) 
     return found
 
 
-class _Trial:
+class _FaultTrial:
     """exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
 
     def __init__(self, case: Case, deadline: float):
         self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
-        self.exact: list[tuple[Cause, Variant]] = []
+        self.exact: list[tuple[Fault, FaultVariant]] = []
         self.partial: dict[str, Partial] = {}
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
@@ -136,7 +136,7 @@ class _Trial:
             return "the time was over"
         return f"{ENOUGH_S:g} s were over and a cause was found" if self.exact and now > self.enough else ""
 
-    def _judged(self, page: Page, variant: Variant) -> bool:
+    def _judged(self, page: Page, variant: FaultVariant) -> bool:
         """Whether it gives every byte; how near it comes is kept."""
         try:
             made = variant.make(self.case)
@@ -155,39 +155,39 @@ class _Trial:
         if of_all > (self.before if best is None else best.of_all):
             share = np.count_nonzero(told[self.differing]) / self.differing.size
             if share:
-                self.partial[page.NAME] = Partial(Cause(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
+                self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
         return False
 
-    def _supported(self, choice: float, variant: Variant) -> bool:
+    def _supported(self, choice: float, variant: FaultVariant) -> bool:
         """Whether the differing elements say more than the choice of the fault took out of them."""
         if variant.copied:
-            return evidence.of_copy(self.case, choice, variant.free)
+            return evidence.copy_is_evidence(self.case, choice, variant.free)
         if variant.free is not None:
-            return evidence.of_garbage(self.case, choice, variant.free)
-        return evidence.in_all(self.case) >= choice + evidence.LEAST
+            return evidence.garbage_is_evidence(self.case, choice, variant.free)
+        return evidence.difference_bits(self.case) >= choice + evidence.LEAST
 
 
-def _cause(family: str, choice: float, variant: Variant, case: Case) -> Cause:
+def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:
     taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
-    return Cause(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
+    return Fault(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
 
 
-def _grouped(case: Case, exact: list[tuple[Cause, Variant]]) -> list[list[Cause]]:
+def _grouped(case: Case, exact: list[tuple[Fault, FaultVariant]]) -> list[list[Fault]]:
     """By the bytes they give for noise in place of the inputs."""
     if len(exact) < 2:
         return [[cause] for cause, _ in exact]
     noise = [case.on_noise(seed) for seed in NOISE_SEEDS]
-    groups: dict[tuple[str, ...], list[Cause]] = {}
+    groups: dict[tuple[str, ...], list[Fault]] = {}
     for cause, variant in exact:
         groups.setdefault(tuple(_digest(variant, other) for other in noise), []).append(cause)
     return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
 
 
-def _rank(cause: Cause) -> tuple[float, int]:
+def _rank(cause: Fault) -> tuple[float, int]:
     return cause.bits, len(cause.said)
 
 
-def _digest(variant: Variant, case: Case) -> str:
+def _digest(variant: FaultVariant, case: Case) -> str:
     try:
         made: Array = variant.make(case)
     except DOES_NOT_FIT:

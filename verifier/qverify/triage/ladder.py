@@ -14,16 +14,16 @@ from qverify.compare.metrics import Context, Measure, measures
 from qverify.compare.paired_values import PairedValues
 from qverify.errors import UsageError
 from qverify.report.document import Verdict
-from qverify.report.triage import OutputRow, Rung
+from qverify.report.triage_document import OutputRow, Rung
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.loudness import Judged, Step, said
+from qverify.triage.loudness import Judged, OutputStep, loudness_text
 
 KINDS = ("exact", "decimals", "cosine")
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class RungGate:
     """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or least cosine."""
 
     kind: str
@@ -44,28 +44,28 @@ class Gate:
 
 
 DEFAULT_GATES = {  # by the kinds of the two stages
-    ("float", "float"): Gate("cosine", 0.9999),  # another order of the same sums: 1 - 1e-10 and better
-    ("float", "quantized"): Gate("cosine", 0.7),  # good networks: 0.74 and better; bad cases: 0.60 and worse
-    ("quantized", "quantized"): Gate("cosine", 0.98),
-    ("reference", "dump"): Gate("cosine", 0.98),  # another runtime: 1 LSB a node adds up
-    ("reference", "simulator"): Gate("decimals", 5),
-    ("reference", "board"): Gate("decimals", 5),
-    ("simulator", "board"): Gate("exact"),
-    ("device", "application"): Gate("decimals", 3),  # what it prints or stores is seldom every bit
+    ("float", "float"): RungGate("cosine", 0.9999),  # another order of the same sums: 1 - 1e-10 and better
+    ("float", "quantized"): RungGate("cosine", 0.7),  # good networks: 0.74 and better; bad cases: 0.60 and worse
+    ("quantized", "quantized"): RungGate("cosine", 0.98),
+    ("reference", "dump"): RungGate("cosine", 0.98),  # another runtime: 1 LSB a node adds up
+    ("reference", "simulator"): RungGate("decimals", 5),
+    ("reference", "board"): RungGate("decimals", 5),
+    ("simulator", "board"): RungGate("exact"),
+    ("device", "application"): RungGate("decimals", 3),  # what it prints or stores is seldom every bit
 }
 
 
-def default_gate(a: str, b: str) -> Gate:
+def default_gate(a: str, b: str) -> RungGate:
     """By the kinds of two neighbouring stages."""
     if (a, b) in DEFAULT_GATES:
         return DEFAULT_GATES[(a, b)]
     if b == "application":
         return DEFAULT_GATES[("device", "application")]
     sides = tuple("float" if kind == "float" else "quantized" for kind in (a, b))
-    return DEFAULT_GATES.get((sides[0], sides[1]), Gate("cosine", 0.98))
+    return DEFAULT_GATES.get((sides[0], sides[1]), RungGate("cosine", 0.98))
 
 
-def parse_gate(text: str) -> tuple[str, Gate]:
+def parse_gate(text: str) -> tuple[str, RungGate]:
     """`A~B=exact`, `A~B=decimals:3`, `A~B=cosine:0.99`: ("A~B", the gate). UsageError for any other form."""
     rung, equals, rule = text.rpartition("=")
     kind, _, limit = rule.partition(":")
@@ -82,7 +82,7 @@ def parse_gate(text: str) -> tuple[str, Gate]:
         raise UsageError(
             f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MOST_DIGITS}) or A~B=cosine:X (-1 to 1), A and B neighbouring stages"
         )
-    return "~".join(part.strip() for part in rung.split("~")), Gate(kind, number)
+    return "~".join(part.strip() for part in rung.split("~")), RungGate(kind, number)
 
 
 @dataclass(slots=True)
@@ -122,11 +122,11 @@ class Distance:
     def rmse(self) -> float:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
-    def judged(self, step: Step | None) -> Judged:
+    def judged(self, step: OutputStep | None) -> Judged:
         """step: of b's scale; None where it has none, or the gate is not of float and quantized."""
         return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
 
-    def row(self, name: str, gate: Gate, step: Step | None = None) -> OutputRow:
+    def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
         """step: as in judged(); a cosine gives way to it, an absolute gate does not."""
         found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
         holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
@@ -144,7 +144,7 @@ class Distance:
         return OutputRow(name, self.elements, holds, *metrics, judged, self.largest, size)
 
 
-def bare(name: str, value: Array) -> TensorSpec:
+def real_spec(name: str, value: Array) -> TensorSpec:
     """The spec of an array whose values are real numbers as they are."""
     return TensorSpec(name, str(value.dtype), value.shape)
 
@@ -155,11 +155,11 @@ class Outputs:
 
     a: str
     b: str
-    gate: Gate
+    gate: RungGate
     names: Mapping[str, str]
     distances: dict[str, Distance] = field(default_factory=dict)
     wrong: str = ""
-    steps: Mapping[str, Step] = field(default_factory=dict)  # of b's quantized outputs, where a is float
+    steps: Mapping[str, OutputStep] = field(default_factory=dict)  # of b's quantized outputs, where a is float
 
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
         for name, other in self.names.items():
@@ -197,12 +197,12 @@ class Outputs:
         made.evidence += [self._near(r) for r in rows if r.judged == "near"]
         return made
 
-    def _step(self, name: str) -> Step | None:
+    def _step(self, name: str) -> OutputStep | None:
         return self.steps.get(self.names[name])
 
     def _too_small(self, row: OutputRow) -> str:
         if row.step is not None and row.largest is not None and row.max_abs > row.step:
-            return f"the float is quiet on this input, {said(row.largest, row.step)}"
+            return f"the float is quiet on this input, {loudness_text(row.largest, row.step)}"
         return "not more than one LSB, of which a cosine tells nothing"
 
     def _near(self, row: OutputRow) -> str:
@@ -215,9 +215,9 @@ def _why(worst: OutputRow, bad: int, of: int) -> str:
 
 
 def _loudness(row: OutputRow) -> str:
-    return f"{row.name}: {said(row.largest or 0.0, row.step or 0.0)} ({row.largest:.4g} of {row.step:.4g})"
+    return f"{row.name}: {loudness_text(row.largest or 0.0, row.step or 0.0)} ({row.largest:.4g} of {row.step:.4g})"
 
 
-def real(value: Array, spec: TensorSpec) -> Any:
+def real_values(value: Array, spec: TensorSpec) -> Any:
     """Dequantized float32."""
     return spec.dequantized(value).astype(np.float32) if spec.quantized else value

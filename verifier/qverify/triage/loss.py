@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph
-from qverify.onnx_model.switched import Switch, Switched, Weights
+from qverify.onnx_model.switched_model import Switch, Switched, Weights
 from qverify.onnx_model.view import View, attributes
-from qverify.report.triage import Single, TensorLoss
+from qverify.report.triage_document import SingleTensorLoss, TensorLoss
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.float_pairing import FloatPair, Paired
-from qverify.triage.ladder import Distance, bare
-from qverify.triage.loudness import Step
+from qverify.triage.float_pairing import FloatPair, FloatPairs
+from qverify.triage.ladder import Distance, real_spec
+from qverify.triage.loudness import OutputStep
 
 Array = npt.NDArray[Any]
 LOST_DB = 20.0  # 8 bit per channel keeps 35 dB and more
@@ -38,7 +38,7 @@ class _One:
 class Losses:
     """add() once a frame with both sides' tensors; rows() in running order."""
 
-    def __init__(self, paired: Paired, floats: View, graph: Graph):
+    def __init__(self, paired: FloatPairs, floats: View, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
         self._found = {p.tensor: _One() for p in paired.pairs}
         self._pair = {p.tensor: p for p in paired.pairs}
@@ -50,7 +50,7 @@ class Losses:
             if other is None or not value.size:
                 continue
             spec, one = self.graph.spec(self._pair[name].quantized), self._found[name]
-            one.distance.add(value, other, bare(name, value), spec)
+            one.distance.add(value, other, real_spec(name, value), spec)
             one.low, one.high = min(one.low, float(value.min())), max(one.high, float(value.max()))
             low, high = quantized_range(spec)
             half = float(max(spec.scale)) / 2
@@ -90,7 +90,7 @@ class Losses:
             one.high,
             one.outside / distance.elements,
             reached / (high - low),
-            Step.of(spec).size,
+            OutputStep.of(spec).size,
             min((sqnr_db(a, b) for a, b, _ in weights), default=None),
             pair.one_scale,
             max((channels_lost(a, b, axis) for a, b, axis in weights), default=0.0),
@@ -144,7 +144,7 @@ def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def switches(paired: Paired, floats: View, graph: Graph) -> list[Switch]:
+def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch]:
     """One a paired tensor, its maker's weights with it."""
     makers = {node.name: str(node.output[0]) for node in floats.nodes}
     found = []
@@ -157,7 +157,7 @@ def switches(paired: Paired, floats: View, graph: Graph) -> list[Switch]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExperimentResult:
     """The final outputs of some tensors quantized, against none. worst: of those a cosine can judge, if there is one; its
     cosine and SQNR. harm: what outcomes are compared by: its cosine, 1.0 where no output can be judged. mean: of all
     outputs; those that cannot be judged count as 1.0."""
@@ -173,7 +173,7 @@ class Experiment:
     """Runs the switched model and measures its outputs against its own float run, over the frames. steps: of the quantized
     final outputs, by the float model's names: one that is quiet, too small or within half a step is no harm. runs: counted."""
 
-    def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, Step] | None = None):
+    def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
         self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
         self._float = [self._run(f, ()) for f in frames]
 
@@ -181,37 +181,41 @@ class Experiment:
         self.runs += 1
         return self.switched.run(feed, frozenset(on))
 
-    def measure(self, on: Iterable[str]) -> Outcome:
+    def measure(self, on: Iterable[str]) -> ExperimentResult:
         """Quantized: the tensors of `on`."""
         distances: dict[str, Distance] = {}
         for feed, plain in zip(self.frames, self._float, strict=True):
             for name, value in self._run(feed, on).items():
-                here = bare(name, value)
+                here = real_spec(name, value)
                 distances.setdefault(name, Distance()).add(plain[name], value, here, here)
         cosines = {n: _number(d.metric("cosine")) for n, d in distances.items()}
         told = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
         worst = min(told or cosines, key=lambda n: (cosines[n], n))
         mean = (sum(cosines[n] for n in told) + len(cosines) - len(told)) / len(cosines)
-        return Outcome(worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if told else 1.0, mean)
+        return ExperimentResult(
+            worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if told else 1.0, mean
+        )
 
 
 def _number(cosine: float) -> float:
     return -1.0 if math.isnan(cosine) else cosine
 
 
-def alone(experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None) -> None:
+def quantize_one_at_a_time(
+    experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
+) -> None:
     """Fills `single` of every row, and sorts the rows: what damages the worst output most comes first."""
     order = {}
     for at, row in enumerate(rows):
         found = experiment.measure([row.tensor])
-        row.single = Single(found.worst, found.cosine, found.sqnr_db)
+        row.single = SingleTensorLoss(found.worst, found.cosine, found.sqnr_db)
         order[row.tensor] = (found.harm, found.mean, row.tensor)
         if tell is not None:
             tell(at + 1, len(rows))
     rows.sort(key=lambda r: order[r.tensor])
 
 
-def loudest(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
+def loudest_frames(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
     """Frames, at most so many, in order: first those that make the most outputs loud which no frame before did, then the
     first ones. outputs: of each frame, how loud each output is in steps of its scale."""
     chosen: list[int] = []

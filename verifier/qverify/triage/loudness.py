@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from qverify.report.triage import OutputRow, Quiet, TensorLoss
+from qverify.report.triage_document import OutputRow, Quiet, TensorLoss
 from qverify.tensors.spec import TensorSpec
 
 LEAST_USED = 1 / 64  # share of the quantized range, four levels of 8 bit, that a value must reach to be near enough
@@ -18,14 +18,14 @@ Judged = Literal["gate", "near", "quiet", "too_small"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OutputStep:
     """Real values. size: of one LSB, the smallest of several channels. extent: of the whole quantized range."""
 
     size: float
     extent: float
 
     @classmethod
-    def of(cls, spec: TensorSpec) -> Step:
+    def of(cls, spec: TensorSpec) -> OutputStep:
         """spec: of a quantized tensor."""
         limits = np.iinfo(spec.numpy_dtype)  # type: ignore[type-var]
         size = float(min(spec.scale))
@@ -47,7 +47,7 @@ class Step:
         return "too_small" if off <= self.size else "gate"
 
 
-def said(largest: float, step: float) -> str:
+def loudness_text(largest: float, step: float) -> str:
     """How loud, for people."""
     if largest == 0:
         return "it is zero everywhere"
@@ -56,14 +56,18 @@ def said(largest: float, step: float) -> str:
     return f"its largest value is {largest / step:.2g} of a step"
 
 
-def quiet(outputs: Iterable[OutputRow], losses: Iterable[TensorLoss]) -> list[Quiet]:
+def quiet_outputs(outputs: Iterable[OutputRow], losses: Iterable[TensorLoss]) -> list[Quiet]:
     """The tensors that no frame made loud: final outputs of the rungs from float, then those inside, in running order."""
     found: dict[str, Quiet] = {}
     for row in outputs:
         if row.judged == "quiet" and row.largest is not None and row.step is not None:
-            found.setdefault(row.name, Quiet(row.name, True, row.largest, row.step, said(row.largest, row.step)))
+            found.setdefault(
+                row.name, Quiet(row.name, True, row.largest, row.step, loudness_text(row.largest, row.step))
+            )
     for loss in losses:
         largest = max(abs(loss.float_low), abs(loss.float_high))
         if largest < loss.step / 2:
-            found.setdefault(loss.tensor, Quiet(loss.tensor, False, largest, loss.step, said(largest, loss.step)))
+            found.setdefault(
+                loss.tensor, Quiet(loss.tensor, False, largest, loss.step, loudness_text(largest, loss.step))
+            )
     return list(found.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced
-from qverify.report.triage import Neighbour, Neighbourhood
+from qverify.report.triage_document import Neighbour, Neighbourhood
 
 MOST_DRAWN = 4  # diverging tensors with a drawing; a board that spoils everything would fill the screen
 

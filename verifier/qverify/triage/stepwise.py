@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.triage.case import Case, Change
-from qverify.triage.linear import WIDE_LIMITS
+from qverify.triage.linear_sums import WIDE_LIMITS
 
 Array = npt.NDArray[Any]
 MOST_STEPS = 400_000_000  # multiply-accumulates; more take too long in numpy

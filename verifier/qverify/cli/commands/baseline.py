@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 SHOWN = 40
 
@@ -33,9 +33,9 @@ def _arguments(one: Callable[..., int]) -> Callable[..., int]:
 )
 @_arguments
 def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
-    from qverify.session import baseline
+    from qverify.session.offline import baselines
 
-    key, verdict = baseline.save(file, capture, firmware, toolchain)
+    key, verdict = baselines.save(file, capture, firmware, toolchain)
     say(f"{file}: saved {_said(key)}")
     if verdict != "PASSED":
         say(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
@@ -50,10 +50,10 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     from dataclasses import asdict
 
     from qverify.files import write_text
-    from qverify.session import baseline
+    from qverify.session.offline import baselines
 
-    key, changes, compared = baseline.check(file, capture, firmware, toolchain)
-    for line in baseline.lines(changes)[:SHOWN]:
+    key, changes, compared = baselines.check(file, capture, firmware, toolchain)
+    for line in baselines.lines(changes)[:SHOWN]:
         say(line)
     if len(changes) > SHOWN:
         click.echo(f"... and {len(changes) - SHOWN} more")

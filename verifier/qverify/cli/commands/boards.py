@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from qverify_agents.printable import last_line, one_line
 
-from qverify.cli.board_options import reaching
-from qverify.cli.saying import say
+from qverify.cli.board_options import link_options
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify_agents.address import Address
@@ -49,7 +49,7 @@ def list() -> int:
 
 @command.command(help="reach each board, and say what it is or why not")
 @click.argument("names", nargs=-1)
-@reaching(30.0)
+@link_options(30.0)
 def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import boards
@@ -68,7 +68,7 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
 
 @command.command(help="what a board says of itself, as JSON")
 @click.argument("name")
-@reaching(30.0)
+@link_options(30.0)
 def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     import json
 
@@ -127,7 +127,7 @@ def down(name: str, force: bool) -> int:
 )
 @click.argument("name")
 @click.option("--force", is_flag=True, help="though somebody uses it")
-@reaching(180.0)
+@link_options(180.0)
 def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.power import reset_board
 
@@ -145,14 +145,14 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     import os
 
     from qverify_agents.errors import BadAddress
-    from qverify_agents.ssh_words import ssh_words
+    from qverify_agents.ssh.ssh_command import ssh_command
 
     address = _address(name)
     if address.scheme == "qemu":
         address = _ssh_of(name, _emulated(name))
     if address.scheme != "ssh":
         raise BadAddress(f"{name}: {address.scheme}: boards take no ssh; this is for qemu: boards and those behind ssh")
-    os.execvp("ssh", [*ssh_words(address), *words])
+    os.execvp("ssh", [*ssh_command(address), *words])
 
 
 @command.command(help="what an emulated board's console has shown")
@@ -171,7 +171,7 @@ def console(name: str) -> int:
 
 @command.command("break", help="take a board from a holder nobody has spoken to for a minute; never from one that runs")
 @click.argument("name")
-@reaching(30.0)
+@link_options(30.0)
 def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.connect import shell_of
 
@@ -186,7 +186,7 @@ def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
 @command.command(help="remove everything qverify keeps on a board: agents and contents")
 @click.argument("name")
-@reaching(30.0)
+@link_options(30.0)
 def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     """Refused while somebody uses the board."""
     import shlex

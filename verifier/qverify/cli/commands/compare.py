@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.judging import judging, shown
+from qverify.cli.judging import judging_options
+from qverify.cli.reporting import ReportFiles, emit, report_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -48,8 +49,8 @@ class WithProfiles(click.Command):
 @click.option(
     "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
 )
-@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
-@judging
+@report_options()
+@judging_options
 def command(
     a: str,
     b: str,
@@ -62,17 +63,17 @@ def command(
     outputs_only: bool,
     side: str,
     frame: int,
-    json_path: str | None,
+    reports: ReportFiles,
     options: Options,
 ) -> int:
-    from qverify.session.compare_dumps import Dumps, compare_dumps, dtypes
-    from qverify.session.verify import Outcome
-    from qverify.tensors.vendor import Asked
+    from qverify.renderers import terminal
+    from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
+    from qverify.vendor_files.vendor_dump import ReadingOptions
 
-    asked = Asked(dtypes(dtype), side, frame, layer_info)
+    asked = ReadingOptions(dtypes(dtype), side, frame, layer_info)
     narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked, narrow)
     report = compare_dumps(dumps, options)
-    return shown(Outcome(report, []), True, json_path)
+    return emit(report, terminal.render(report, [], True), reports)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 
 @click.command(help=__doc__)
@@ -51,15 +51,15 @@ def command(
 ) -> int:
     import os
 
-    from qverify.cli.live_progress import bars
-    from qverify.compiler.compile import CompileOptions, compile_model
+    from qverify.cli.live_progress import progress_bars
+    from qverify.compiler.compile_model import CompileOptions, compile_model
     from qverify.errors import UsageError
     from qverify.files import write_bytes
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
+    from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
-    from qverify.session.readable import check_readable
 
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
@@ -76,7 +76,7 @@ def command(
         os.path.dirname(os.path.abspath(model)),
         _merged(tables(description), parsed(inputs)),
     )
-    with bars() as watch:
+    with progress_bars() as watch:
         compiled = compile_model(read_file(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
     if result is not None and (result["over"] or not result["units"]):

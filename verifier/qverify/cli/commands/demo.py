@@ -9,7 +9,7 @@ import click
 def command() -> int:
     from qverify.renderers import terminal
     from qverify.session.demo import demo
-    from qverify.session.verify import Outcome
+    from qverify.session.job import Outcome
 
     def show(title: str, outcome: Outcome | None) -> None:
         click.echo(f"\n$ {title}" if outcome is not None else f"\n{title}")

@@ -8,8 +8,8 @@ import click
 @click.command(help=__doc__)
 def command() -> int:
     from qverify_agents.binaries import MACHINES, runtime_path
-    from qverify_agents.boards.qemu_user import emulator
     from qverify_agents.connect import connect
+    from qverify_agents.emulation.user_mode import emulator
     from qverify_agents.errors import LinkError
     from qverify_agents.printable import one_line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 
 @click.command(help=__doc__)
@@ -14,9 +14,9 @@ from qverify.cli.saying import say
 @click.option("--side", default="", help="inputs, reference, simulator or board  [default: all]")
 @click.option("--tensor", "tensors", multiple=True, metavar="NAME", help="may be repeated  [default: all]")
 def command(capture: str, folder: str, frame: int | None, side: str, tensors: tuple[str, ...]) -> int:
-    from qverify.session.extract import Extract, extract
+    from qverify.session.offline.extract_files import ExtractRequest, extract
 
-    found = extract(Extract(capture, folder, frame, side, tensors))
+    found = extract(ExtractRequest(capture, folder, frame, side, tensors))
     lacking = f"; {found.missing} tensors are not in the capture (dump.json says why)" if found.missing else ""
     say(f"{folder}: {found.files} files, {found.bytes} bytes{lacking}")
     return 0

@@ -8,7 +8,7 @@ import click
 
 from qverify.cli.describing import describing
 from qverify.cli.inputs_diff import diff
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -37,13 +37,13 @@ def _needed(wanted: Description | None) -> Description:
 @click.option("-o", "--output", required=True, metavar="DIR")
 @describing
 def prepare(files: tuple[str, ...], output: str, wanted: Description | None, name: str) -> int:
-    from qverify.cli.live_progress import bars
-    from qverify.session import inputs
+    from qverify.cli.live_progress import progress_bars
+    from qverify.session.inputs import prepared_files
 
-    paths = [p for one in files for p in inputs.sources(one)]
-    with bars() as watch:
+    paths = [p for one in files for p in prepared_files.sources(one)]
+    with progress_bars() as watch:
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
-        failed = inputs.prepare(paths, _needed(wanted), output, name, tell)
+        failed = prepared_files.prepare(paths, _needed(wanted), output, name, tell)
     say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")
     for row in failed:
         say(f"qverify: {row['why']}", err=True)
@@ -58,19 +58,20 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
 @click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="files")
 @describing
 def random(output: str, seed: int, count: int, wanted: Description | None, name: str) -> int:
-    from qverify.session import inputs
+    from qverify.session.inputs import prepared_files
 
-    inputs.random(_needed(wanted), output, name, seed, count)
+    prepared_files.random(_needed(wanted), output, name, seed, count)
     say(f"{output}: {count} files of seed {seed}, {_each(_needed(wanted))}")
     return 0
 
 
 def _each(wanted: Description) -> str:
-    from qverify.inputs import buffers
     from qverify.inputs.description_keys import unverified
 
     width, height = wanted.frame
-    told = f"{buffers.size_bytes(wanted)} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
+    told = (
+        f"{wanted.size_bytes} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
+    )
     doubt = unverified(wanted)
     return told + (f"; unverified: {doubt}" if doubt else "")
 
@@ -84,10 +85,10 @@ def _each(wanted: Description) -> str:
 def show(path: str, output: str | None, wanted: Description | None, name: str) -> int:
     import os
 
-    from qverify.session import inputs
+    from qverify.session.inputs import prepared_files
 
     beside = path if os.path.isdir(path) else os.path.dirname(path)
-    rows = inputs.show(path, output or os.path.join(beside, "shown"), wanted)
+    rows = prepared_files.show(path, output or os.path.join(beside, "shown"), wanted)
     for row in rows:
         about = "; ".join(f"{k} {v}" for k, v in row.items() if k not in ("file", "source", "wrong") and v)
         say(f"{row['file']} ({row['source']}): {about}{'; WRONG: ' + row['wrong'] if row['wrong'] else ''}")
@@ -100,9 +101,9 @@ def show(path: str, output: str | None, wanted: Description | None, name: str) -
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
 @describing
 def check(paths: tuple[str, ...], wanted: Description | None, name: str) -> int:
-    from qverify.session import inputs
+    from qverify.session.inputs import prepared_files
 
-    rows = [row for path in paths for row in inputs.checked(path, wanted)]
+    rows = [row for path in paths for row in prepared_files.checked(path, wanted)]
     for file, wrong in rows:
         if wrong:
             say(f"qverify: {file}: {wrong}", err=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.input_options import taking_inputs
-from qverify.cli.saying import say
+from qverify.cli.input_options import input_options
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import Asked
+    from qverify.inputs.sources import InputRequest
 
 
 @click.command(help=__doc__)
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", required=True, help="a folder that does not exist, or NAME.tar, NAME.tar.gz")
 @click.option("--arch", "machines", multiple=True, help="machines of the board (uname -m); all when not given")
 @click.option("--no-onnx", is_flag=True, help="leave the quantized ONNX out: replay then needs it with -m")
-@taking_inputs
-def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, inputs: Asked) -> int:
-    from qverify.session.pack import pack
+@input_options
+def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, inputs: InputRequest) -> int:
+    from qverify.session.offline.pack_bundle import pack
 
     wanted = tuple(m for given in machines for m in given.split(",") if m)
     made = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.input_options import taking_inputs
+from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import Asked
+    from qverify.inputs.sources import InputRequest
 
 
 @click.command(help=__doc__)
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     help="of the link, instead of what is assumed",
 )
 @click.option("--json", "json_path", metavar="FILE", help="- for stdout")
-@taking_inputs
+@input_options
 def command(
     models: str,
     boards: tuple[str, ...],
     machine: str | None,
     bytes_per_s: float | None,
     json_path: str | None,
-    inputs: Asked,
+    inputs: InputRequest,
 ) -> int:
     import json
     from dataclasses import asdict

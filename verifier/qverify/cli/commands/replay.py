@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qverify.cli.board_options import one_board, reaching
-from qverify.cli.judging import judging, shown
+from qverify.cli.board_options import board_option, link_options
+from qverify.cli.judging import judging_options
+from qverify.cli.reporting import ReportFiles, emit, report_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     help="of a bundle: the quantized ONNX, where it was packed without; of a capture: instead of its models",
 )
 @click.option("--rerun", help="of a capture: reference, simulator or both (comma list) run again on its inputs")
-@one_board(help="of a capture: this board runs on its inputs, in the captured one's place")
+@board_option(help="of a capture: this board runs on its inputs, in the captured one's place")
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
-@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
-@reaching()
-@judging
+@report_options()
+@link_options()
+@judging_options
 def command(
     folder: str,
     dump: str | None,
@@ -37,35 +38,36 @@ def command(
     rerun: str | None,
     board: str | None,
     run_sim: bool,
-    json_path: str | None,
+    reports: ReportFiles,
     deadline_s: float,
     reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.capture.reader import is_capture
-    from qverify.cli.live_progress import bars
-    from qverify.session.captured import Recall, recall
-    from qverify.session.replay import Replay, replay
+    from qverify.cli.live_progress import progress_bars
+    from qverify.renderers import frame_lines, terminal
+    from qverify.session.offline.rejudge import RejudgeRequest, rejudge
+    from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
         if rerun or board:
             raise click.UsageError(f"{folder}: --rerun and -b are for a capture; this is none (it has no capture.json)")
-        with bars() as watch:
-            outcome = replay(Replay(folder, dump, paths, run_sim, options), watch)
-        return shown(outcome, options.dump_all, json_path)
+        with progress_bars() as watch:
+            outcome = replay(ReplayRequest(folder, dump, paths, run_sim, options), watch)
+        return emit(outcome.report, terminal.render(outcome.report, outcome.finals, options.dump_all), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture holds its board's tensors")
     again = tuple(s for s in (rerun or "").split(",") if s)
 
     def tell(row: dict[str, Any]) -> None:
-        from qverify.renderers import frames
+        if not reports.stdout_taken:
+            click.echo(frame_lines.line(row))
 
-        if json_path != "-":
-            click.echo(frames.line(row))
-
-    with bars() as watch:
-        outcome = recall(Recall(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach), tell, watch)
-    status = shown(outcome, outcome.report.dump_all, json_path)
-    unprepared = any(row["verdict"] == "NOT RUN" for row in outcome.report.frames)
-    return 2 if unprepared and status != 1 else status  # as of the main job
+    with progress_bars() as watch:
+        outcome = rejudge(
+            RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach), tell, watch
+        )
+    report = outcome.report
+    whole = terminal.render(report, outcome.finals, report.dump_all)
+    return emit(report, frame_lines.render(report) if report.frames else whole, reports)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.board_options import one_board, reaching
-from qverify.cli.input_options import taking_inputs
+from qverify.cli.board_options import board_option, link_options
+from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
-from qverify.cli.saying import say
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.inputs.sources import Asked
-    from qverify.session.soak import Soaked
+    from qverify.inputs.sources import InputRequest
+    from qverify.session.soak import SoakResult
 
 
 def _not_waiting(path: str, flags: int) -> int:
@@ -25,7 +25,7 @@ def _not_waiting(path: str, flags: int) -> int:
 
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
-@one_board(required=True)
+@board_option(required=True)
 @click.option("--for", "seconds", type=Finite(0.1, 1e7), required=True, metavar="SECONDS")
 @click.option(
     "--every",
@@ -36,22 +36,22 @@ def _not_waiting(path: str, flags: int) -> int:
     help="a run starts so often, not at once after the last",
 )
 @click.option("--log", "path", metavar="FILE", help="one JSON object a run, after one that says what ran; appended")
-@taking_inputs
-@reaching()
+@input_options
+@link_options()
 def command(
     models: str,
     board: str,
     seconds: float,
     every_s: float,
     path: str | None,
-    inputs: Asked,
+    inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
 ) -> int:
     from contextlib import nullcontext
     from io import FileIO
 
-    from qverify.cli.live_progress import bars
+    from qverify.cli.live_progress import progress_bars
     from qverify.errors import UsageError
     from qverify.session.soak import Soak, soak
 
@@ -61,9 +61,9 @@ def command(
         log = FileIO(path, "a", opener=_not_waiting) if path else None
     except OSError as error:
         raise UsageError(f"--log {path}: {error.strerror}") from error
-    with log or nullcontext(), bars() as watch:
+    with log or nullcontext(), progress_bars() as watch:
 
-        def tell(passed_s: float, found: Soaked) -> None:
+        def tell(passed_s: float, found: SoakResult) -> None:
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 

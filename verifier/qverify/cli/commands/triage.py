@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from qverify.cli.board_options import one_board, reaching
-from qverify.cli.input_options import taking_inputs
+from qverify.cli.board_options import board_option, link_options
+from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
 
 if TYPE_CHECKING:
     from qverify.capture.reader import Capture
-    from qverify.inputs.sources import Asked
-    from qverify.report.triage import Triage
-    from qverify.session.verify import Request
+    from qverify.inputs.sources import InputRequest
+    from qverify.report.triage_document import Triage
+    from qverify.session.request import Request
 
 OF_A_RUN = {
     "seed": "--seed",
@@ -43,7 +44,7 @@ OF_A_RUN = {
     "--stages",
     help="the ladder in order, for other than float, quantized, simulator, board: A.onnx,B.onnx,Q.onnx,simulator,board",
 )
-@one_board()
+@board_option()
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
 )
@@ -95,9 +96,9 @@ OF_A_RUN = {
 @click.option(
     "--build-cmd", "build", metavar="COMMAND", help="of --reduce: makes {bin} of {onnx}, for boards without dumps"
 )
-@click.option("--json", "json_path", metavar="FILE", help="write what was found as JSON (- for stdout)")
-@taking_inputs
-@reaching()
+@report_options("write_triage")
+@input_options
+@link_options()
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -116,17 +117,16 @@ def command(
     repeat: int,
     reduce: str | None,
     build: str | None,
-    json_path: str | None,
-    inputs: Asked,
+    reports: ReportFiles,
+    inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
 ) -> int:
-    from qverify.cli.live_progress import bars
-    from qverify.renderers import json_file
-    from qverify.renderers import triage as text
-    from qverify.session.ladder import TriageRequest
+    from qverify.cli.live_progress import progress_bars
+    from qverify.renderers import triage_text as text
     from qverify.session.models import parse_shapes
-    from qverify.session.triage import climb
+    from qverify.session.triage.run_ladder import TriageRequest
+    from qverify.session.triage.run_triage import run_triage
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]
@@ -156,17 +156,16 @@ def command(
         capture=held,
     )
     _check_reducing(reduce, build, held is None and board is not None)
-    with bars() as watch:
-        found, failing = climb(request, watch)
-    if json_path != "-":
+    with progress_bars() as watch:
+        found, failing = run_triage(request, watch)
+    if reduce is None:
+        return emit(found, text.render(found, top), reports)
+    if not reports.stdout_taken:
         click.echo(text.render(found, top))
-    if reduce is not None:
-        if json_path and json_path != "-":  # nothing is lost should the reduction be cut off
-            json_file.write_document(found.to_json(), json_path)
-        _reduce(found, failing, reduce, build, quiet=json_path == "-")
-    if json_path:
-        json_file.write_document(found.to_json(), json_path)
-    return found.exit_status
+    reports.save(found, stdout=False)  # nothing is lost should the reduction be cut off
+    _reduce(found, failing, reduce, build, quiet=reports.stdout_taken)
+    reports.save(found)
+    return exit_status(found)
 
 
 def _held(capture: str, asked: bool) -> Capture:
@@ -184,19 +183,19 @@ def _held(capture: str, asked: bool) -> Capture:
 
 def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
     """Before anything runs."""
-    from qverify.session.reduce import known_build, known_output
+    from qverify.session.triage.reduce_model import check_build_command, check_output_folder
 
-    known_build(build)
+    check_build_command(build)
     if folder is None:
         return
     if not has_board:
         raise click.UsageError("--reduce needs the board itself: give -m and -b")
-    known_output(folder)
+    check_output_folder(folder)
 
 
 def _reduce(found: Triage, failing: Request | None, folder: str, build: str | None, quiet: bool) -> None:
     """Into found.reduced; quiet: stdout is for the JSON alone."""
-    from qverify.renderers import triage as text
+    from qverify.renderers import triage_text as text
 
     found.reduced = _reduced(found, failing, folder, build)
     if not quiet:
@@ -210,7 +209,7 @@ def _reduced(found: Triage, failing: Request | None, folder: str, build: str | N
     from qverify_agents.errors import LinkError
 
     from qverify.errors import QVerifyError
-    from qverify.session.reduce import Reduced, reduce
+    from qverify.session.triage.reduce_model import Reduced, reduce
 
     if failing is None:
         board = next((r for r in found.rungs if r.b == "board"), None)

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from qverify.cli.board_options import reaching
-from qverify.cli.input_options import taking_inputs
-from qverify.cli.judging import judging
+from qverify.cli.board_options import link_options
+from qverify.cli.input_options import input_options
+from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
-from qverify.cli.saying import say
+from qverify.cli.reporting import ReportFiles, exit_status, report_options
+from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
-    from qverify.inputs.sources import Asked
+    from qverify.inputs.sources import InputRequest
     from qverify.report.document import Report
-    from qverify.session.frames import Frame
-    from qverify.session.verify import Request
+    from qverify.session.many_frames import FrameSource
+    from qverify.session.request import Request
 
 
 @click.command(help=__doc__)
@@ -94,10 +95,10 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="keep everything the run sees there, for replay, compare and triage; of several boards in DIR-0, DIR-1, ...",
 )
-@click.option("--json", "json_path", metavar="FILE", help="write the report as JSON (- for stdout)")
-@taking_inputs
-@reaching()
-@judging
+@report_options()
+@input_options
+@link_options()
+@judging_options
 def command(
     models: tuple[str, ...],
     boards: tuple[str, ...],
@@ -112,25 +113,24 @@ def command(
     reference_python: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
-    json_path: str | None,
-    inputs: Asked,
+    reports: ReportFiles,
+    inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.compare.verdict import combine
-    from qverify.renderers import json_file
     from qverify.report.document import worst
-    from qverify.session.frames import sources
+    from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
-    from qverify.session.verify import Request
+    from qverify.session.request import Request
 
     if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (held,)
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
-    several = sources(inputs.files if isinstance(inputs.files, str) else None)
+    several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -148,54 +148,44 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
-    reports = []
+    found = []
     for number, board in enumerate(boards or (None,)):
         folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
-        reports.append(_of_one_board(replace(request, board=board, capture=folder), several, json_path == "-"))
-        if json_path and json_path != "-":  # nothing is lost should a later board be cut off
-            so_far = combine(reports)
-            if number + 1 < len(boards):
-                so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
-                so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
-            json_file.write(so_far, json_path)
-    whole = combine(reports)
-    if len(boards) > 1 and json_path != "-":
-        from qverify.renderers.boards import render
+        found.append(_of_one_board(replace(request, board=board, capture=folder), several, reports.stdout_taken))
+        if number + 1 < len(boards):  # nothing is lost should a later board be cut off
+            so_far = combine(found)
+            so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
+            so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
+            reports.save(so_far, stdout=False)
+    whole = combine(found)
+    if len(boards) > 1 and not reports.stdout_taken:
+        from qverify.renderers.several_boards import render
 
         click.echo("\n" + render(whole, len(boards)))
-    if json_path == "-":
-        json_file.write(whole, json_path)
-    return _exit_status(whole)
+    reports.save(whole)
+    return exit_status(whole)
 
 
-def _of_one_board(request: Request, several: list[Frame] | None, quiet: bool) -> Report:
+def _of_one_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:
     """Verified and shown; quiet: stdout is for the JSON alone."""
-    from qverify.cli.live_progress import bars
-    from qverify.renderers import frames, terminal
-    from qverify.session.frames import verify_frames
-    from qverify.session.verify import verify
+    from qverify.cli.live_progress import progress_bars
+    from qverify.renderers import frame_lines, terminal
+    from qverify.session.job import verify
+    from qverify.session.many_frames import verify_frames
 
     def tell(row: dict[str, Any]) -> None:
         if not quiet:
-            click.echo(frames.line(row))
+            click.echo(frame_lines.line(row))
 
-    with bars() as watch:
+    with progress_bars() as watch:
         if several is None:
             outcome = verify(request, watch)
             text = terminal.render(outcome.report, outcome.finals, request.options.dump_all)
         else:
             outcome = verify_frames(request, several, tell, watch)
-            text = frames.render(outcome.report)
+            text = frame_lines.render(outcome.report)
     if not quiet:
         click.echo(text)
     if outcome.unreached:
         say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report
-
-
-def _exit_status(whole: Report) -> int:
-    """2 where a frame could not be prepared, unless another FAILED."""
-    from qverify.report.document import EXIT
-
-    unprepared = any(row["verdict"] == "NOT RUN" for row in whole.frames)
-    return 2 if unprepared and whole.verdict != "FAILED" else EXIT[whole.verdict]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from qverify.compare.error_bounds import functions, movement, rows, sums
-from qverify.compare.error_bounds.values import Array, Held, NoBound, Real, Whole, held, inputs_of
+from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 

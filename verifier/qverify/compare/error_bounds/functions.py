@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.arithmetic.float32 import erf64
-from qverify.compare.error_bounds.values import ROUNDOFF, TINY, Held, NoBound, Real, Reals, float_word, real
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, Reals, float_word, real
+from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 
 
@@ -34,45 +35,47 @@ def _gelu(x: Reals, p: float, q: float) -> Reals:
     return 0.5 * x * (1.0 + erf64(x * 0.7071067811865476))
 
 
-FUNCTIONS = {
-    16: Function(lambda x, p, q: np.maximum(x, 0.0), None),
-    17: Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
-    18: Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p: 6.0 + 0 * y),
-    19: Function(lambda x, p, q: np.tanh(x), _relative(10)),
-    20: Function(lambda x, p, q: np.exp(x), _relative(4)),
-    21: Function(lambda x, p, q: np.sqrt(x), _relative(2)),
-    22: Function(lambda x, p, q: erf64(x), _relative(4)),
-    23: Function(lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p: 2 * np.abs(p * x) * (y < 1) + 1.0 * y),
-    24: Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), lambda x, y, p: 4 * np.abs(x), 1.5),
-    25: Function(lambda x, p, q: np.where(x < 0, p * x, x), _relative(1)),
-    26: Function(lambda x, p, q: -x, None),
-    27: Function(lambda x, p, q: np.abs(x), None, 1.0),
-    28: Function(lambda x, p, q: 1.0 / x, _relative(2)),
-    29: Function(lambda x, p, q: np.log(x), lambda x, y, p: 3.0 + 2.0 * np.abs(y)),
-    30: Function(
-        lambda x, p, q: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
-        lambda x, y, p: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
-    ),
-    31: Function(_softplus, lambda x, y, p: 4.0 + 2.0 * np.abs(y)),
-    32: Function(_gelu, lambda x, y, p: 4.0 * np.abs(x), 1.13),
-}
-
-
 def _power(x: Reals, exponent: float, q: float) -> Reals:
     return np.power(x, exponent)
 
 
+FUNCTIONS = {
+    "pow": Function(_power, _relative(6)),
+    "relu": Function(lambda x, p, q: np.maximum(x, 0.0), None),
+    "clip": Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
+    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p: 6.0 + 0 * y),
+    "tanh": Function(lambda x, p, q: np.tanh(x), _relative(10)),
+    "exp": Function(lambda x, p, q: np.exp(x), _relative(4)),
+    "sqrt": Function(lambda x, p, q: np.sqrt(x), _relative(2)),
+    "erf": Function(lambda x, p, q: erf64(x), _relative(4)),
+    "hard_sigmoid": Function(
+        lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p: 2 * np.abs(p * x) * (y < 1) + 1.0 * y
+    ),
+    "hard_swish": Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), lambda x, y, p: 4 * np.abs(x), 1.5),
+    "leaky_relu": Function(lambda x, p, q: np.where(x < 0, p * x, x), _relative(1)),
+    "neg": Function(lambda x, p, q: -x, None),
+    "abs": Function(lambda x, p, q: np.abs(x), None, 1.0),
+    "reciprocal": Function(lambda x, p, q: 1.0 / x, _relative(2)),
+    "log": Function(lambda x, p, q: np.log(x), lambda x, y, p: 3.0 + 2.0 * np.abs(y)),
+    "elu": Function(
+        lambda x, p, q: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
+        lambda x, y, p: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
+    ),
+    "softplus": Function(_softplus, lambda x, y, p: 4.0 + 2.0 * np.abs(y)),
+    "gelu": Function(_gelu, lambda x, y, p: 4.0 * np.abs(x), 1.13),
+}
+
+
 def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    function, p, q = node.words[0], float_word(node.words[1]), float_word(node.words[2])
-    if function <= 5:
-        return [_two(function, real(inputs[0]), real(inputs[1]))]
-    known = Function(_power, _relative(6)) if function == 6 else FUNCTIONS.get(function)
-    if known is None:
-        raise NoBound(f"elementwise function {function}")
+    name, p, q = NAMES.get(node.words[0], ""), float_word(node.words[1]), float_word(node.words[2])
+    if name in TWO:
+        return [TWO[name](real(inputs[0]), real(inputs[1]))]
+    if name not in FUNCTIONS:
+        raise NoBound(f"elementwise function {name or node.words[0]}")
     x = real(inputs[0])
-    if function == 6 and p not in (1.0, 2.0, 3.0) and (x.value - x.error < 0).any():
+    if name == "pow" and p not in (1.0, 2.0, 3.0) and (x.value - x.error < 0).any():
         raise NoBound("a power of negative numbers")
-    return [_applied(known, x, p, q, even=function == 6 and p == 2)]
+    return [_applied(FUNCTIONS[name], x, p, q, even=name == "pow" and p == 2)]
 
 
 def _applied(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
@@ -93,20 +96,34 @@ def _carried(function: Function, x: Real, y: Reals, p: float, q: float, even: bo
         return function.slope * x.error
     ends = [np.abs(function.of(x.value + s * x.error, p, q) - y) for s in (-1, 1)]
     around_zero = np.abs(x.value) <= x.error
-    return np.where(around_zero & (function is FUNCTIONS[28]), np.inf, np.maximum(*ends))
+    return np.where(around_zero & (function is FUNCTIONS["reciprocal"]), np.inf, np.maximum(*ends))
 
 
-def _two(function: int, a: Real, b: Real) -> Real:
-    if function in (4, 5):
-        choose = np.minimum if function == 4 else np.maximum
-        return Real(choose(a.value, b.value), np.maximum(a.error, b.error))
-    if function in (0, 1):
-        value = a.value + b.value if function == 0 else a.value - b.value
-        return Real(value, a.error + b.error).rounded()
-    if function == 2:
-        error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
-        return Real(a.value * b.value, error).rounded()
+def _added(a: Real, b: Real) -> Real:
+    return Real(a.value + b.value, a.error + b.error).rounded()
+
+
+def _subtracted(a: Real, b: Real) -> Real:
+    return Real(a.value - b.value, a.error + b.error).rounded()
+
+
+def _multiplied(a: Real, b: Real) -> Real:
+    error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
+    return Real(a.value * b.value, error).rounded()
+
+
+def _divided(a: Real, b: Real) -> Real:
     least = np.abs(b.value) - b.error
     value = a.value / b.value
     error = np.where(least > 0, (a.error + np.abs(value) * b.error) / least, np.inf)
     return Real(value, error).rounded(2)
+
+
+TWO: dict[str, Callable[[Real, Real], Real]] = {
+    "add": _added,
+    "sub": _subtracted,
+    "mul": _multiplied,
+    "div": _divided,
+    "min": lambda a, b: Real(np.minimum(a.value, b.value), np.maximum(a.error, b.error)),
+    "max": lambda a, b: Real(np.maximum(a.value, b.value), np.maximum(a.error, b.error)),
+}

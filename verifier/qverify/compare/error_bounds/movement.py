@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
-from qverify.compare.error_bounds.values import Array, Held, NoBound, Real, Whole, certain, requantized
+from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, certain, requantized
 from qverify.model_bin.graph import Graph, Node
 
 

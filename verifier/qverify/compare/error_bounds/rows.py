@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from qverify.compare.error_bounds.values import (
+from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
     Held,
@@ -155,15 +155,15 @@ def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]
 
 
 def dequantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    from qverify.compare.error_bounds import values
+    from qverify.compare.error_bounds import bounded_values
 
     x = inputs[0]
     if not isinstance(x, Whole):
         raise NoBound("floats where integers are wanted")
-    return [values.dequantize(x, graph.spec(node.inputs[0] or ""))]
+    return [bounded_values.dequantize(x, graph.spec(node.inputs[0] or ""))]
 
 
 def quantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    from qverify.compare.error_bounds import values
+    from qverify.compare.error_bounds import bounded_values
 
-    return [values.quantize(real(inputs[0]), graph.spec(node.outputs[0]))]
+    return [bounded_values.quantize(real(inputs[0]), graph.spec(node.outputs[0]))]

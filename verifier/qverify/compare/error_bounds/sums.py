@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.linear import along_axis
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
-from qverify.compare.error_bounds.values import Array, NoBound, Reals, Whole, gamma, integers
+from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals, Whole, gamma, integers
 from qverify.model_bin.graph import Graph, Node
 
 EXTRA = 8  # roundings beside the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare

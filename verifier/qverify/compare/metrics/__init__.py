@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
 from qverify.compare.paired_values import Block
+from qverify.pages import load_pages
 from qverify.report.document import Metric
 
 
@@ -29,15 +28,8 @@ class Measure(Protocol):
 
 @cache
 def _pages() -> tuple[tuple[str, type], ...]:
-    """Name and Measure of every page of this folder; a page without them fails here, naming itself."""
-    found = []
-    for page in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{page.name}")
-        for wanted in ("NAME", "Measure"):
-            if not hasattr(module, wanted):
-                raise ImportError(f"compare/metrics/{page.name}.py: no {wanted}")
-        found.append((module.NAME, module.Measure))
-    return tuple(found)
+    """NAME and Measure of every page of this folder."""
+    return tuple((page.NAME, page.Measure) for page in load_pages(__name__, ("NAME", "Measure")))
 
 
 def measures(context: Context) -> dict[str, Measure]:

@@ -1,0 +1,95 @@
+"""Lowerings, one page an op of model.bin: how the nodes of an ONNX become that op. The file name is the op's stem.
+
+A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least one of
+  match(view, node, y, act) -> Unit | None      a float operator whose result is quantized to y; None: not in this form
+  match_region(view, output, y) -> Unit | None  the same for a float tensor that no `match` and no `move` made
+  move(builder, view, node, source, outputs)    a node that copies or picks elements of any dtype, x and y quantized alike;
+                                                with moves(node) -> bool where not every node of the type does
+  lower_float(stream, node)                     a node of a float32 stream between quantized tensors
+or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> Unit. Further constants:
+EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors themselves. SEVERAL_OUTPUTS: its further outputs may be
+used. A node is offered to `match`, then `move`, then `match_region`, and what none of them took to `move`, then `lower_float`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from qverify.ops import stems
+from qverify.pages import load_pages
+
+Read = Mapping[str, frozenset[Any] | None]  # attribute to the values that are read, None: every value
+WAYS = ("match", "match_region", "move", "lower_float")
+
+
+@dataclass(slots=True)
+class Lowerings:
+    """Of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their files. read: the attributes
+    of every type."""
+
+    match: dict[str, ModuleType] = field(default_factory=dict)
+    move: dict[str, ModuleType] = field(default_factory=dict)
+    lower_float: dict[str, ModuleType] = field(default_factory=dict)
+    operators: dict[str, ModuleType] = field(default_factory=dict)
+    regions: list[Callable[..., Any]] = field(default_factory=list)
+    read: dict[str, Read] = field(default_factory=dict)
+    several_outputs: set[str] = field(default_factory=set)
+
+    def moves(self, node: Any) -> bool:
+        """Whether a page's `move` takes this node."""
+        page = self.move.get(node.op_type)
+        return page is not None and (not hasattr(page, "moves") or bool(page.moves(node)))
+
+
+@cache
+def lowerings() -> Lowerings:
+    """Every page of this folder. Raises ImportError naming the file of a page that is not as the others."""
+    found = Lowerings()
+    for page in load_pages(__name__, ()):
+        stem = page.__name__.rpartition(".")[2]
+        _check(page, stem)
+        types, operators = getattr(page, "ONNX_TYPES", {}), getattr(page, "OPERATORS", {})
+        for way, by_type in (("match", found.match), ("move", found.move), ("lower_float", found.lower_float)):
+            if hasattr(page, way):
+                _add(by_type, types, page, way)
+        _add(found.operators, operators, page, "from_operator")
+        if hasattr(page, "match_region"):
+            found.regions.append(page.match_region)
+        if getattr(page, "SEVERAL_OUTPUTS", False):
+            found.several_outputs |= set(types)
+        for kind, read in {**types, **operators}.items():
+            if found.read.setdefault(kind, read) != read:
+                raise ImportError(f"{_file(stem)}: reads other attributes of {kind} than another page; share one row")
+    return found
+
+
+def _add(by_type: dict[str, ModuleType], types: Mapping[str, Read], page: ModuleType, way: str) -> None:
+    for kind in types:
+        if kind in by_type:
+            first, second = (p.__name__.rpartition(".")[2] for p in (by_type[kind], page))
+            raise ImportError(f"{_file(second)}: {way} of {kind} is in {_file(first)} already; one page a type and way")
+        by_type[kind] = page
+
+
+def _file(stem: str) -> str:
+    return f"compiler/lowerings/{stem}.py"
+
+
+def _check(page: ModuleType, stem: str) -> None:
+    if stem not in stems():
+        raise ImportError(f"{_file(stem)}: no op has this stem; the page of an op is qverify/ops/{stem}.py")
+    types, operators = getattr(page, "ONNX_TYPES", {}), getattr(page, "OPERATORS", {})
+    for name, held in (("ONNX_TYPES", types), ("OPERATORS", operators)):
+        if not isinstance(held, dict) or not all(isinstance(v, dict) for v in held.values()):
+            raise ImportError(
+                f"{_file(stem)}: {name} is not a dict of ONNX types, each a dict of the attributes it reads"
+            )
+    if not types and not operators:
+        raise ImportError(f"{_file(stem)}: no ONNX_TYPES; wanted the ONNX types it lowers")
+    if types and not any(callable(getattr(page, way, None)) for way in WAYS):
+        raise ImportError(f"{_file(stem)}: none of {', '.join(WAYS)}; wanted at least one")
+    if bool(operators) != callable(getattr(page, "from_operator", None)):
+        raise ImportError(f"{_file(stem)}: OPERATORS and from_operator belong together; one of them is missing")

@@ -1,4 +1,4 @@
-"""Add -> QLinearAdd, Mul -> QLinearMul; Sub and 16-bit stay float in the integer ONNX."""
+"""Add -> QLinearAdd -> add; Sub is an add of the negated second scale. Sub and 16 bits stay float in the integer ONNX."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ import numpy as np
 
 from qverify.arithmetic.float32 import fma32
 from qverify.compiler.builder import Builder
-from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple, with_activation
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import (
+    Activation,
+    LoweredUnit,
+    microsoft,
+    operand,
+    qlinear_operands,
+    whole_range,
+    with_activation,
+)
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
-ONNX_TYPES = ("Add", "Mul", "Sub")
+ONNX_TYPES: dict[str, Any] = {"Add": {}, "Sub": {}}
+OPERATORS: dict[str, Any] = {"QLinearAdd": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
         return None
-    kernel = node.op_type != "Sub" and a.eight_bit and a.dtype == b.dtype == y.dtype
-    lower = lower_mul if node.op_type == "Mul" else lower_add
-    unit = Unit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, kernel))
+    kernel = node.op_type == "Add" and a.eight_bit and a.dtype == b.dtype == y.dtype
+    unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, kernel))
     if kernel:
-        unit.onnx = [microsoft(f"QLinear{node.op_type}", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        unit.onnx = [
+            microsoft("QLinearAdd", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
+        ]
         with_activation(unit, y, act)
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
+def from_operator(view: View, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
-    limits = np.iinfo(y.dtype)
-    lower = lower_mul if node.op_type == "QLinearMul" else lower_add
-    act = Activation(int(limits.min), int(limits.max))
-    return Unit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, True), [node])
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, "Add", a, b, y, whole_range(y.dtype), True), [node])
 
 
 def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -51,7 +57,7 @@ def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return False
 
 
-def lower_add(
+def lower(
     builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
 ) -> None:
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
@@ -81,25 +87,6 @@ def lower_add(
         [operand(builder, a, shape_a), operand(builder, b, shape_b), rq],
         [y.name],
         [swap, act.low, act.high],
-        (),
-        kernel,
-    )
-
-
-def lower_mul(
-    builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
-) -> None:
-    single = np.float32(np.float32(a.scale[0]) * np.float32(b.scale[0])) / np.float32(y.scale[0])
-    real = float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
-    rq = builder.scales(
-        y.name, np.array([single]), np.array([real]), kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit
-    )
-    builder.tensor(y.spec(y.name, view.shape(y.name)))
-    builder.node(
-        "mul",
-        [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq],
-        [y.name],
-        [act.low, act.high],
         (),
         kernel,
     )

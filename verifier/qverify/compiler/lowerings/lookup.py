@@ -9,51 +9,32 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings.movement import SHAPE_ONLY
-from qverify.compiler.unit import Array, Unit, microsoft, operand, triple
+from qverify.compiler.lowerings import elementwise_float, reshape
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import Array, LoweredUnit, microsoft, missing_domain, operand, qlinear_operands
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.view import ELEMENT, Quantized, View, attributes
 from qverify.tensors.spec import TensorSpec
 
-UNARY = {
-    "Relu",
-    "Clip",
-    "LeakyRelu",
-    "Sigmoid",
-    "Tanh",
-    "HardSigmoid",
-    "HardSwish",
-    "Elu",
-    "Selu",
-    "Celu",
-    "Erf",
-    "Exp",
-    "Log",
-    "Sqrt",
-    "Abs",
-    "Neg",
-    "Reciprocal",
-    "Softplus",
-    "Softsign",
-    "Pow",
-    "Add",
-    "Sub",
-    "Mul",
-    "Div",
-    "Min",
-    "Max",
-    "PRelu",
-    "Gelu",
-    "Floor",
-    "Ceil",
-    "Round",
-    "ThresholdedRelu",
-    "Mish",
-    "Sin",
-    "Cos",
-    *SHAPE_ONLY,
+ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
+    **elementwise_float.ONNX_TYPES,
+    **reshape.ONNX_TYPES,
+    "Ceil": {},
+    "Celu": {"alpha": ANY},
+    "Cos": {},
+    "Floor": {},
+    "Mish": {},
+    "PRelu": {},
+    "Round": {},
+    "Selu": {"alpha": ANY, "gamma": ANY},
+    "Sin": {},
+    "Softsign": {},
+    "ThresholdedRelu": {"alpha": ANY},
 }
+OPERATORS: dict[str, Any] = {"QLinearSigmoid": {}, "QLinearLeakyRelu": {"alpha": ANY}}
+SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
 def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
@@ -71,7 +52,7 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
             if leaf and leaf != name:
                 return None
             leaf = name
-        elif node.op_type not in UNARY:
+        elif node.op_type not in ONNX_TYPES:
             return None
         elif node.name not in members:
             members[node.name] = node
@@ -89,32 +70,32 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
     return x, sorted(members.values(), key=lambda n: view.order[n.name])
 
 
-def match(view: View, output: str, y: Quantized) -> Unit | None:
+def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
     """The unit of a QuantizeLinear whose float input comes element by element from one quantized tensor."""
     found = region(view, output)
     if found is None or len(y.scale) > 1:
         return None
     x, nodes = found
     table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
         unit.onnx = [
-            microsoft(f"QLinear{nodes[0].op_type}", [*triple(x), y.scale_name, y.zero_name], [y.name], **attrs)
+            microsoft(
+                f"QLinear{nodes[0].op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **attrs
+            )
         ]
     return unit
 
 
-def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
+def from_operator(view: View, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     table = cache(lambda: harvest(view, x, y, "", [], unit))
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, table()), [node])
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), [node])
     return unit
 
 
-def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: Unit) -> Array:
+def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: LoweredUnit) -> Array:
     """y for every value of x, computed by onnxruntime on the unit's own operators."""
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
@@ -158,15 +139,6 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
     model.ir_version = view.model.ir_version
     return Engine(model.SerializeToString(), threads=1).run({source: every})[result]
-
-
-def missing_domain(view: View) -> list[Any]:
-    """The com.microsoft opset, where the model does not import it."""
-    return (
-        []
-        if any(o.domain == "com.microsoft" for o in view.model.opset_import)
-        else [helper.make_opsetid("com.microsoft", 1)]
-    )
 
 
 def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:

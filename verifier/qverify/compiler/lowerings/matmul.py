@@ -1,4 +1,4 @@
-"""MatMul -> QLinearMatMul; Gemm -> QGemm (fully_connected in model.bin)."""
+"""MatMul -> QLinearMatMul -> matmul."""
 
 from __future__ import annotations
 
@@ -7,93 +7,48 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings.conv import integer_bias
+from qverify.compiler.linear_layers import integer_kernel
+from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import (
     Activation,
-    Array,
-    Unit,
-    integer_kernel,
-    microsoft,
+    LoweredUnit,
     operand,
+    qlinear_operands,
     standard,
-    triple,
-    weight_and_bias,
+    whole_range,
     with_activation,
 )
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.view import Quantized, View
 
-ONNX_TYPES = ("MatMul", "Gemm")
+ONNX_TYPES: dict[str, Any] = {"MatMul": {}}
+OPERATORS: dict[str, Any] = {"QLinearMatMul": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or len(a.scale) > 1 or len(y.scale) > 1:
         return None
-    if node.op_type == "Gemm":
-        return _gemm(view, node, a, b, y, act)
     if min(len(view.shape(a.name)), len(view.shape(b.name))) < 2:
         return None
     kernel = integer_kernel(a, y, b)
-    unit = Unit(y.name, lambda builder: lower_matmul(builder, view, node, a, b, y, act, kernel))
+    unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, act, kernel))
     if kernel:
-        unit.onnx = [standard("QLinearMatMul", [*triple(a), *triple(b), y.scale_name, y.zero_name], [y.name])]
+        unit.onnx = [
+            standard("QLinearMatMul", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
+        ]
         with_activation(unit, y, act)
     return unit
 
 
-def _gemm(view: View, node: Any, x: Quantized, w: Quantized, y: Quantized, act: Activation) -> Unit | None:
-    attrs = attributes(node)
-    if w.value is None or attrs.get("transA", 0) or attrs.get("beta", 1.0) != 1.0 or attrs.get("alpha", 1.0) <= 0:
-        return None
-    alpha = np.float32(attrs.get("alpha", 1.0))
-    wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
-    kernel = integer_kernel(x, y, w) and not wide
-    bias_of = node.input[2] if len(node.input) > 2 else ""
-    bias, bias_name, new = integer_bias(view, node, bias_of, scaled, w, wide, kernel)
-    columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
-    if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
-        return None  # a bias by rows, or one number for all: stays a float node, or is refused there
-    unit = Unit(y.name, lambda b: lower_gemm(b, view, node, x, w, bias, y, act, kernel))
-    if kernel:
-        inputs = [*triple(x), *triple(w), bias_name, y.scale_name, y.zero_name]
-        keep = {k: v for k, v in attrs.items() if k in ("alpha", "transA", "transB")}
-        unit.onnx, unit.constants = [microsoft("QGemm", inputs, [y.name], **keep)], new
-        with_activation(unit, y, act)
-    return unit
-
-
-def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
-
-    gemm = node.op_type == "QGemm"
-    transposed = bool(attributes(node).get("transB", 0))
+def from_operator(view: View, node: Any) -> LoweredUnit:
     a = quantized_input(view, node, 0)
-    b = quantized_input(view, node, 3, 0 if gemm and transposed else len(view.shape(node.input[3])) - 1)
-    if gemm and len(node.input) < 9:
-        raise UnsupportedError(f"{node.name} (QGemm): float output is not supported; requantize it")
-    y = quantized_output(view, node, 0, 7 if gemm else 6)
-    limits = np.iinfo(y.dtype)
-    act = Activation(int(limits.min), int(limits.max))
-    if gemm:
-        bias = constant_operand(view, node, 6, "bias")
-        columns = view.shape(y.name)[-1]
-        if bias is not None and bias.size == 1:
-            bias = np.full(columns, bias.reshape(-1)[0])
-        if bias is not None and (bias.size != columns or bias.shape[-1:] != (columns,)):
-            raise UnsupportedError(
-                f"{node.name} (QGemm): bias of shape {list(bias.shape)} for {columns} columns; only one value a column"
-            )
-        if b.value is None:
-            raise UnsupportedError(
-                f"{node.name} (QGemm): its weights are computed at run time; only constants can be compiled"
-            )
-        return Unit(y.name, lambda c: lower_gemm(c, view, node, a, b, bias, y, act, True), [node])
-    return Unit(y.name, lambda c: lower_matmul(c, view, node, a, b, y, act, True), [node])
+    b = quantized_input(view, node, 3, len(view.shape(node.input[3])) - 1)
+    y = quantized_output(view, node, 0, 6)
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
 
 
-def lower_matmul(
+def lower(
     builder: Builder, view: View, node: Any, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
 ) -> None:
     if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
@@ -104,39 +59,3 @@ def lower_matmul(
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     inputs: list[str | None] = [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq]
     builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel)
-
-
-def lower_gemm(
-    builder: Builder,
-    view: View,
-    node: Any,
-    x: Quantized,
-    w: Quantized,
-    bias: Array | None,
-    y: Quantized,
-    act: Activation,
-    kernel: bool,
-) -> None:
-    attrs = attributes(node)
-    assert w.value is not None
-    transposed = bool(attrs.get("transB", 0))
-    weight, out_axis = (w.value, 0) if transposed else (w.value.T, 1)
-    if len(w.scale) > 1 and w.axis != out_axis:
-        raise UnsupportedError(
-            f"{node.name} (Gemm): weights quantized along axis {w.axis}; wanted the output axis {out_axis}"
-        )
-    alpha = np.float32(attrs.get("alpha", 1.0))
-    wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    single = (np.float32(alpha * np.float32(x.scale[0])) * w.scale).astype(np.float32) / np.float32(y.scale[0])
-    real = float(alpha) * float(x.scale[0]) * w.scale.astype(np.float64) / float(y.scale[0])
-    rq = builder.scales(y.name, single, real, kernel, wide)
-    constants = weight_and_bias(builder, y, w, weight, 0, bias, wide)
-    builder.tensor(y.spec(y.name, view.shape(y.name), layout="NC"))
-    builder.node(
-        "fully_connected",
-        [operand(builder, x, view.shape(x.name)), *constants, rq],
-        [y.name],
-        [act.low, act.high],
-        (),
-        kernel,
-    )

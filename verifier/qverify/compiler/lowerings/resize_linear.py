@@ -1,19 +1,22 @@
-"""Linear Resize between DQ and Q (rounded), or on integers in QOperator models (truncated)."""
+"""Linear Resize -> resize_linear: between DQ and Q (rounded), on floats, or on integers in QOperator models (truncated)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from qverify.compiler.builder import Builder
-from qverify.compiler.lowerings.resize import linear_tables
-from qverify.compiler.unit import Activation, Unit, operand
+import numpy as np
+
+from qverify.compiler.builder import Array, Builder
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.resize_positions import RESIZE, positions, scales
+from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = ("Resize",)
+ONNX_TYPES = {"Resize": RESIZE}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is not None and max(len(x.scale), len(y.scale)) > 1:
         raise UnsupportedError(
@@ -21,12 +24,47 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
         )
     if x is None or x.value is not None or attributes(node).get("mode", b"nearest") != b"linear" or act.clamps(y.dtype):
         return None
-    return Unit(y.name, lambda b: lower(b, view, node, x, y, 0))
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y))
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, truncate: int) -> None:
+def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized) -> None:
     shape, out = view.shape(x.name), view.shape(y.name)
     index, weight = linear_tables(view, node, shape, out)
     builder.tensor(y.spec(y.name, out))
     tables = [builder.made(f"{y.name}/index", index), builder.made(f"{y.name}/weight", weight)]
-    builder.node("resize_linear", [operand(builder, x, shape), *tables], [y.name], [truncate])
+    builder.node("resize_linear", [operand(builder, x, shape), *tables], [y.name], [0])
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    if attributes(node).get("mode") != b"linear":
+        raise UnsupportedError(
+            f"{node.name} (Resize): mode {attributes(node)['mode'].decode()} is not supported; nearest and linear are"
+        )
+    builder, view, name = stream.builder, stream.view, node.output[0]
+    index, weight = linear_tables(view, node, view.shape(node.input[0]), view.shape(name))
+    tables = [builder.made(f"{name}/index", index), builder.made(f"{name}/weight", weight)]
+    source = stream.source(node.input[0])
+    whole = builder.tensors[source].quantized
+    builder.node("resize_linear", [source, *tables], stream.declare(node, like=source), [int(whole)], (), whole)
+
+
+def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
+    """index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims."""
+    if len(shape) != 4 or shape[:2] != out[:2]:
+        raise UnsupportedError(
+            f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
+        )
+    indices, weights = [], []
+    for axis in (2, 3):
+        size, wanted = shape[axis], out[axis]
+        p = np.clip(
+            positions(view, node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)
+        ).astype(np.float32)
+        i1 = p.astype(np.int32)
+        i2 = np.minimum(i1 + 1, size - 1)
+        d1, d2 = np.abs(p - i1.astype(np.float32)), np.abs(p - i2.astype(np.float32))
+        same = i1 == i2
+        d1[same] = d2[same] = np.float32(0.5)
+        indices += [i1, i2]
+        weights += [d2, d1]
+    return np.concatenate(indices).astype(np.int32), np.concatenate(weights).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Softmax -> QLinearSoftmax: a table of exponentials, onnxruntime's way."""
+"""Softmax -> QLinearSoftmax -> softmax: a table of exponentials, onnxruntime's way."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder, float_word
-from qverify.compiler.unit import Activation, Unit, microsoft, operand, triple
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import Activation, LoweredUnit, microsoft, operand, qlinear_operands
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = ("Softmax",)
+ONNX_TYPES = {"Softmax": {"axis": ANY}}
+OPERATORS = {"QLinearSoftmax": {"axis": ANY, "opset": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
@@ -24,9 +27,11 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> Unit | None:
     axis, rows = softmax_rows(shape, attributes(node).get("axis", -1 if view.opset >= 13 else 1), view.opset)
     if rows[1] < 2:
         return None
-    unit = Unit(y.name, lambda b: lower(b, view, x, y, rows))
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, rows))
     unit.onnx = [
-        microsoft("QLinearSoftmax", [*triple(x), y.scale_name, y.zero_name], [y.name], axis=axis, opset=view.opset)
+        microsoft(
+            "QLinearSoftmax", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], axis=axis, opset=view.opset
+        )
     ]
     return unit
 
@@ -39,12 +44,10 @@ def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tu
     return axis, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
 
-def from_operator(view: View, node: Any) -> Unit:
-    from qverify.compiler.qoperator import quantized_input, quantized_output
-
+def from_operator(view: View, node: Any) -> LoweredUnit:
     x, y, attrs = quantized_input(view, node, 0), quantized_output(view, node, 0, 3), attributes(node)
     _, rows = softmax_rows(view.shape(x.name), attrs.get("axis", -1), attrs.get("opset", view.opset))
-    return Unit(y.name, lambda b: lower(b, view, x, y, rows), [node])
+    return LoweredUnit(y.name, lambda b: lower(b, view, x, y, rows), [node])
 
 
 def lower(builder: Builder, view: View, x: Quantized, y: Quantized, rows: tuple[int, int, int]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Protocol, cast
 
 from qverify.inputs.recipe import Recipe
+from qverify.pages import load_pages
 
 
 class Page(Protocol):
@@ -24,8 +23,7 @@ class Page(Protocol):
 @cache
 def pages() -> tuple[Page, ...]:
     """In the order of their files' names."""
-    stems = sorted(m.name for m in iter_modules(__path__))
-    return tuple(cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems)
+    return tuple(cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
 
 
 def fix(name: str) -> str:

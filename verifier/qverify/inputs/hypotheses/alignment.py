@@ -7,7 +7,7 @@ from typing import Any
 
 from qverify.inputs import buffers
 from qverify.inputs.description import Description
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "alignment"
 MULTIPLES = {
@@ -27,13 +27,13 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             if _shape(one.wanted) != own:
                 yield f"alignment: {said}", one
     yield from _by_size(recipe)
-    if _bare_bytes(recipe) < buffers.size_bytes(recipe.wanted):
+    if _bare_bytes(recipe) < recipe.wanted.size_bytes:
         yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)
 
 
 def _bare_bytes(recipe: Recipe) -> int:
     """Without any alignment."""
-    return buffers.size_bytes(next(recipe.described(**NONE), recipe).wanted)
+    return next(recipe.described(**NONE), recipe).wanted.size_bytes
 
 
 def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -44,7 +44,7 @@ def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         found = own * seen // valid
         if found > own and all(-(-own // m) * m != found for m in MULTIPLES[name]):
             for one in recipe.described(**{**NONE, name: found}):
-                if buffers.size_bytes(one.wanted) == seen:
+                if one.wanted.size_bytes == seen:
                     yield f"alignment: stored {found} {said}", one
 
 
@@ -59,14 +59,14 @@ def _changes() -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def _shape(wanted: Description) -> tuple[Any, ...]:
-    return tuple((p.aligned_shape, p.offset) for p in buffers.planes(wanted)), buffers.size_bytes(wanted)
+    return tuple((p.aligned_shape, p.offset) for p in wanted.planes), wanted.size_bytes
 
 
 def _together(data: bytes, recipe: Recipe) -> bytes:
-    if len(data) != buffers.size_bytes(recipe.wanted):  # another mistake changed it before
+    if len(data) != recipe.wanted.size_bytes:  # another mistake changed it before
         return data
     valid = b"".join(plane.tobytes() for plane in buffers.stored(data, recipe.wanted))
     return valid.ljust(len(data), b"\0")
 
 
-_ROWS_TOGETHER = Step("rows without their stride", _together)
+_ROWS_TOGETHER = RecipeStep("rows without their stride", _together)

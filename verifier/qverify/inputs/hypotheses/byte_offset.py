@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from qverify.inputs import buffers
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "byte-offset"
 FIX = "check where the buffer begins: a header, a wrong base address"
@@ -14,19 +13,19 @@ FIX = "check where the buffer begins: a header, a wrong base address"
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     (*_, row, _), item = _strides(recipe), _strides(recipe)[-1]
-    whole = buffers.size_bytes(recipe.wanted)
+    whole = recipe.wanted.size_bytes
     for by in sorted({1, 2, 4, item, row, 64}):
         for sign in (1, -1) if by < whole else ():
             for wrapped in (False, True):
                 way = f"{by} byte{'s' * (by > 1)} too {'late' if sign > 0 else 'early'}"
                 end = "wrapped around" if wrapped else "zero filled"
-                step = Step(f"{way}, {end}", partial(_moved, by=by * sign, wrapped=wrapped))
+                step = RecipeStep(f"{way}, {end}", partial(_moved, by=by * sign, wrapped=wrapped))
                 yield f"byte offset: {way}, {end}", recipe.with_step("bytes", step)
 
 
 def _strides(recipe: Recipe) -> tuple[int, ...]:
     """Of a row and an element."""
-    held = buffers.planes(recipe.wanted)[0].strides_bytes
+    held = recipe.wanted.planes[0].strides_bytes
     return (held[-2] if len(held) == 2 or recipe.wanted.layout == "NCHW" else held[0]), held[-1]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import REAL, Description
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "channel-order"
 FIX = "give the conversion the order it expects; OpenCV decodes to BGR"
@@ -20,19 +21,19 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted, undescribed = recipe.wanted, recipe.evidence.undescribed_bytes
     if undescribed is not None and undescribed % 3 == 0:
         said = "channel order: every three bytes reversed (rgb and bgr)"
-        yield said, recipe.with_step("bytes", Step("every three bytes reversed", _threes))
+        yield said, recipe.with_step("bytes", RecipeStep("every three bytes reversed", _threes))
     if wanted.gray:
         return
     if wanted.format in OTHER:
         yield from recipe.choices("format", [OTHER[wanted.format]], "channel order")
     if wanted.format in ("rgba", "bgra"):
         said = f"channel order: a{wanted.format[:3]} instead of {wanted.format}"
-        yield said, recipe.with_step("elements", Step("alpha first", _alpha_first))
+        yield said, recipe.with_step("elements", RecipeStep("alpha first", _alpha_first))
     if wanted.format in REAL:
         yield from _of_real(recipe)
     elif wanted.format not in OTHER:
         said = "channel order: red and blue exchanged before YUV"
-        yield said, recipe.with_step("fitted", Step("red and blue exchanged", _exchanged))
+        yield said, recipe.with_step("fitted", RecipeStep("red and blue exchanged", _exchanged))
 
 
 def _of_real(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -40,14 +41,14 @@ def _of_real(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     other = own[::-1]
     yield (
         f"channel order: pixels {other} instead of {own}",
-        recipe.with_step("fitted", Step("red and blue exchanged", _exchanged)),
+        recipe.with_step("fitted", RecipeStep("red and blue exchanged", _exchanged)),
     )
     if _differs(recipe.wanted):
         back = replace(recipe.wanted, mean=recipe.wanted.mean[::-1], scale=recipe.wanted.scale[::-1])
         yield f"channel order: mean and scale in {other} order, pixels in {own}", replace(recipe, wanted=back)
         yield (
             f"channel order: {other} instead of {own}, each with its own mean and scale",
-            recipe.with_step("normalized", Step("channels reversed", _exchanged)),
+            recipe.with_step("normalized", RecipeStep("channels reversed", _exchanged)),
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from qverify.inputs.description import YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import YUV420
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "chroma-order"
 FIX = "exchange U and V"
@@ -18,10 +18,13 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         yield from recipe.choices("format", YUV420, "chroma order")
         planar = [recipe] if format_ == "i420" else recipe.described(format="i420")
         for one in planar:
-            yield f"chroma order: yv12 instead of {format_}", one.with_step("elements", Step("V before U", _planes))
+            yield (
+                f"chroma order: yv12 instead of {format_}",
+                one.with_step("elements", RecipeStep("V before U", _planes)),
+            )
     elif format_.startswith("yuv444"):
         said = f"chroma order: {format_.replace('yuv', 'yvu')} instead of {format_}"
-        yield said, recipe.with_step("elements", Step("V before U", _channels))
+        yield said, recipe.with_step("elements", RecipeStep("V before U", _channels))
 
 
 def _planes(values: Any, _: Recipe) -> Any:

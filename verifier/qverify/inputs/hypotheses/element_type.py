@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
-from qverify.inputs.description import REAL
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import REAL
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "element-type"
 TYPES = ("uint8", "int8", "int16", "int32", "float16", "float32", "float64")
@@ -17,7 +16,7 @@ TYPES = ("uint8", "int8", "int16", "int32", "float16", "float32", "float64")
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
-    own = dtype_of(wanted)
+    own = wanted.dtype
     if wanted.format in REAL:
         pixels = "gray" if wanted.gray else "bgr" if wanted.train == "bgr" else "rgb"
         for one in recipe.described(format=pixels, mean=(0.0,), scale=(1.0,), quantize=None):
@@ -31,7 +30,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             yield f"element type: {name} instead of {own}", recipe.with_step("bytes", _cast(own, name))
 
 
-def _cast(own: str, other: str) -> Step:
+def _cast(own: str, other: str) -> RecipeStep:
     from_, to = (np.dtype(n).newbyteorder("<") for n in (own, other))
 
     def change(data: bytes, _: Recipe) -> bytes:
@@ -39,7 +38,7 @@ def _cast(own: str, other: str) -> Step:
             return data
         return bytes(_within(np.frombuffer(data, from_), to).tobytes())
 
-    return Step(f"{own} as {other}", change, lambda size: size // from_.itemsize * to.itemsize)
+    return RecipeStep(f"{own} as {other}", change, lambda size: size // from_.itemsize * to.itemsize)
 
 
 def _within(values: Any, to: np.dtype[Any]) -> Any:

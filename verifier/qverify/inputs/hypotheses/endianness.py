@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "endianness"
 FIX = "write elements little-endian"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    item = np.dtype(dtype_of(recipe.wanted)).itemsize
+    item = np.dtype(recipe.wanted.dtype).itemsize
     for size in (2, 4):
         if recipe.evidence.size_bytes % size == 0:
-            step = Step(f"{size} bytes reversed", _reversing(size), undo=_reversing(size))
+            step = RecipeStep(f"{size} bytes reversed", _reversing(size), undo=_reversing(size))
             name = "big-endian elements" if size == item else f"the bytes of every {size * 8}-bit word reversed"
             yield f"endianness: {name}", recipe.with_step("bytes", step)
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from qverify.inputs import picture
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "fit"
 BOXES = ("letterbox", "letterbox-top-left")
@@ -27,7 +27,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             yield f"fit: {fit} filled with {fill} instead of {own}", one
     if recipe.wanted.roi is None:
         said = "fit: short side resized to 8/7 of the size, then the centre cropped"
-        yield said, recipe.with_step("picture", Step("resized, then cropped", _resized_then_cropped))
+        yield said, recipe.with_step("picture", RecipeStep("resized, then cropped", _resized_then_cropped))
 
 
 def _stretched(pixels: Any, width: int, height: int, recipe: Recipe) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "gray-conversion"
 
@@ -17,7 +17,10 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if recipe.evidence.rgb is None:
         return
     for name, way in WAYS.items():
-        yield f"gray conversion: {name}", recipe.with_step("picture", Step(f"gray by {name}", partial(_gray, way=way)))
+        yield (
+            f"gray conversion: {name}",
+            recipe.with_step("picture", RecipeStep(f"gray by {name}", partial(_gray, way=way))),
+        )
 
 
 def _gray(_: Any, recipe: Recipe, way: Callable[[Any], Any]) -> Any:

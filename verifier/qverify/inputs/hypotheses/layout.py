@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import LAYOUTS, YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import LAYOUTS, YUV420
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "layout"
 FIX = "store rows one after another"
@@ -22,7 +22,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     other = name.replace("HW", "WH")
     yield (
         f"layout: {other} instead of {name}, columns stored one after another",
-        recipe.with_step("elements", Step("columns before rows", _columns, rowwise=False)),
+        recipe.with_step("elements", RecipeStep("columns before rows", _columns, rowwise=False)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from qverify.inputs.colour import PRESETS, Colour
-from qverify.inputs.description import YUV420
+from qverify.inputs.formats import YUV420
 from qverify.inputs.recipe import Recipe
 
 NAME = "matrix"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import REAL
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import REAL
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "normalization"
 FIX = "normalize once: on the host or in the chip"
@@ -32,7 +32,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if moved and scaled:
         yield from _of_both(recipe)
     said = "normalization: pixels divided by 255 before mean and scale"
-    yield said, recipe.with_step("fitted", Step("pixels / 255", _by_255))
+    yield said, recipe.with_step("fitted", RecipeStep("pixels / 255", _by_255))
     for name, (mean, scale) in USUAL.items():
         for one in recipe.described(mean=mean, scale=scale):
             yield f"normalization: {name} instead of the described one", one
@@ -49,7 +49,7 @@ def _of_mean(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         for one in recipe.described(mean=changed):
             if len({*mean}) > 1 or changed != mean[:1]:
                 yield f"normalization: {said}", one
-    yield "normalization: mean subtracted twice", recipe.with_step("fitted", Step("pixels - mean", _less_mean))
+    yield "normalization: mean subtracted twice", recipe.with_step("fitted", RecipeStep("pixels - mean", _less_mean))
 
 
 def _of_scale(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -62,9 +62,9 @@ def _of_scale(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         for one in recipe.described(scale=changed):
             if len({*scale}) > 1 or changed != scale[:1]:
                 yield f"normalization: {said}", one
-    yield "normalization: scale applied twice", recipe.with_step("normalized", Step("x * scale", _times_scale))
+    yield "normalization: scale applied twice", recipe.with_step("normalized", RecipeStep("x * scale", _times_scale))
     for one in recipe.described(scale=(1.0,)):
-        step = Step(f"x / {scale}", lambda x, _: x / np.array(scale, np.float32))
+        step = RecipeStep(f"x / {scale}", lambda x, _: x / np.array(scale, np.float32))
         yield "normalization: divided by scale, not multiplied", one.with_step("normalized", step)
 
 
@@ -72,19 +72,21 @@ def _of_both(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     mean = recipe.wanted.mean
     for one in recipe.described(mean=(0.0,), scale=(1.0,)):
         yield "normalization: left out", one
-    yield "normalization: mean and scale applied twice", recipe.with_step("normalized", Step("again", _again))
+    yield "normalization: mean and scale applied twice", recipe.with_step("normalized", RecipeStep("again", _again))
     for one in recipe.described(mean=(0.0,)):
-        step = Step(f"x - {mean}", lambda x, _: x - np.array(mean, np.float32))
+        step = RecipeStep(f"x - {mean}", lambda x, _: x - np.array(mean, np.float32))
         yield "normalization: scale first, then mean", one.with_step("normalized", step)
 
 
 def _on_bytes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Formats that the chip normalizes."""
     said = "normalization: pixels divided by 255, then stored as whole bytes"
-    yield said, recipe.with_step("fitted", Step("pixels / 255", lambda x, _: _byte(np.trunc(_by_255(x, _)))))
+    yield said, recipe.with_step("fitted", RecipeStep("pixels / 255", lambda x, _: _byte(np.trunc(_by_255(x, _)))))
     if any(recipe.wanted.mean) or {*recipe.wanted.scale} != {1.0}:
         said = "normalization: by the host as well, then stored as whole bytes"
-        step = Step("(pixels - mean) * scale", lambda x, r: _byte(_less_mean(x, r) * _pixel_order(r.wanted.scale, r)))
+        step = RecipeStep(
+            "(pixels - mean) * scale", lambda x, r: _byte(_less_mean(x, r) * _pixel_order(r.wanted.scale, r))
+        )
         yield said, recipe.with_step("fitted", step)
 
 

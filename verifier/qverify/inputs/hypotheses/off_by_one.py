@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "off-by-one"
 FIX = "check where the first row and column of the frame begin"
@@ -24,7 +24,7 @@ ENDS = ("wrapped around", "the edge repeated", "zero at the edge")
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     for way, (axis, by) in WAYS.items():
         for end in ENDS:
-            step = Step(f"{way}, {end}", partial(_moved, axis=axis, by=by, end=end))
+            step = RecipeStep(f"{way}, {end}", partial(_moved, axis=axis, by=by, end=end))
             yield f"off by one: {way}, {end}", recipe.with_step("fitted", step)
 
 

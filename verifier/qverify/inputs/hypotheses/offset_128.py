@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.description import REAL, SIGNED, YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import REAL, SIGNED, YUV420
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "offset-128"
 FIX = "subtract 128 in one place only: on the host, or in the chip"
@@ -17,15 +17,15 @@ FIX = "subtract 128 in one place only: on the host, or in the chip"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     format_ = recipe.wanted.format
     if recipe.evidence.undescribed_bytes is not None:
-        yield "-128: subtracted from every byte, or added", recipe.with_step("bytes", Step("bytes - 128", _whole))
+        yield "-128: subtracted from every byte, or added", recipe.with_step("bytes", RecipeStep("bytes - 128", _whole))
     elif format_ in REAL:
         said = "-128: subtracted from the pixels before mean and scale"
-        yield said, recipe.with_step("fitted", Step("pixels - 128", _pixels))
+        yield said, recipe.with_step("fitted", RecipeStep("pixels - 128", _pixels))
     elif format_ in SIGNED:
         for one in recipe.described(format=format_.removesuffix("_128")):
             yield f"-128: not subtracted, or twice with wrap-around ({format_})", one
         said = f"-128: subtracted twice, kept within -128..127 ({format_})"
-        yield said, recipe.with_step("elements", Step("-128 within the limits", _kept))
+        yield said, recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
     else:
         yield from _unsigned(recipe)
 
@@ -37,10 +37,13 @@ def _unsigned(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         for one in recipe.described(format=f"{format_}_128"):
             yield said, one
     else:
-        yield said, recipe.with_step("elements", Step("-128 wrapped", lambda v, _: [x ^ np.uint8(128) for x in v]))
-    yield f"{said}, negative values as 0", recipe.with_step("elements", Step("-128 within the limits", _kept))
+        yield (
+            said,
+            recipe.with_step("elements", RecipeStep("-128 wrapped", lambda v, _: [x ^ np.uint8(128) for x in v])),
+        )
+    yield f"{said}, negative values as 0", recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
     if format_ in YUV420 or format_ == "yuv444":
-        yield "-128: chroma without its 128", recipe.with_step("elements", Step("chroma - 128", _chroma))
+        yield "-128: chroma without its 128", recipe.with_step("elements", RecipeStep("chroma - 128", _chroma))
 
 
 def _kept(values: Any, _: Recipe) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.recipe import Recipe, Stage, Step
+from qverify.inputs.recipe import Recipe, RecipeStep, Stage
 
 NAME = "orientation"
 FIX = "check EXIF rotation and the camera's mirror and flip settings"
@@ -33,7 +33,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _at(stage: Stage, when: str, ways: dict[str, Callable[[Any], Any]], recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     for name, way in ways.items():
-        step = Step(name, partial(_turned, way=way))
+        step = RecipeStep(name, partial(_turned, way=way))
         yield f"orientation: {name}, {when}", recipe.with_step(stage, step)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qverify.inputs.buffers import dtype_of
 from qverify.inputs.recipe import Recipe
 
 NAME = "quantization"
@@ -12,7 +11,7 @@ NAME = "quantization"
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
-    if wanted.quantize is None or dtype_of(wanted) == "float32":
+    if wanted.quantize is None or wanted.dtype == "float32":
         return
     scale, zero = wanted.quantize
     found = {

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from qverify.inputs.colour import RANGES
-from qverify.inputs.description import YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import YUV420
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "range"
 FIX = "compress or expand once, in one place"
@@ -26,11 +26,11 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
                     yield f"range: {name} instead of {own.range}", one
         if wanted.format in YUV420:
             said = "range: luma and chroma compressed to 16..235, 16..240 once more"
-            yield said, recipe.with_step("elements", Step("compressed", _compressed_yuv))
+            yield said, recipe.with_step("elements", RecipeStep("compressed", _compressed_yuv))
     said = "range: RGB compressed to 16..235"
-    yield said, recipe.with_step("fitted", Step("RGB compressed", lambda x, _: _kept(x * (219 / 255) + 16, x)))
+    yield said, recipe.with_step("fitted", RecipeStep("RGB compressed", lambda x, _: _kept(x * (219 / 255) + 16, x)))
     said = "range: RGB of 16..235 expanded to 0..255"
-    yield said, recipe.with_step("fitted", Step("RGB expanded", lambda x, _: _kept((x - 16.0) * (255 / 219), x)))
+    yield said, recipe.with_step("fitted", RecipeStep("RGB expanded", lambda x, _: _kept((x - 16.0) * (255 / 219), x)))
 
 
 def _kept(made: Any, pixels: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qverify.inputs.description import LIBRARIES
+from qverify.inputs.formats import LIBRARIES
 from qverify.inputs.recipe import Recipe
 
 NAME = "resize-library"

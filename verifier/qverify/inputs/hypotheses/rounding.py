@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
 from qverify.inputs.colour import ROUNDINGS
-from qverify.inputs.description import REAL, YUV420
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.formats import REAL, YUV420
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "rounding"
 
@@ -19,14 +18,14 @@ NAME = "rounding"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format in REAL:
-        if dtype_of(wanted) != "float32":
+        if wanted.dtype != "float32":
             yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
         return
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
         yield from _of_colour(recipe)
     if wanted.resize_dtype == "float32":
         said = "rounding after the resize: truncate instead of half-even"
-        yield said, recipe.with_step("fitted", Step("truncated", _truncated))
+        yield said, recipe.with_step("fitted", RecipeStep("truncated", _truncated))
 
 
 def _of_colour(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from qverify.inputs.buffers import dtype_of
-from qverify.inputs.recipe import Recipe, Step
+from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "signedness"
 FIX = "convert values, do not cut them at the type's limits"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    if dtype_of(recipe.wanted) == "uint8":
-        yield "signedness: int8, values above 127 as 127", recipe.with_step("elements", Step("at most 127", _low))
-        yield "signedness: int8, values halved to 0..127", recipe.with_step("elements", Step("halved", _halved))
+    if recipe.wanted.dtype == "uint8":
+        yield "signedness: int8, values above 127 as 127", recipe.with_step("elements", RecipeStep("at most 127", _low))
+        yield "signedness: int8, values halved to 0..127", recipe.with_step("elements", RecipeStep("halved", _halved))
         return
-    yield "signedness: unsigned, negative values as 0", recipe.with_step("elements", Step("at least 0", _high))
-    yield "signedness: the sign dropped", recipe.with_step("elements", Step("without sign", _bare))
+    yield "signedness: unsigned, negative values as 0", recipe.with_step("elements", RecipeStep("at least 0", _high))
+    yield "signedness: the sign dropped", recipe.with_step("elements", RecipeStep("without sign", _bare))
 
 
 def _low(values: Any, _: Recipe) -> Any:

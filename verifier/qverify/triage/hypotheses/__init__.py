@@ -6,19 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
 import numpy.typing as npt
 
+from qverify.pages import load_pages
 from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class FaultVariant:
     """said: the fault as a person reads it. make: the output under it, for this case or the same unit on other inputs;
     shape and dtype of the output's spec. bits: log2 of how many faults like it there were to choose from, where the
     recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones. free: flat mask of
@@ -38,12 +37,11 @@ class Page(Protocol):
     NAME: str
     __doc__: str
 
-    def variants(self, case: Case) -> Iterator[Variant]: ...
+    def variants(self, case: Case) -> Iterator[FaultVariant]: ...
 
 
 @cache
 def pages() -> tuple[Page, ...]:
     """In the order of their files' names, the late ones last."""
-    stems = sorted(m.name for m in iter_modules(__path__))
-    found = [cast(Page, import_module(f"{__name__}.{stem}")) for stem in stems]
-    return tuple(sorted(found, key=lambda page: int(getattr(page, "LATE", 0))))
+    pages = [cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants"))]
+    return tuple(sorted(pages, key=lambda page: int(getattr(page, "LATE", 0))))

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import Linear, linear
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import Linear, linear
 from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
 NAME = "accumulator"
@@ -17,20 +17,20 @@ LATE = 2
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     of = linear(case)
     if of is None or case.last.op == "mul":
         return
     least, most = int(of.acc.min()), int(of.acc.max())
     for width in WIDTHS:
         if least < -(1 << width - 1) or most >= 1 << width - 1:
-            yield Variant(
+            yield FaultVariant(
                 f"accumulator of {width} bits that wraps", partial(_final, way=partial(_wrapped, width=width))
             )
             saturated = partial(_saturated, width=width)
-            yield Variant(f"accumulator saturated to {width} bits at the end", partial(_final, way=saturated))
+            yield FaultVariant(f"accumulator saturated to {width} bits at the end", partial(_final, way=saturated))
             saturated = partial(_before_bias, way=saturated)
-            yield Variant(f"accumulator saturated to {width} bits before the bias", saturated)
+            yield FaultVariant(f"accumulator saturated to {width} bits before the bias", saturated)
     yield from _stepwise(case)
     yield from _pairwise(case)
 
@@ -67,7 +67,7 @@ def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
     return of.output(way(of.acc - bias) + bias)
 
 
-def _stepwise(case: Case) -> Iterator[Variant]:
+def _stepwise(case: Case) -> Iterator[FaultVariant]:
     if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
         return
     of = _needed(case)
@@ -79,7 +79,7 @@ def _stepwise(case: Case) -> Iterator[Variant]:
             made = partial(_by_steps, order=order, bias_first=bias_first)
             if (bias_of(case, of) == 0).all() and not bias_first:
                 continue
-            yield Variant(said, made)
+            yield FaultVariant(said, made)
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
@@ -90,7 +90,7 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
     return of.output(acc if bias_first else _saturated(acc + bias, 16))
 
 
-def _pairwise(case: Case) -> Iterator[Variant]:
+def _pairwise(case: Case) -> Iterator[FaultVariant]:
     """Two neighbouring products are added in 16 bits, as instructions for bytes do, and the sums in 32 bits."""
     if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
         return
@@ -99,7 +99,7 @@ def _pairwise(case: Case) -> Iterator[Variant]:
         if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:
             for order in ORDERS:
                 text = f"every two products saturated to 16 bits, {order}{said}"
-                yield Variant(text, partial(_by_pairs, order=order, zero=zero))
+                yield FaultVariant(text, partial(_by_pairs, order=order, zero=zero))
 
 
 def _by_pairs(case: Case, order: str, zero: int) -> Array:

@@ -9,18 +9,18 @@ from math import prod
 import numpy as np
 
 from qverify.triage.case import Array, Case, bits
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "alignment"
 LATE = 1
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     if case.raw is not None and case.spec.aligned_shape != case.spec.shape:
-        yield Variant("alignment: the output's padding is read as data", partial(_raw, raw=case.raw))
-    for place in places(case):
+        yield FaultVariant("alignment: the output's padding is read as data", partial(_raw, raw=case.raw))
+    for place in memory_sources(case):
         if place.said in ("the bias", "the scales", "the table"):
             continue
         for said, run, stride in _strides(place):
@@ -28,11 +28,11 @@ def variants(case: Case) -> Iterator[Variant]:
             yield from _filled(case, place, partial(skipped, run=run, stride=stride), _said(place, said, run, stride))
 
 
-def _said(place: Place, rows: str, written: int, read: int) -> str:
+def _said(place: MemorySource, rows: str, written: int, read: int) -> str:
     return f"alignment: {place.said} is written with {rows} of {written} elements and read with {read}"
 
 
-def _strides(place: Place) -> Iterator[tuple[str, int, int]]:
+def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
     """What is padded, its elements, the stride: to the next multiple, or one unit more where it is a multiple already."""
     shape, aligned = place.spec.shape, place.spec.aligned_shape
     seen = set()
@@ -48,7 +48,7 @@ def _strides(place: Place) -> Iterator[tuple[str, int, int]]:
                 yield said, run, stride
 
 
-def _filled(case: Case, place: Place, move: Callable[..., Array], said: str) -> Iterator[Variant]:
+def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: str) -> Iterator[FaultVariant]:
     """With what may stand where nothing was written; in the output, with what was recorded there."""
     fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
     if place.kind == "output":
@@ -59,9 +59,9 @@ def _filled(case: Case, place: Place, move: Callable[..., Array], said: str) -> 
             fills.setdefault(value, str(value))
         elif len(left) > 1:
             text = f"{said}; {np.count_nonzero(free)} elements are what the memory held before"
-            yield Variant(text, partial(_over_garbage, move=move, free=free), copied=True, free=free)
+            yield FaultVariant(text, partial(_over_garbage, move=move, free=free), copied=True, free=free)
     for value, filled in fills.items():
-        yield Variant(f"{said}; {filled} where nothing was written", at(place, partial(move, fill=value)))
+        yield FaultVariant(f"{said}; {filled} where nothing was written", output_from(place, partial(move, fill=value)))
 
 
 def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:
@@ -89,10 +89,10 @@ def _overlapping(rows: Array, stride: int, fill: int) -> Array:
 def skipped(values: Array, run: int, stride: int, fill: int) -> Array:
     """Dense rows read at a distance of `stride`; what lies beyond the end is `fill`."""
     rows = values.size // run
-    places = (np.arange(rows)[:, None] * stride + np.arange(run)).reshape(-1)
+    positions = (np.arange(rows)[:, None] * stride + np.arange(run)).reshape(-1)
     flat = values.reshape(-1)
-    beyond = places >= flat.size
-    read = flat[np.where(beyond, 0, places)]
+    beyond = positions >= flat.size
+    read = flat[np.where(beyond, 0, positions)]
     read[beyond] = fill
     return read.reshape(values.shape)
 

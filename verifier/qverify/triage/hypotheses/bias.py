@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "bias"
 WAYS: dict[str, Callable[[Array], Array]] = {
@@ -26,8 +26,8 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "constant"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "constant"):
         if place.said == "the bias":
             for said, way in WAYS.items():
-                yield Variant(f"bias {said}", at(place, way))
+                yield FaultVariant(f"bias {said}", output_from(place, way))

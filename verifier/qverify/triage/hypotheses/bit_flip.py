@@ -9,11 +9,11 @@ from math import inf, log2
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change, bits
-from qverify.triage.evidence import in_all, log2_choices
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import linear
-from qverify.triage.places import Place, at, places
-from qverify.triage.solve import flipped_weights
+from qverify.triage.evidence import difference_bits, log2_choices
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
+from qverify.triage.solve_multiplier import flipped_weights
 
 NAME = "bit-flip"
 MOST_FLIPS = 16  # of one tensor
@@ -22,7 +22,7 @@ SPARSE = 32  # elements to one that differs
 MARGIN = 8.0  # bits that several flips must explain beyond their choice
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _everywhere(case)
     yield from _single(case)
     yield from _few(case)
@@ -34,21 +34,21 @@ def _width(case: Case) -> int:
     return 8 * case.recorded.itemsize
 
 
-def _everywhere(case: Case) -> Iterator[Variant]:
+def _everywhere(case: Case) -> Iterator[FaultVariant]:
     """A line of the bus that is stuck, or inverted."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
     moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
     for bit in range(_width(case)):
         if int(moved) == 1 << bit:
             for said, way in ways.items():
-                yield Variant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
-    for place in places(case, "input", "constant"):
+                yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
+    for place in memory_sources(case, "input", "constant"):
         if place.spec.numpy_dtype.itemsize == 1 and place.said not in ("the scales", "the bias"):
             for bit in range(8):
                 for said, way in ways.items():
-                    yield Variant(
+                    yield FaultVariant(
                         f"bit {bit} of every element of {place.said} is {said}",
-                        at(place, partial(_on_bits, way=way, bit=bit)),
+                        output_from(place, partial(_on_bits, way=way, bit=bit)),
                     )
 
 
@@ -72,7 +72,7 @@ def _inverted(values: Array, bit: int) -> Array:
     return values ^ values.dtype.type(1 << bit)
 
 
-def _single(case: Case) -> Iterator[Variant]:
+def _single(case: Case) -> Iterator[FaultVariant]:
     if case.differing.size != 1 or case.recorded.size < FEWEST:
         return
     place = int(case.differing[0])
@@ -80,7 +80,7 @@ def _single(case: Case) -> Iterator[Variant]:
     if moved.bit_count() == 1:
         bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
         cost = log2(case.recorded.size * _width(case))
-        yield Variant(
+        yield FaultVariant(
             f"bit {bit} of the element at {where} is inverted", partial(_at_element, place=place, bit=bit), cost
         )
 
@@ -95,7 +95,7 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
     return changed.view(values.dtype).reshape(values.shape)
 
 
-def _few(case: Case) -> Iterator[Variant]:
+def _few(case: Case) -> Iterator[FaultVariant]:
     """Bits of several elements. Not where the board does the same to every element of a value."""
     made, recorded = bits(case.made), bits(case.recorded)
     moved = made[case.differing] ^ recorded[case.differing]
@@ -103,9 +103,9 @@ def _few(case: Case) -> Iterator[Variant]:
     if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
         return
     cost = log2_choices(recorded.size * _width(case), count)
-    if in_all(case) >= cost + MARGIN and cost <= _as_steps(case):
+    if difference_bits(case) >= cost + MARGIN and cost <= _as_steps(case):
         said = f"{count} bits are inverted, of {moved.size} elements"
-        yield Variant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
+        yield FaultVariant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
 def _as_steps(case: Case) -> float:
@@ -130,7 +130,7 @@ def _exchanged(case: Case, places: Array, moved: Array) -> Array:
     return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
 
 
-def _of_channel(case: Case) -> Iterator[Variant]:
+def _of_channel(case: Case) -> Iterator[FaultVariant]:
     """Of a constant of the one channel with all the differences."""
     of = linear(case)
     if of is None or case.last.op not in ("conv", "fully_connected"):
@@ -139,7 +139,7 @@ def _of_channel(case: Case) -> Iterator[Variant]:
     if len(touched) != 1:
         return
     channel = int(touched[0])
-    for place in places(case, "constant"):
+    for place in memory_sources(case, "constant"):
         value = case.graph.constants[place.name]
         if place.said == "the weights":
             for index, bit in flipped_weights(case, of, channel):
@@ -151,13 +151,15 @@ def _of_channel(case: Case) -> Iterator[Variant]:
                     yield _one(place, at_place, bit, said, log2(value.size * 8 * value.itemsize))
 
 
-def _one(place: Place, at_place: int, bit: int, said: str, cost: float) -> Variant:
+def _one(place: MemorySource, at_place: int, bit: int, said: str, cost: float) -> FaultVariant:
     if place.said == "the weights":
         said = f"weight {tuple(int(i) for i in np.unravel_index(at_place, place.spec.shape))}"
-    return Variant(f"bit {bit} of {said} is inverted", at(place, partial(_flipped, place=at_place, bit=bit)), cost)
+    return FaultVariant(
+        f"bit {bit} of {said} is inverted", output_from(place, partial(_flipped, place=at_place, bit=bit)), cost
+    )
 
 
-def _of_table(case: Case) -> Iterator[Variant]:
+def _of_table(case: Case) -> Iterator[FaultVariant]:
     if case.last.op != "lookup" or (case.last.inputs[0] or "") not in case.inputs:
         return
     x = case.inputs[case.last.inputs[0] or ""].reshape(-1)[case.differing].astype(np.int64)
@@ -170,7 +172,7 @@ def _of_table(case: Case) -> Iterator[Variant]:
             f"bit {bit} of table entry {entry} is inverted",
             log2(case.graph.constants[name].size * _width(case)),
         )
-        yield Variant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
+        yield FaultVariant(said, partial(_entry, name=name, entry=entry, bit=bit), cost)
 
 
 def _entry(case: Case, name: str, entry: int, bit: int) -> Array:

@@ -8,27 +8,29 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "byte-order"
 LATE = 1
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
         item = place.spec.numpy_dtype.itemsize
         if item > 1:
-            yield Variant(f"byte order: {place.said} is big-endian", at(place, partial(_reversed, size=item)))
+            yield FaultVariant(
+                f"byte order: {place.said} is big-endian", output_from(place, partial(_reversed, size=item))
+            )
         for size in (2, 4, 8, 16):
             if size > item and place.said not in ("the bias", "the scales"):
                 said = f"byte order: {place.said} reversed within words of {size} bytes"
-                yield Variant(said, at(place, partial(_reversed, size=size)))
+                yield FaultVariant(said, output_from(place, partial(_reversed, size=size)))
                 if size > 2 and item == 1:
                     said = f"byte order: {place.said}, halves of words of {size} bytes exchanged"
-                    yield Variant(said, at(place, partial(_halves, size=size)))
+                    yield FaultVariant(said, output_from(place, partial(_halves, size=size)))
         if item == 1:
-            yield Variant(f"byte order: {place.said}, nibbles exchanged", at(place, _nibbles))
+            yield FaultVariant(f"byte order: {place.said}, nibbles exchanged", output_from(place, _nibbles))
 
 
 def _words(values: Array, size: int) -> tuple[Array, Array]:

@@ -10,8 +10,8 @@ from math import comb, log2
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "channel-order"
 ORDERS: dict[str, Callable[[Array], Array]] = {
@@ -25,7 +25,7 @@ ORDERS: dict[str, Callable[[Array], Array]] = {
 FEW = 8  # channels of an input of which every two are tried
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     for place, axis in axes(case):
         count = place.spec.shape[axis]
         which = (
@@ -35,23 +35,23 @@ def variants(case: Case) -> Iterator[Variant]:
         )
         for said, order in ORDERS.items():
             if (order(np.arange(count)) != np.arange(count)).any():
-                yield Variant(f"{which} {said}", at(place, partial(ordered, order=order, axis=axis)))
+                yield FaultVariant(f"{which} {said}", output_from(place, partial(ordered, order=order, axis=axis)))
         pairs = (
             _differing(case, axis) if place.kind == "output" else combinations(range(count), 2) if count <= FEW else ()
         )
         for pair in pairs:
             swap = partial(_exchanged, pair=pair)
             said = f"{which}: {pair[0]} and {pair[1]} are exchanged"
-            yield Variant(
+            yield FaultVariant(
                 said,
-                at(place, partial(ordered, order=swap, axis=axis)),
+                output_from(place, partial(ordered, order=swap, axis=axis)),
                 log2(comb(count, 2)) if place.kind == "output" else 0,
             )
 
 
-def axes(case: Case) -> Iterator[tuple[Place, int]]:
+def axes(case: Case) -> Iterator[tuple[MemorySource, int]]:
     """Every tensor with channels, and their axis: 1 of activations, both of weights."""
-    for place in places(case):
+    for place in memory_sources(case):
         of_weights = place.said in ("the weights", "the second input") and place.kind == "constant"
         if place.kind != "constant" and len(place.spec.shape) < 2:
             continue

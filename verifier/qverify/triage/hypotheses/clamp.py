@@ -8,12 +8,12 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.case import Array, Case, limits
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "clamp"
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     if not case.spec.quantized or len(case.spec.scale) > 1:
         return
     words, (lowest, highest) = ops.words(case.last), limits(case.spec)
@@ -35,22 +35,24 @@ def variants(case: Case) -> Iterator[Variant]:
     }
     for said, (a, b) in known.items():
         if (a, b) != (low, high) and lowest <= a <= b <= highest:
-            yield Variant(f"clamp {said} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
+            yield FaultVariant(f"clamp {said} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
     yield from _measured(case, low, high)
 
 
-def _measured(case: Case, low: int, high: int) -> Iterator[Variant]:
+def _measured(case: Case, low: int, high: int) -> Iterator[FaultVariant]:
     """By the smallest and the largest recorded element: one limit is another, or both."""
     a, b = int(case.recorded.min()), int(case.recorded.max())
     ends = case.recorded.reshape(-1)[case.differing]
     if len(ends) > 2 and low < a < b < high and a in ends and b in ends:
         zero = case.spec.zero_point[0]
         about = f", {b - zero} to each side of the zero point" if b - zero == zero - a else ""
-        yield Variant(f"clamp {a}..{b} instead of {low}..{high}{about}", _Clamped(a, b), bits=8 * (1 if about else 2))
+        yield FaultVariant(
+            f"clamp {a}..{b} instead of {low}..{high}{about}", _Clamped(a, b), bits=8 * (1 if about else 2)
+        )
     if (case.recorded == a).sum() > 1 and a != low:
-        yield Variant(f"clamp at {a} instead of {low} at the lower end", _Clamped(a, high), bits=8)
+        yield FaultVariant(f"clamp at {a} instead of {low} at the lower end", _Clamped(a, high), bits=8)
     if (case.recorded == b).sum() > 1 and b != high:
-        yield Variant(f"clamp at {b} instead of {high} at the upper end", _Clamped(low, b), bits=8)
+        yield FaultVariant(f"clamp at {b} instead of {high} at the upper end", _Clamped(low, b), bits=8)
 
 
 class _Clamped:

@@ -12,17 +12,17 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import Linear, accumulator, linear
-from qverify.triage.places import Place, at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import Linear, accumulator, linear
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "dropped-input"
 FEW, MOST_WORK = 16, 4_000_000  # channels tried one by one; elements of one output's sums, channel by channel
 NAMES = {2: "row", 3: "column"}
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "input"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "input"):
         shape = place.spec.shape
         if len(shape) != 4 or len(case.recorded.shape) != 4:
             continue
@@ -33,18 +33,18 @@ def variants(case: Case) -> Iterator[Variant]:
             yield from _spoiled(case, place, 1, channel, "channel")
 
 
-def _spoiled(case: Case, place: Place, axis: int, line: int, name: str) -> Iterator[Variant]:
+def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -> Iterator[FaultVariant]:
     said, size = f"{name} {line} of {place.said}", place.spec.shape[axis]
     for value in sorted({0, *place.spec.zero_point[:1]}):
-        yield Variant(
+        yield FaultVariant(
             f"{said} left out: {value} there",
-            at(place, partial(_filled, axis=axis, line=line, value=value)),
+            output_from(place, partial(_filled, axis=axis, line=line, value=value)),
             log2(size),
         )
     for other in (line - 1, line + 1):
         if 0 <= other < size:
-            made = at(place, partial(_repeated, axis=axis, line=line, other=other))
-            yield Variant(f"{said} repeats {name} {other}", made, log2(size))
+            made = output_from(place, partial(_repeated, axis=axis, line=line, other=other))
+            yield FaultVariant(f"{said} repeats {name} {other}", made, log2(size))
 
 
 def _filled(values: Array, axis: int, line: int, value: Any) -> Array:
@@ -74,7 +74,7 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
     return [i for i in range(last * stride - pad, first * stride - pad + reach + 1) if 0 <= i < size]
 
 
-def _channels(case: Case, place: Place) -> list[int]:
+def _channels(case: Case, place: MemorySource) -> list[int]:
     """Channels of a convolution's input; of one that reads many, those that explain one of its outputs."""
     of, node = linear(case), case.last
     if node.op != "conv" or of is None or place.name != node.inputs[0]:
@@ -92,7 +92,7 @@ def _channels(case: Case, place: Place) -> list[int]:
     return _explaining(case, of, int(touched[len(touched) // 2]), place)
 
 
-def _explaining(case: Case, of: Linear, output: int, place: Place) -> list[int]:
+def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> list[int]:
     """Channels whose absence, or whose neighbour in their stead, gives this output's recorded elements."""
     own = _by_channel(case, output, place, case.inputs[place.name])
     zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
@@ -107,7 +107,7 @@ def _explaining(case: Case, of: Linear, output: int, place: Place) -> list[int]:
     return [int(i) for i in np.flatnonzero(held)[:FEW]]
 
 
-def _by_channel(case: Case, output: int, place: Place, x: Array) -> Array:
+def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
     """[N, I, H, W]: what each input channel adds to one output's sums: the node with a group a channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)

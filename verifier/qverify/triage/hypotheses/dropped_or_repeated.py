@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.case import Array, Case, bits
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dropped-or-repeated"
 Box = tuple[slice, ...]
@@ -19,14 +19,14 @@ TILES = (2, 4, 8, 16, 32, 64)
 NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "column"), 2: ("batch", "channel")}
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _runs(case)
     for said, box, chosen in boxes(case):
         values = np.unique(bits(case.recorded[box]))
         if len(values) == 1:
             value = case.recorded[box].reshape(-1)[0]
             chosen_value = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
-            yield Variant(
+            yield FaultVariant(
                 f"{said} left out: {value} everywhere", partial(_filled, box=box, value=value), chosen + chosen_value
             )
         for axis in range(case.recorded.ndim):
@@ -61,7 +61,7 @@ def _filled(case: Case, box: Box, value: Any) -> Array:
     return made
 
 
-def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[Variant]:
+def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
     """The same elements, some places earlier or later on the axis."""
     size = case.recorded.shape[axis]
     start, stop, _ = box[axis].indices(size)
@@ -69,12 +69,12 @@ def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> It
     for by in sorted({-length, length, -1, 1, -start, size - stop} - {0}):
         if length < size and start + by >= 0 and stop + by <= size:
             way = f"{said} repeat those {abs(by)} {'before' if by < 0 else 'after'} on axis {axis}"
-            yield Variant(way, partial(_copied, box=box, axis=axis, by=by), chosen + 2, copied=True)
+            yield FaultVariant(way, partial(_copied, box=box, axis=axis, by=by), chosen + 2, copied=True)
     if length > 1:
         for at_place in (start - 1, start, stop - 1, stop):
             if 0 <= at_place < size:
                 way = f"{said} repeat place {at_place} of axis {axis}"
-                yield Variant(way, partial(_one, box=box, axis=axis, at_place=at_place), chosen + 2, copied=True)
+                yield FaultVariant(way, partial(_one, box=box, axis=axis, at_place=at_place), chosen + 2, copied=True)
 
 
 def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
@@ -84,7 +84,7 @@ def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
     return made
 
 
-def _tiles(case: Case, axis: int) -> Iterator[Variant]:
+def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
     """One of the equal tiles of an axis repeats a neighbour, though by chance not all of its places differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
@@ -98,7 +98,7 @@ def _tiles(case: Case, axis: int) -> Iterator[Variant]:
             if start + by >= 0 and stop + by <= size:
                 said = f"{_span(case, axis, (start, stop))} repeat those {tile} {'before' if by < 0 else 'after'}"
                 cost = log2(size / tile) + log2(2 * len(TILES))
-                yield Variant(said, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
+                yield FaultVariant(said, partial(_copied, box=box, axis=axis, by=by), cost, copied=True)
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
@@ -107,7 +107,7 @@ def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
     return made
 
 
-def _moved(case: Case, axis: int) -> Iterator[Variant]:
+def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
     """From some place on everything is one place too far or too early."""
     shape = case.recorded.shape
     first = int(np.unravel_index(case.differing, shape)[axis].min())
@@ -118,13 +118,13 @@ def _moved(case: Case, axis: int) -> Iterator[Variant]:
     for start in {first, max(0, first - 1)}:
         for fill in (None, 0, *case.spec.zero_point[:1]):
             end = "the last twice" if fill is None else f"{fill} at the end"
-            yield Variant(
+            yield FaultVariant(
                 f"{name} {start} dropped, all after it one too early, {end}",
                 partial(_shifted, axis=axis, start=start, fill=fill),
                 log2(shape[axis]),
                 copied=True,
             )
-        yield Variant(
+        yield FaultVariant(
             f"{name} {start} twice, all after it one too far",
             partial(_inserted, axis=axis, start=start),
             log2(shape[axis]),
@@ -148,21 +148,21 @@ def _inserted(case: Case, axis: int, start: int) -> Array:
     return made
 
 
-def _runs(case: Case) -> Iterator[Variant]:
+def _runs(case: Case) -> Iterator[FaultVariant]:
     """One run of memory from the first to the last differing element."""
     first, last = int(case.differing[0]), int(case.differing[-1]) + 1
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
     cost = log2(size) * (2 if last < size else 1)
     if len(np.unique(bits(flat))) == 1:
-        yield Variant(
+        yield FaultVariant(
             f"the whole output left out: {flat[0]} everywhere", partial(_run, first=0, last=size, value=flat[0]), 1
         )
     elif len(np.unique(bits(flat[first:last]))) == 1:
         value = flat[first]
         own = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
         make: Callable[[Case], Array] = partial(_run, first=first, last=last, value=value)
-        yield Variant(f"{where} left out: {value} everywhere", make, cost + own)
+        yield FaultVariant(f"{where} left out: {value} everywhere", make, cost + own)
 
 
 def _run(case: Case, first: int, last: int, value: Any) -> Array:

@@ -9,25 +9,29 @@ from math import prod
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "element-offset"
 LATE = 1
 STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
         shape = place.spec.shape
         steps = [1, 4] if place.kind == "constant" else sorted({*STEPS, shape[-1] if shape else 1, prod(shape[-2:])})
         fills = {0: "0", **{z: "the zero point" for z in place.spec.zero_point[:1]}}
         for by in [s * sign for s in steps if s < place.spec.elements for sign in (1, -1)]:
             way = f"{place.said} {abs(by)} element{'s' * (abs(by) > 1)} too {'late' if by > 0 else 'early'}"
-            yield Variant(f"offset: {way}, wrapped around", at(place, partial(_rolled, by=by)))
-            yield Variant(f"offset: {way}, the end repeated", at(place, partial(_moved, by=by, fill=None)))
+            yield FaultVariant(f"offset: {way}, wrapped around", output_from(place, partial(_rolled, by=by)))
+            yield FaultVariant(
+                f"offset: {way}, the end repeated", output_from(place, partial(_moved, by=by, fill=None))
+            )
             for fill, said in fills.items():
-                yield Variant(f"offset: {way}, {said} there", at(place, partial(_moved, by=by, fill=fill)))
+                yield FaultVariant(
+                    f"offset: {way}, {said} there", output_from(place, partial(_moved, by=by, fill=fill))
+                )
 
 
 def _rolled(values: Array, by: int) -> Array:

@@ -8,16 +8,16 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.channel_order import axes, ordered
-from qverify.triage.places import at
+from qverify.triage.memory_sources import output_from
 
 NAME = "group-order"
 LATE = 1
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     own = {case.last.words[10]} if case.last.op in ("conv", "conv_transpose") else set()
     for place, axis in axes(case):
         count = place.spec.shape[axis]
@@ -31,7 +31,9 @@ def variants(case: Case) -> Iterator[Variant]:
                 ("one group too early", _earlier),
             ):
                 text = f"channels of {place.said}{' (outputs)' if place.kind == 'constant' and not axis else ''}, {groups} groups: {said}"
-                yield Variant(text, at(place, partial(ordered, order=partial(order, groups=groups), axis=axis)))
+                yield FaultVariant(
+                    text, output_from(place, partial(ordered, order=partial(order, groups=groups), axis=axis))
+                )
 
 
 def _shuffled(places: Array, groups: int) -> Array:

@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, only_moved, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, is_permutation, memory_sources, output_from
 
 NAME = "interleaving"
 LATE = 1
@@ -18,24 +18,24 @@ WAYS = (2, 3, 4, 8, 16, 32)
 WAYS_READ = (2, 4)  # of a tensor that the unit reads: each costs a run
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
         if place.said in ("the bias", "the scales", "the table"):
             continue
-        if place.kind == "output" and not only_moved(case):
+        if place.kind == "output" and not is_permutation(case):
             continue
         for said, run in _runs(place):
             for ways in WAYS if place.kind == "output" else WAYS_READ:
                 if run > ways:
                     dealt = np.concatenate([np.arange(first, run, ways) for first in range(ways)])
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
-                        yield Variant(
+                        yield FaultVariant(
                             f"elements of {said} of {place.said} are {text} {ways} ways",
-                            at(place, partial(_in_order, order=order)),
+                            output_from(place, partial(_in_order, order=order)),
                         )
 
 
-def _runs(place: Place) -> Iterator[tuple[str, int]]:
+def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
     """All of it, every plane, every row; channels are group-order's."""
     shape, seen = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):

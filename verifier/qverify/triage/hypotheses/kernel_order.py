@@ -8,24 +8,25 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "kernel-order"
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "constant"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "constant"):
         if place.said != "the weights":
             continue
         weights = case.graph.constants[place.name]
         if weights.ndim == 4 and weights.shape[2:] != (1, 1):
             for said, way in _ways(weights).items():
-                yield Variant(f"kernel {said}", at(place, way))
+                yield FaultVariant(f"kernel {said}", output_from(place, way))
         zero = place.spec.zero_point
         for said, part in _left_out(weights).items():
-            yield Variant(
-                f"{said} of the weights left out of the sum", at(place, partial(_without, part=part, zero=zero))
+            yield FaultVariant(
+                f"{said} of the weights left out of the sum",
+                output_from(place, partial(_without, part=part, zero=zero)),
             )
 
 

@@ -9,8 +9,8 @@ from itertools import permutations
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "layout"
 KNOWN = {
@@ -21,8 +21,8 @@ KNOWN = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
         shape = _before_flattening(case, place)
         if place.said in ("the bias", "the scales", "the table") or not 2 <= len(shape) <= 4:
             continue
@@ -33,12 +33,12 @@ def variants(case: Case) -> Iterator[Variant]:
                 continue
             seen.add(kept)
             name = KNOWN.get(order, f"axis order {order}")
-            yield Variant(
-                f"layout: {place.said} is stored {name}", at(place, partial(_stored, order=order, shape=shape))
+            yield FaultVariant(
+                f"layout: {place.said} is stored {name}", output_from(place, partial(_stored, order=order, shape=shape))
             )
-            yield Variant(
+            yield FaultVariant(
                 f"layout: {place.said} is read as if it were {name}",
-                at(place, partial(_read, order=order, shape=shape)),
+                output_from(place, partial(_read, order=order, shape=shape)),
             )
 
 
@@ -51,7 +51,7 @@ def _read(values: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Arra
     return values.reshape([shape[i] for i in order]).transpose(back).reshape(values.shape)
 
 
-def _before_flattening(case: Case, place: Place) -> tuple[int, ...]:
+def _before_flattening(case: Case, place: MemorySource) -> tuple[int, ...]:
     """Of a flat tensor: the shape it had before a reshape."""
     maker = case.graph.producers().get(place.name)
     if place.kind == "constant" or maker is None or maker.op != "reshape" or len(place.spec.shape) > 2:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "lookup-index"
 WAYS: dict[str, Callable[[Array], Array]] = {
@@ -24,12 +24,12 @@ WAYS: dict[str, Callable[[Array], Array]] = {
     "saturated to the lower half": lambda t: np.append(t[: len(t) // 2], np.full(len(t) // 2, t[len(t) // 2 - 1])),
     "saturated to the upper half": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
     "negative indices taken as 0": lambda t: np.append(np.full(len(t) // 2, t[len(t) // 2]), t[len(t) // 2 :]),
-    "by its absolute value": lambda t: np.append(t[: len(t) // 2 : -1], t[len(t) // 2 - 1 :])[: len(t)],
+    "by its absolute value": lambda t: np.concatenate([t[-1:], t[: len(t) // 2 : -1], t[len(t) // 2 :]]),
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "constant"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "constant"):
         if place.said == "the table" and case.graph.constants[place.name].ndim == 1:
             for said, way in WAYS.items():
-                yield Variant(f"table index {said}", at(place, way))
+                yield FaultVariant(f"table index {said}", output_from(place, way))

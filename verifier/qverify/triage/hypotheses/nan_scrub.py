@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import at, at_all, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import memory_sources, output_from, output_from_all
 
 NAME = "nan-scrub"
 
@@ -35,11 +35,11 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    real = [p for p in places(case, "output", "input") if p.spec.numpy_dtype.kind == "f"]
+def variants(case: Case) -> Iterator[FaultVariant]:
+    real = [p for p in memory_sources(case, "output", "input") if p.spec.numpy_dtype.kind == "f"]
     for place in real:
         for said, way in WAYS.items():
-            yield Variant(f"NaN scrub: in {place.said} {said}", at(place, way))
+            yield FaultVariant(f"NaN scrub: in {place.said} {said}", output_from(place, way))
     if sum(p.kind == "input" for p in real) == len(case.unit.inputs) > 1:
         for said, way in WAYS.items():
-            yield Variant(f"NaN scrub: in every input {said}", at_all(case, way))
+            yield FaultVariant(f"NaN scrub: in every input {said}", output_from_all(case, way))

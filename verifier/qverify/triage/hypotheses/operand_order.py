@@ -8,30 +8,30 @@ from functools import partial
 from itertools import permutations
 
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "operand-order"
 MOST = 4  # operands of which every order is tried
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     names = case.unit.inputs
     for first in names:
         for second in names:
             if first != second and _alike(case, first, second):
-                yield Variant(f"{second} is read in place of {first}", partial(_twice, first=first, second=second))
+                yield FaultVariant(f"{second} is read in place of {first}", partial(_twice, first=first, second=second))
                 if first < second:
-                    yield Variant(
+                    yield FaultVariant(
                         f"{first} and {second} are exchanged", partial(_exchanged, first=first, second=second)
                     )
     own = [i for i in case.last.inputs if i is not None]
     if case.last.op == "concat" and len(own) <= MOST:
         for order in permutations(own):
             if list(order) != own:
-                yield Variant(f"operands in the order {', '.join(order)}", partial(_ordered, order=order))
+                yield FaultVariant(f"operands in the order {', '.join(order)}", partial(_ordered, order=order))
     for other in case.unit.outputs:
         if other != case.output and case.graph.spec(other).shape == case.spec.shape:
-            yield Variant(f"the output is {other}", partial(_other, name=other))
+            yield FaultVariant(f"the output is {other}", partial(_other, name=other))
 
 
 def _alike(case: Case, first: str, second: str) -> bool:

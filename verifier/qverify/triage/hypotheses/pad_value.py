@@ -10,15 +10,15 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.case import Array, Case, Change, limits
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import accumulator, linear
-from qverify.triage.solve import multiples
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import accumulator, linear
+from qverify.triage.solve_multiplier import multiples
 
 NAME = "pad-value"
 PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     words, of = ops.words(case.last), linear(case)
     source = case.last.inputs[0] or ""
     if case.last.op == "pad":
@@ -37,7 +37,7 @@ def variants(case: Case) -> Iterator[Variant]:
     else:
         return
     for value in values:
-        yield Variant(
+        yield FaultVariant(
             f"pad value {value} instead of the zero point",
             partial(_with_value, value=value),
             0.0 if value in (0, low, high) else 8.0,
@@ -66,14 +66,14 @@ def _with_value(case: Case, value: int) -> Array:
     return case.again(_padded(case, value))
 
 
-def _of_pad(case: Case, words: dict[str, int]) -> Iterator[Variant]:
+def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
     for mode, said in enumerate(("constant", "reflected", "repeated edge")):
         if mode != words["mode"]:
-            yield Variant(f"pad mode {said}", partial(_words, mode=mode))
+            yield FaultVariant(f"pad mode {said}", partial(_words, mode=mode))
     if words["mode"] == 0 and case.recorded.dtype.kind in "iu":
         values = np.unique(case.recorded.reshape(-1)[case.differing])
         for value in (int(v) for v in values[:4]):
-            yield Variant(f"pad value {value} instead of {words['value']}", partial(_words, value=value), 8.0)
+            yield FaultVariant(f"pad value {value} instead of {words['value']}", partial(_words, value=value), 8.0)
 
 
 def _words(case: Case, **changed: int) -> Array:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-mode"
 Positions = Callable[[int, int], Array]
@@ -26,20 +26,22 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op == "resize_nearest":
         for coordinates, positions in COORDINATES.items():
             for mode, rounded in NEAREST.items():
-                yield Variant(f"resize: {coordinates}, {mode}", partial(_nearest, positions=positions, rounded=rounded))
+                yield FaultVariant(
+                    f"resize: {coordinates}, {mode}", partial(_nearest, positions=positions, rounded=rounded)
+                )
         for by in (-1, 1):
-            yield Variant(f"resize: source {abs(by)} too {'far' if by > 0 else 'early'}", partial(_off, by=by))
+            yield FaultVariant(f"resize: source {abs(by)} too {'far' if by > 0 else 'early'}", partial(_off, by=by))
     elif case.last.op == "resize_linear":
         for coordinates, positions in COORDINATES.items():
-            yield Variant(f"resize: {coordinates}", partial(_linear, positions=positions))
+            yield FaultVariant(f"resize: {coordinates}", partial(_linear, positions=positions))
             for mode, rounded in NEAREST.items():
                 made = partial(_linear, positions=positions, rounded=rounded)
-                yield Variant(f"resize: nearest ({coordinates}, {mode}) instead of linear", made)
-        yield Variant("resize: cut off instead of rounded", lambda case: case.again(case.words(truncate=1)))
+                yield FaultVariant(f"resize: nearest ({coordinates}, {mode}) instead of linear", made)
+        yield FaultVariant("resize: cut off instead of rounded", lambda case: case.again(case.words(truncate=1)))
 
 
 def _source(case: Case) -> tuple[int, ...]:

@@ -10,9 +10,9 @@ import numpy as np
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import Linear, linear
-from qverify.triage.unrounded import add_ratios, unrounded
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.pre_rounding import add_ratios, pre_rounding
 
 NAME = "rounding"
 RULES: dict[str, Callable[[Array], Array]] = {
@@ -28,7 +28,7 @@ RULES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
     of = linear(case)
@@ -36,25 +36,25 @@ def variants(case: Case) -> Iterator[Variant]:
         yield from _modes(case, of)
         for said, product in _PRODUCTS.items():
             for rule, rounded in RULES.items():
-                yield Variant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
-        yield Variant("rounding: 31-bit multiplier, truncated (floor)", _truncated)
+                yield FaultVariant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
+        yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _truncated)
     elif case.last.op == "add":
         yield from _of_add(case)
     elif case.last.op == "average_pool":
         yield from _of_average_pool(case)
-    if unrounded(case) is not None:
+    if pre_rounding(case) is not None:
         for rule, rounded in RULES.items():
-            yield Variant(f"rounding {rule}", partial(_by_rule, rounded=rounded))
-            yield Variant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
+            yield FaultVariant(f"rounding {rule}", partial(_by_rule, rounded=rounded))
+            yield FaultVariant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
 
 
-def _modes(case: Case, of: Linear) -> Iterator[Variant]:
+def _modes(case: Case, of: Linear) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
-            yield Variant(f"rounding {mode}", partial(_in_mode, mode=mode))
+            yield FaultVariant(f"rounding {mode}", partial(_in_mode, mode=mode))
     if case.graph.rounding != "ref-exact":
-        yield Variant("rounding ref-exact", partial(_in_float, dtype="float32"))
-    yield Variant("rounding by a float64 product", partial(_in_float, dtype="float64"))
+        yield FaultVariant("rounding ref-exact", partial(_in_float, dtype="float32"))
+    yield FaultVariant("rounding by a float64 product", partial(_in_float, dtype="float64"))
 
 
 def _needed(case: Case) -> Linear:
@@ -97,12 +97,12 @@ def _truncated(case: Case) -> Array:
     return of.finished(product >> np.clip(of.along(shift), 0, 63))
 
 
-def _of_add(case: Case) -> Iterator[Variant]:
+def _of_add(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
-            yield Variant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
-    yield Variant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
-    yield Variant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
+            yield FaultVariant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
+    yield FaultVariant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
+    yield FaultVariant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
 
 
 def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
@@ -115,12 +115,12 @@ def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
     return case.again(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
 
 
-def _of_average_pool(case: Case) -> Iterator[Variant]:
+def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
-            yield Variant(f"rounding {mode}", partial(_pool_in_mode, mode=mode))
+            yield FaultVariant(f"rounding {mode}", partial(_pool_in_mode, mode=mode))
     ratio = np.float64(case.graph.spec(case.last.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
-    yield Variant(
+    yield FaultVariant(
         "rounding by a float64 mean",
         lambda case: case.again(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
     )
@@ -134,13 +134,13 @@ def _pool_in_mode(case: Case, mode: str) -> Array:
 
 
 def _by_rule(case: Case, rounded: Callable[[Array], Array]) -> Array:
-    value = unrounded(case)
+    value = pre_rounding(case)
     assert value is not None
     low, high = value.low, value.high
     return np.clip(rounded(value.steps) + value.zero_point, low, high).astype(case.spec.numpy_dtype)
 
 
 def _with_zero(case: Case, rounded: Callable[[Array], Array]) -> Array:
-    value = unrounded(case)
+    value = pre_rounding(case)
     assert value is not None
     return np.clip(rounded(value.steps + value.zero_point), value.low, value.high).astype(case.spec.numpy_dtype)

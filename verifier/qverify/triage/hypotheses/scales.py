@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
@@ -21,8 +21,8 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case, "constant"):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case, "constant"):
         if place.said == "the scales":
             value = case.graph.constants[place.name]
             channels = value.shape[-1] if case.last.op != "add" else 1
@@ -30,24 +30,28 @@ def variants(case: Case) -> Iterator[Variant]:
                 yield from _per_channel(place, value)
             for k in (-8, -4, -2, -1, 1, 2, 4, 8):
                 said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
-                yield Variant(said, at(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op)))
+                yield FaultVariant(
+                    said, output_from(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op))
+                )
     yield from _of_specs(case)
 
 
-def _per_channel(place: Place, value: Array) -> Iterator[Variant]:
+def _per_channel(place: MemorySource, value: Array) -> Iterator[FaultVariant]:
     for said, way in WAYS.items():
-        yield Variant(f"scales {said}", at(place, way))
+        yield FaultVariant(f"scales {said}", output_from(place, way))
     real = value if value.ndim == 1 else value[0].astype(np.float64) * 2.0 ** -value[1].astype(np.float64)
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
     for said, channel in one.items():
-        yield Variant(f"scales taken per tensor: {said} channel's for all", at(place, partial(_one, channel=channel)))
+        yield FaultVariant(
+            f"scales taken per tensor: {said} channel's for all", output_from(place, partial(_one, channel=channel))
+        )
     for said, mean in (("mean", np.mean), ("median", np.median)):
         if value.ndim == 1:
-            yield Variant(f"scales taken per tensor: their {said}", at(place, partial(_filled, by=mean)))
+            yield FaultVariant(f"scales taken per tensor: their {said}", output_from(place, partial(_filled, by=mean)))
     if value.ndim == 2:
         for row, said in ((0, "multipliers"), (1, "shifts")):
             for way_said, way in WAYS.items():
-                yield Variant(f"{said} {way_said}", at(place, partial(_of_row, row=row, way=way)))
+                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_of_row, row=row, way=way)))
 
 
 def _one(value: Array, channel: int) -> Array:
@@ -76,7 +80,7 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
     return changed
 
 
-def _of_specs(case: Case) -> Iterator[Variant]:
+def _of_specs(case: Case) -> Iterator[FaultVariant]:
     """Where the op reads scales from the tensors: an input is taken as if it had the output's, or another input's."""
     if case.last.op not in READ_FROM_TENSORS:
         return
@@ -88,13 +92,13 @@ def _of_specs(case: Case) -> Iterator[Variant]:
             if own.quantized and (own.scale, own.zero_point) != (other.scale, other.zero_point):
                 if len(own.scale) == len(other.scale) == 1:
                     said = f"{name} is taken as if it had the scale and zero point of {other.name}"
-                    yield Variant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
-                    yield Variant(
+                    yield FaultVariant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
+                    yield FaultVariant(
                         f"scales: {name} with the scale of {other.name}",
                         partial(_as_if, name=name, other=other.name, zero=False),
                     )
     if len(case.unit.inputs) > 1 and len(quantized) == len(case.unit.inputs) + 1:
-        yield Variant("scales: no input is requantized", _copied)
+        yield FaultVariant("scales: no input is requantized", _copied)
 
 
 def _as_if(case: Case, name: str, other: str, zero: bool = True) -> Array:

@@ -10,20 +10,22 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.case import Array, Case, Change, limits
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, places, value_at
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, correct_value, memory_sources, output_from
 
 NAME = "signedness"
 OTHER = {"int8": "uint8", "uint8": "int8", "int16": "uint16", "uint16": "int16"}
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
         if place.spec.dtype not in OTHER:
             continue
         other = OTHER[place.spec.dtype]
         half = 1 << 8 * place.spec.numpy_dtype.itemsize - 1
-        yield Variant(f"signedness: the highest bit of {place.said} is inverted ({half} added)", at(place, _inverted))
+        yield FaultVariant(
+            f"signedness: the highest bit of {place.said} is inverted ({half} added)", output_from(place, _inverted)
+        )
         if place.kind == "output":
             yield from _of_output(case, other)
             continue
@@ -33,7 +35,7 @@ def variants(case: Case) -> Iterator[Variant]:
             (f", its zero point {half} less", -half),
         ):
             text = f"signedness: {place.said} is read as {other}{said}"
-            yield Variant(text, partial(_read, place=place, dtype=other, zero=zero))
+            yield FaultVariant(text, partial(_read, place=place, dtype=other, zero=zero))
 
 
 def _inverted(values: Array) -> Array:
@@ -42,8 +44,8 @@ def _inverted(values: Array) -> Array:
     return (values.view(unsigned) ^ half).view(values.dtype)
 
 
-def _read(case: Case, place: Place, dtype: str, zero: int) -> Array:
-    values = np.ascontiguousarray(value_at(case, place)).view(dtype)
+def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Array:
+    values = np.ascontiguousarray(correct_value(case, place)).view(dtype)
     spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
     held = {place.name: values}
     if place.kind == "input":
@@ -51,17 +53,17 @@ def _read(case: Case, place: Place, dtype: str, zero: int) -> Array:
     return case.again(Change(constants=held, specs={place.name: spec}))
 
 
-def _of_output(case: Case, other: str) -> Iterator[Variant]:
+def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
     low, high = limits(replace(case.spec, dtype=other))
     for said, way in (("clipped", None), ("wrapped, not clipped", _wide)):
         if way is None:
-            yield Variant(
+            yield FaultVariant(
                 f"signedness: the output is {said} as {other}", partial(_written, dtype=other, low=low, high=high)
             )
         else:
-            yield Variant(f"signedness: the output is {said}", way)
+            yield FaultVariant(f"signedness: the output is {said}", way)
 
 
 def _changed(case: Case, dtype: str, low: int, high: int) -> Array:

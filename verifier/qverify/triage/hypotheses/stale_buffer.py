@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.case import Array, Case, Change, bits
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "stale-buffer"
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     names = list(dict.fromkeys([*_before(case), *case.graph.inputs]))
     for said, find in [("the previous frame's", partial(_previous, name=case.output))] + [
         (n, partial(_other, name=n)) for n in names
@@ -23,7 +23,9 @@ def variants(case: Case) -> Iterator[Variant]:
         yield from _whole_or_part(case, said, find)
     for name in case.unit.inputs:
         if case.previous(name) is not None:
-            yield Variant(f"stale buffer: {name} is read as the previous frame left it", partial(_input, name=name))
+            yield FaultVariant(
+                f"stale buffer: {name} is read as the previous frame left it", partial(_input, name=name)
+            )
 
 
 def _before(case: Case) -> list[str]:
@@ -42,7 +44,7 @@ def _other(case: Case, name: str) -> Array | None:
     return case.inputs[name] if name in case.inputs else case.board(name)
 
 
-def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) -> Iterator[Variant]:
+def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) -> Iterator[FaultVariant]:
     held = find(case)
     if held is None:
         return
@@ -50,7 +52,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     if old is None:
         return
     if (bits(old) == bits(case.recorded)).all():
-        yield Variant(
+        yield FaultVariant(
             f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
             partial(_replaced, find=find),
             copied=True,
@@ -61,7 +63,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     run = slice(first, last)
     if (bits(old)[run] == bits(case.recorded)[run]).all():
         where = f"elements {first} to {last - 1}"
-        yield Variant(
+        yield FaultVariant(
             f"stale buffer: {where} are {said}",
             partial(_replaced, find=find, part=run),
             2 * log2(case.recorded.size),

@@ -8,17 +8,17 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.places import Place, at, only_moved, places
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.memory_sources import MemorySource, is_permutation, memory_sources, output_from
 
 NAME = "tiles"
 LATE = 1
 SIZES = (2, 4, 8, 16, 32, 64)
 
 
-def variants(case: Case) -> Iterator[Variant]:
-    for place in places(case):
-        if not _has_planes(place) or (place.kind == "output" and not only_moved(case)):
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for place in memory_sources(case):
+        if not _has_planes(place) or (place.kind == "output" and not is_permutation(case)):
             continue
         rows, columns = place.spec.shape[-2:]
         for size in SIZES:
@@ -26,10 +26,10 @@ def variants(case: Case) -> Iterator[Variant]:
                 order = _turned(rows, columns, size, whole)
                 if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
                     text = f"{said} of {size}x{size} of {place.said} are transposed"
-                    yield Variant(text, at(place, partial(_in_order, order=order)))
+                    yield FaultVariant(text, output_from(place, partial(_in_order, order=order)))
 
 
-def _has_planes(place: Place) -> bool:
+def _has_planes(place: MemorySource) -> bool:
     """Activations of several rows and columns, and the matrix of a fully connected layer."""
     shape = place.spec.shape
     return (

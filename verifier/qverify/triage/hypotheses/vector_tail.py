@@ -8,13 +8,13 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.case import Array, Case, bits
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "vector-tail"
 LANES = (2, 4, 8, 16, 32, 64)
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     """An end of one value everywhere is dropped-or-repeated's."""
     for said, axis in _axes(case.spec.shape):
         length, seen = case.spec.shape[axis], set()
@@ -33,14 +33,14 @@ def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
         yield "channels of every pixel" if len(shape) > 2 else "channels", 1
 
 
-def _unwritten(case: Case, said: str, axis: int, count: int) -> Iterator[Variant]:
+def _unwritten(case: Case, said: str, axis: int, count: int) -> Iterator[FaultVariant]:
     mask = np.zeros(case.spec.shape, bool)
     np.moveaxis(mask, axis, 0)[-count:] = True
     free = mask.reshape(-1)
     if not free[case.differing].all() or len(np.unique(bits(case.recorded)[free])) == 1:
         return
     text = f"the last {count} {said} are not written: {np.count_nonzero(free)} elements are what the memory held before"
-    yield Variant(text, partial(_as_recorded, free=free), free=free)
+    yield FaultVariant(text, partial(_as_recorded, free=free), free=free)
 
 
 def _as_recorded(case: Case, free: Array) -> Array:

@@ -7,19 +7,19 @@ from functools import partial
 
 from qverify import ops
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import Variant
+from qverify.triage.hypotheses import FaultVariant
 
 NAME = "window"
 SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     words = ops.words(case.last)
     if "stride_h" not in words:
         return
     for said, changed in {said: c for said, c in _changes(case, words)}.items():
         if any(words[k] != v for k, v in changed.items()):
-            yield Variant(f"window: {said}", partial(_again, changed=changed))
+            yield FaultVariant(f"window: {said}", partial(_again, changed=changed))
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:

@@ -10,18 +10,18 @@ import numpy as np
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Array, Case, Change, limits
-from qverify.triage.hypotheses import Variant
-from qverify.triage.linear import accumulator, linear
-from qverify.triage.places import Place, places
-from qverify.triage.solve import multiples
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import accumulator, linear
+from qverify.triage.memory_sources import MemorySource, memory_sources
+from qverify.triage.solve_multiplier import multiples
 
 NAME = "zero-point"
 MOST_WORK = 40_000_000  # elements over all candidates
 
 
-def variants(case: Case) -> Iterator[Variant]:
+def variants(case: Case) -> Iterator[FaultVariant]:
     of = linear(case)
-    for place in places(case):
+    for place in memory_sources(case):
         if not place.spec.quantized or place.spec.numpy_dtype.kind not in "iu" or place.spec.dtype == "int32":
             continue
         if place.kind == "output":
@@ -37,25 +37,25 @@ def variants(case: Case) -> Iterator[Variant]:
                 yield _variant(place, by, _of_add if case.last.op == "add" else _again)
 
 
-def _variant(place: Place, by: int, make: Callable[..., Array]) -> Variant:
+def _variant(place: MemorySource, by: int, make: Callable[..., Array]) -> FaultVariant:
     own = place.spec.zero_point
     said = (
         f"{own[0] + by} instead of {own[0]}" if len({*own}) == 1 else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
     )
     usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
-    return Variant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
+    return FaultVariant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
 
 
 def _shifted(spec: TensorSpec, by: int) -> Change:
     return Change(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
 
 
-def _again(case: Case, place: Place, by: int) -> Array:
+def _again(case: Case, place: MemorySource, by: int) -> Array:
     return case.again(_shifted(place.spec, by))
 
 
-def _of_output(case: Case, place: Place) -> Iterator[Variant]:
+def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
     """By the commonest step of the differing elements that are not saturated, else of all."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
@@ -68,20 +68,20 @@ def _of_output(case: Case, place: Place) -> Iterator[Variant]:
     for make in (_of_add if case.last.op == "add" else _again, _moved):
         yield _variant(place, by, make)
     said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
-    yield Variant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
+    yield FaultVariant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
 
 
 def _wrapped(case: Case, by: int) -> Array:
     return (case.made.astype(np.int64) + by).astype(case.spec.numpy_dtype)
 
 
-def _moved(case: Case, place: Place, by: int) -> Array:
+def _moved(case: Case, place: MemorySource, by: int) -> Array:
     """After the clamp."""
     low, high = limits(case.spec)
     return np.clip(case.made.astype(np.int64) + by, low, high).astype(case.spec.numpy_dtype)
 
 
-def _candidates(case: Case, place: Place) -> list[int]:
+def _candidates(case: Case, place: MemorySource) -> list[int]:
     """Steps from the own zero point: to every other where the unit is small, else to the usual."""
     low, high = limits(place.spec)
     own = place.spec.zero_point[0]
@@ -90,7 +90,7 @@ def _candidates(case: Case, place: Place) -> list[int]:
     return [z - own for z in [*every, *sorted(usual - {*every})] if z != own]
 
 
-def _of_add(case: Case, place: Place, by: int) -> Array:
+def _of_add(case: Case, place: MemorySource, by: int) -> Array:
     """ref-exact: the third constant holds all three zero points."""
     node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype != np.float32:

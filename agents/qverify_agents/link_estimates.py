@@ -1,0 +1,110 @@
+"""What links carry, for predictions made before a board is touched. Rates are assumptions or a line's own speed, never measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from qverify_agents.address import Address, parse
+from qverify_agents.binaries import MACHINES, host_architecture, runtime_path
+from qverify_agents.boards import qemu_user
+from qverify_agents.console import upload
+from qverify_agents.console.link import ConsoleLink
+from qverify_agents.emulation.image import kind_of
+from qverify_agents.errors import BadAddress
+from qverify_agents.inventory import resolve, resolve_wrapped
+from qverify_agents.links.ssh import SshStream
+from qverify_agents.process_stream import ProcessStream
+from qverify_agents.schemes import BOARDS, LINKS
+
+WRAPPERS, HERE = ("faulty", "finals"), ("local", "exec", "docker", "podman")
+CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 1.2, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
+PIECE_COMMAND = 280  # bytes a piece of the agent takes on a console besides its base64, both ways
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape: of frames, as
+    options of `local`. pushes_agent: whether a board of this kind is given one. architecture: of the board, "" where its
+    address does not say."""
+
+    name: str
+    assumed: str
+    bytes_per_s: float
+    round_trip_s: float
+    login_s: float
+    shape: str
+    pushes_agent: bool = True
+    architecture: str = ""
+
+    def agent_bytes(self, architecture: str) -> int:
+        """What putting the agent there costs on this link."""
+        if not self.pushes_agent:
+            return 0
+        size = runtime_path(architecture).stat().st_size
+        if not self.name.startswith("serial"):
+            return size
+        text = 4 * (size + 2) // 3
+        return text + text // upload.CHARACTERS + -(-size // upload.PIECE) * PIECE_COMMAND
+
+
+def _shape(link: type[ProcessStream] | type[SshStream] | type[ConsoleLink]) -> str:
+    return f"packs={int(link.packs)}&piece={link.piece_bytes}&ahead={link.ahead}"
+
+
+PIPE = Rate("pipe", "a process of this machine", 400e6, 0.0002, 0.05, _shape(ProcessStream), False)
+SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _shape(SshStream))
+
+
+def serial(baud: int) -> Rate:
+    """8N1: ten bits a byte."""
+    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(ConsoleLink))
+
+
+COMMON = (
+    PIPE,
+    replace(SSH, name="ssh, fast", assumed="1 Gbit/s", bytes_per_s=60e6, round_trip_s=0.0005),
+    SSH,
+    serial(921600),
+    serial(115200),
+)
+
+
+def estimate_rate(uri: str) -> Rate:
+    """By the address alone; BadAddress where it cannot be meant."""
+    address = parse(resolve(uri)[0])
+    while address.scheme in WRAPPERS:
+        inner = parse(resolve_wrapped(address.rest))
+        address = replace(inner, options={**inner.options, **address.options})
+    return replace(_of_link(uri, address), architecture=_architecture(address))
+
+
+def _architecture(address: Address) -> str:
+    """Whose agent is put there; "" where only the board knows."""
+    if "arch" in address.options:
+        return MACHINES[address.options["arch"]]
+    if address.scheme == "qemu-user":
+        return qemu_user.architecture_of(address)
+    if address.scheme == "qemu":
+        kind_of(address.rest)
+        return MACHINES[address.rest]
+    if "platform" in address.options:
+        return MACHINES.get(address.options["platform"].split("/")[1], "")
+    return host_architecture() if address.scheme in HERE else ""
+
+
+def _of_link(uri: str, address: Address) -> Rate:
+    if address.scheme not in BOARDS and address.scheme not in LINKS:
+        raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
+    if address.scheme == "serial":
+        return serial(int(address.options.get("baud", "115200")))
+    if address.scheme == "qemu":
+        emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
+        return (
+            emulated if address.options.get("link", "ssh") == "ssh" else replace(serial(500_000), name="serial, qemu")
+        )
+    if address.scheme in ("docker", "podman"):
+        kind = "" if {"arch", "platform"} & address.options.keys() else f", {host_architecture()}"
+        return replace(PIPE, name=uri, assumed=f"exec into a container{kind}", login_s=1.0, pushes_agent=True)
+    if address.scheme in ("local", "qemu-user", "exec"):
+        return replace(PIPE, name=uri)
+    return replace(SSH, name=uri)

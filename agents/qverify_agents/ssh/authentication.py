@@ -1,0 +1,188 @@
+"""Who we are to an SSH server: keys of the agent and of files, then a password; asked for at a terminal only."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from qverify_agents.address import Address
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable
+from qverify_agents.ssh.host_settings import HostSettings
+
+AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its own user does not
+
+
+def authenticate(transport: Any, settings: HostSettings, address: Address, deadline: Deadline) -> None:
+    """none, agent keys, identity files, password; raises BoardUnreachable that says what was tried."""
+    import paramiko
+
+    user, tried = settings.user, list[str]()
+    transport.auth_timeout = deadline.left()
+    try:
+        transport.auth_none(user)
+        return
+    except paramiko.BadAuthenticationType as error:
+        allowed = list(error.allowed_types)
+    except paramiko.AuthenticationException:
+        deadline.left()
+        allowed = ["publickey", "password"]
+    if "publickey" in allowed:
+        with contextlib.closing(_keys(settings, address, deadline)) as keys:
+            for name, key in keys:
+                tried.append(name)
+                if _taken(transport, settings, deadline, tried, partial(transport.auth_publickey, user, key)):
+                    return
+    if "password" in allowed or "keyboard-interactive" in allowed:
+        password = _secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
+        if password is not None:
+            tried.append("password")
+            if _taken(transport, settings, deadline, tried, partial(transport.auth_password, user, password)):
+                return
+    transport.close()
+    hop = "hop" in address.options
+    step = (
+        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)" if hop else "QVERIFY_SSH_PASSWORD, or --user"
+    )
+    raise BoardUnreachable(
+        f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
+        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {step}"
+    )
+
+
+def _taken(
+    transport: Any, settings: HostSettings, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
+) -> bool:
+    """Whether the server wants no more. A server that is silent is a LinkTimeout; one that hangs up is said."""
+    import paramiko
+
+    transport.auth_timeout = deadline.left()
+    try:
+        return not attempt()
+    except paramiko.AuthenticationException:
+        deadline.left()
+    except (paramiko.SSHException, EOFError, OSError):
+        if transport.is_active():
+            raise
+    if not transport.is_active():
+        raise BoardUnreachable(
+            f"{settings.alias}: {settings.host} hung up at try {len(tried)} to log in ({', '.join(tried)}); most servers allow six "
+            "(MaxAuthTries). Next: name the one key, by identity=FILE in the address or by IdentityFile and IdentitiesOnly yes "
+            "in ~/.ssh/config"
+        )
+    return False
+
+
+def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
+    """(name, key): those of the ssh-agent that the configuration names, its others unless IdentitiesOnly, then of files that
+    it does not hold."""
+    import paramiko
+
+    public = {path: _public(path) for path in settings.identities}
+    with _agent(deadline) as held:
+        blobs = {key.blob for key in held}
+        for key in sorted(held, key=lambda key: key.blob not in public.values()):
+            if key.blob in public.values() or not settings.identities_only:
+                yield "ssh-agent", key
+    for path in settings.identities:
+        if public[path] in blobs:
+            continue
+        try:
+            yield os.path.basename(path), _load(path, None)
+        except paramiko.PasswordRequiredException:
+            secret = _secret("QVERIFY_SSH_PASSPHRASE", f"passphrase of {path}: ", address)
+            if secret is not None:
+                try:
+                    yield os.path.basename(path), _load(path, secret)
+                except paramiko.SSHException:
+                    raise BoardUnreachable(f"{path}: wrong passphrase") from None
+        except (paramiko.SSHException, ValueError, OSError):
+            continue  # a kind paramiko cannot read; the openssh backend can
+
+
+@contextlib.contextmanager
+def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
+    """Its keys, which sign while the block lasts; none where no agent runs. Its socket has a limit, which paramiko gives it not."""
+    from paramiko import SSHException
+    from paramiko.agent import AgentSSH, get_agent_connection
+
+    try:
+        connection: Any = get_agent_connection()
+    except (SSHException, OSError):
+        connection = None
+    if connection is None:
+        yield ()
+        return
+    agent: Any = AgentSSH()
+    limit = min(AGENT_S, deadline.left())
+    with contextlib.closing(connection):
+        connection.settimeout(limit)
+        try:
+            agent._connect(connection)
+        except TimeoutError:
+            raise BoardUnreachable(
+                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit:.0f} s; start it anew, or unset SSH_AUTH_SOCK"
+            ) from None
+        except (SSHException, OSError):
+            pass  # it has no keys then
+        connection.settimeout(None)  # a key may wait for its owner to touch it; the login's own limit holds
+        yield agent.get_keys()
+
+
+def _public(path: str) -> bytes:
+    """The public half of a private key: of its .pub, of itself where it is one, or of its header, which is never encrypted;
+    empty where none says it."""
+    for file in (path, f"{path}.pub"):
+        with contextlib.suppress(OSError, ValueError, IndexError, struct.error):
+            text = Path(file).read_text()
+            if not text.startswith("-----BEGIN"):
+                return base64.b64decode(text.split()[1], validate=True)
+            return _of_header(base64.b64decode("".join(text.split("-----")[2].split()), validate=True))
+    return b""
+
+
+def _of_header(data: bytes) -> bytes:
+    """PROTOCOL.key of OpenSSH: magic, cipher, kdf, options of the kdf, number of keys, the public key. ValueError where it is another format."""
+    magic = b"openssh-key-v1\0"
+    if not data.startswith(magic):
+        raise ValueError
+    at = len(magic)
+    for _ in ("cipher", "kdf", "options"):
+        at += 4 + struct.unpack_from(">I", data, at)[0]
+    at += 4  # the number of keys
+    return data[at + 4 : at + 4 + struct.unpack_from(">I", data, at)[0]]
+
+
+def _load(path: str, password: str | None) -> Any:
+    """PasswordRequiredException for an encrypted key without a password; SSHException where no kind reads it."""
+    import paramiko
+
+    problem: Exception = paramiko.SSHException(f"{path}: no kind of private key")
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+        try:
+            return kind.from_private_key_file(path, password=password)
+        except paramiko.PasswordRequiredException:
+            raise
+        except (paramiko.SSHException, ValueError) as error:
+            problem = error
+    raise problem
+
+
+def _secret(variable: str, prompt: str, address: Address) -> str | None:
+    """From the environment, or asked at a terminal; never from a command line or a file."""
+    if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
+        return os.environ[variable]
+    if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):
+        return None
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        return None

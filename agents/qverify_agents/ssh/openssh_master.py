@@ -1,0 +1,104 @@
+"""The master connection of the system's ssh: a child of ours that ends with us, and the folder of its socket."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from qverify_agents.deadline import Deadline
+from qverify_agents.die_with_parent import die_with_parent
+from qverify_agents.errors import BoardUnreachable
+from qverify_agents.printable import last_line
+
+PREFIX = "qverify-ssh-"
+LONGEST = 107 - len("/qverify-ssh-12345678/master.1234567890123456")  # bytes of the folder's parent; ssh binds .RANDOM
+END_S = 5.0
+YOUNG_S = 60.0  # a folder this new may be one whose maker has not locked it yet
+
+
+class MasterFolder:
+    """Ours alone (0700) and locked while we live, by which others see that it is in use."""
+
+    def __init__(self, parent: str):
+        self.path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+        self.socket = f"{self.path}/master"
+        self._lock = os.open(self.path, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def master_folder() -> MasterFolder:
+    """In TMPDIR, or in /tmp where that is too long for a socket. Folders that killed processes left are removed."""
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > LONGEST:
+        parent = "/tmp"
+    for old in Path(parent).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            _remove_if_left(old)
+    return MasterFolder(parent)
+
+
+def _remove_if_left(old: Path) -> None:
+    """OSError where it is not ours, or in use."""
+    lock = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        its = os.fstat(lock)
+        if its.st_uid == os.geteuid() and time.time() - its.st_mtime > YOUNG_S:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old)
+    finally:
+        os.close(lock)
+
+
+class Master:
+    """The process. Its folder goes with it."""
+
+    def __init__(self, command: Sequence[str], folder: MasterFolder):
+        self._folder, self._said = folder, Path(folder.path, "said")
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,  # Ctrl-C is for us; the agents of the board end first
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # by which ssh removes its socket
+            )
+
+    def connect(self, where: str, deadline: Deadline) -> None:
+        """Returns once it takes sessions: ssh makes the socket after the login. BoardUnreachable ends the process."""
+        try:
+            while not os.path.exists(self._folder.socket):
+                if self._process.poll() is not None:
+                    said = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
+                    raise BoardUnreachable(f"{where}: ssh says: {said}")
+                if deadline.over:
+                    raise BoardUnreachable(f"{where}: ssh does not connect within its deadline")
+                time.sleep(0.02)
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        self._end()
+        self._folder.close()
+
+    def _end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,86 @@
+/* The wiring of a loaded model: made before read, flagged as GRPH lists it, interior only inside a unit. */
+#include "check_graph.h"
+
+#include <string.h>
+
+/* What GRPH lists is flagged and nothing else is: the arena keeps what is flagged. first_use serves as the mark until lifetimes are planned. */
+static qv_status check_flags(qv_model *m) {
+  for (int i = 0; i < m->n_inputs; i++) m->tensors[m->inputs[i]].first_use |= QV_INPUT;
+  for (int i = 0; i < m->n_outputs; i++) m->tensors[m->outputs[i]].first_use |= QV_OUTPUT;
+  for (int i = 0; i < m->n_tensors; i++)
+    if ((int32_t)(m->tensors[i].flags & (QV_INPUT | QV_OUTPUT)) != m->tensors[i].first_use)
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its input or output flag disagrees with GRPH", m->tensors[i].name);
+  return QV_OK;
+}
+
+enum { MADE_BY_DEQUANTIZE = 1, READ_BY_QUANTIZE = 2, READ_BY_ITS_LOOKUP = 4, READ_OTHERWISE = 8 };
+
+/* Whether the lookup's output is what `before` is the preactivation of: NAME of NAME/preactivation, and shown. */
+static int is_its_lookup(const qv_model *m, const qv_node *n, const qv_tensor *before) {
+  const qv_tensor *after = qv_out(m, n, 0);
+  size_t length = strlen(after->name);
+  return strcmp(n->op_name, "lookup") == 0 && !(after->flags & QV_INTERIOR) && strncmp(before->name, after->name, length) == 0 &&
+         strcmp(before->name + length, "/preactivation") == 0;
+}
+
+/* Interior is only what the next tensor that is not shows. last_use serves as the mark until lifetimes are planned. */
+static qv_status check_interior(qv_model *m) {
+  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].last_use = 0;
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    for (int i = 0; i < n->n_inputs; i++) {
+      if (n->inputs[i] < 0) continue;
+      qv_tensor *t = &m->tensors[n->inputs[i]];
+      int32_t mark = READ_BY_ITS_LOOKUP;
+      if (t->last_use & READ_BY_ITS_LOOKUP || !is_its_lookup(m, n, t))
+        mark = strcmp(n->op_name, "quantize") == 0 ? READ_BY_QUANTIZE : READ_OTHERWISE;
+      t->last_use |= mark;
+    }
+    if (strcmp(n->op_name, "dequantize") == 0) m->tensors[n->outputs[0]].last_use |= MADE_BY_DEQUANTIZE;
+  }
+  for (int i = 0; i < m->n_tensors; i++) {
+    const qv_tensor *t = &m->tensors[i];
+    if (!(t->flags & QV_INTERIOR)) continue;
+    int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
+                                    : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
+    if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT))
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
+  }
+  return QV_OK;
+}
+
+/* Marks: each tensor is a constant, a graph input, or made by exactly one earlier node before it is read. */
+static qv_status check_order(qv_model *m) {
+  for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = m->tensors[i].flags & QV_CONSTANT ? 0 : -1;
+  for (int i = 0; i < m->n_inputs; i++) {
+    int at = m->inputs[i];
+    if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0)
+      return qv_refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
+    m->tensors[at].arena_offset = 0;
+  }
+  for (int k = 0; k < m->n_nodes; k++) {
+    const qv_node *n = &m->nodes[k];
+    for (int i = 0; i < n->n_inputs; i++)
+      if (n->inputs[i] < -1 || n->inputs[i] >= m->n_tensors || (n->inputs[i] >= 0 && m->tensors[n->inputs[i]].arena_offset != 0))
+        return qv_refuse(m, QV_E_FORMAT, "node %.100s: input %d is read before anything makes it", n->name, i);
+    for (int i = 0; i < n->n_outputs; i++) {
+      if (n->outputs[i] < 0 || n->outputs[i] >= m->n_tensors || m->tensors[n->outputs[i]].arena_offset == 0)
+        return qv_refuse(m, QV_E_FORMAT, "node %.100s: output %d is made twice", n->name, i);
+      m->tensors[n->outputs[i]].arena_offset = 0;
+    }
+    if (strcmp(n->name, m->tensors[n->outputs[0]].name) != 0)
+      return qv_refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output", n->name);
+  }
+  for (int i = 0; i < m->n_outputs; i++)
+    if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0)
+      return qv_refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
+  for (int i = 0; i < m->n_tensors; i++)
+    if (m->tensors[i].arena_offset != 0) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
+  return QV_OK;
+}
+
+qv_status qv_check_graph(qv_model *m) {
+  qv_status status = check_order(m);
+  if (status == QV_OK) status = check_flags(m);
+  return status == QV_OK ? check_interior(m) : status;
+}

@@ -1,0 +1,35 @@
+/* The functions of elementwise_float: name, number in model.bin, operands. As in verifier/qverify/model_bin/float_functions.py. */
+#ifndef QV_OPS_FLOAT_FUNCTIONS_H
+#define QV_OPS_FLOAT_FUNCTIONS_H
+
+/* clang-format off */
+#define QV_FLOAT_FUNCTIONS(X) \
+  X(ADD, 0, 2) \
+  X(SUB, 1, 2) \
+  X(MUL, 2, 2) \
+  X(DIV, 3, 2) \
+  X(MIN, 4, 2) \
+  X(MAX, 5, 2) \
+  X(POW, 6, 1) \
+  X(RELU, 16, 1) \
+  X(CLIP, 17, 1) \
+  X(SIGMOID, 18, 1) \
+  X(TANH, 19, 1) \
+  X(EXP, 20, 1) \
+  X(SQRT, 21, 1) \
+  X(ERF, 22, 1) \
+  X(HARD_SIGMOID, 23, 1) \
+  X(HARD_SWISH, 24, 1) \
+  X(LEAKY_RELU, 25, 1) \
+  X(NEG, 26, 1) \
+  X(ABS, 27, 1) \
+  X(RECIPROCAL, 28, 1) \
+  X(LOG, 29, 1) \
+  X(ELU, 30, 1) \
+  X(SOFTPLUS, 31, 1) \
+  X(GELU, 32, 1)
+/* clang-format on */
+
+#define QV_FLOAT_NUMBER(name, number, operands) QV_FLOAT_##name = number,
+enum { QV_FLOAT_FUNCTIONS(QV_FLOAT_NUMBER) };
+#endif

@@ -1,0 +1,46 @@
+"""What tests need and which places they share, told by a test's file and its board, so that no test has to say it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+NEEDS = {  # marks: `pytest -m "not emulator"`
+    "emulator": re.compile(r"^emulated/|qemu"),
+    "engine": re.compile(r"container|docker|podman"),
+    "fuzz": re.compile(r"fuzz|frame_corpus"),
+}
+SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first
+    "emulated console": re.compile(r"qemu-serial$"),
+    "noisy line": re.compile(r"noisy-pty$"),
+    "podman": re.compile(r"container$|systems/test_container\.py$"),
+    "docker": re.compile(r"docker$"),
+    "line": re.compile(r" pty$"),
+    "emulated board": re.compile(r"qemu-ssh$"),
+    "ARM reference": re.compile(r"test_arm_reference\.py$"),
+}
+BOARDS = ("where", "uri")  # parameters that name a board
+
+
+def place_of(item: pytest.Item) -> str:
+    """Returns the test's file relative to tests/ and, after a space, the board that it is parametrized with, if any."""
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    board = next((str(given[name]) for name in BOARDS if name in given), "")
+    return f"{item.path.as_posix().rpartition('/tests/')[2]} {board}".strip()
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Marks each test with its needs and its shared place; puts shared places first, then emulators, then the others."""
+    ranks = {name: rank for rank, name in enumerate([*SHARED, "emulator", ""])}
+    rank_of = {}
+    for item in items:
+        place = place_of(item)
+        needs = [name for name, pattern in NEEDS.items() if pattern.search(place)]
+        shared = next((name for name, pattern in SHARED.items() if pattern.search(place)), "")
+        for name in needs:
+            item.add_marker(name)
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared))
+        rank_of[item] = ranks[shared or ("emulator" if "emulator" in needs else "")]
+    items.sort(key=rank_of.__getitem__)

@@ -1,0 +1,37 @@
+"""add: reference cases and random nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+from qverify.arithmetic.multipliers import add_parameters
+
+from tests.ops.qdq import Qdq, reference
+from tests.ops.random_nodes import RandomNodes
+
+
+@reference()
+def add_relu(m: Qdq) -> None:
+    m.output(m.quantize(m.op("Relu", [m.op("Add", [m.input((1, 3, 5, 7)), m.input((1, 3, 5, 7), -7, 1)])]), crop=0.9))
+
+
+@reference()
+def add_broadcast_channel(m: Qdq) -> None:
+    m.output(m.quantize(m.op("Add", [m.input((2, 3, 5, 7)), m.weight((3, 1, 1), m.act)])))
+
+
+@reference(integer=False)
+def sub(m: Qdq) -> None:
+    m.output(m.quantize(m.op("Sub", [m.input((1, 3, 5, 7)), m.input((1, 1, 5, 1), -7, 1)])))
+
+
+def random_nodes(r: RandomNodes) -> None:
+    first, second = r.broadcast()
+    a, b = r.input(r.type(), first), r.input(r.type(), second)
+    y = r.output(r.type(), np.broadcast_shapes(first, second))
+    swap, ra, rb = r.pick(0, 1), a.scale[0] / y.scale[0], b.scale[0] / y.scale[0]
+    if r.rounding == "ref-exact":
+        ra, rb = (rb, ra) if swap else (ra, rb)
+        rq = np.array([ra, rb, y.zero_point[0] - ra * 99 - rb * 55], np.float32)
+    else:
+        rq = add_parameters(r.rounding, ra, rb)
+    r.node("add", (a, b, r.constant(rq)), y, (swap, *r.limits(y.dtype)))

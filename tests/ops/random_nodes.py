@@ -1,0 +1,147 @@
+"""RandomNodes: one graph of unconnected nodes with random words, shapes and values; cases/STEM.py adds those of its op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from qverify.arithmetic.multipliers import parameters
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RANGE = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
+BROADCASTS = (((2, 5, 7), (2, 5, 7)), ((2, 5, 7), (5, 1)), ((1,), (3, 11)), ((4, 1, 3), (1, 6, 3)))
+Shape = tuple[int, ...]
+
+
+class RandomNodes:
+    """Makes tensors and nodes of names of their own. Every value comes from the seed."""
+
+    def __init__(self, rounding: str, seed: int):
+        self.rng = np.random.default_rng(seed)
+        self.rounding = rounding
+        self.nodes: list[Node] = []
+        self.specs: dict[str, TensorSpec] = {}
+        self.constants: dict[str, Array] = {}
+        self.values: dict[str, Array] = {}  # of graph inputs
+
+    def pick(self, *of: int) -> int:
+        return int(self.rng.choice(of))
+
+    def type(self, *of: str) -> str:
+        """One of these types; without any, one of 8 bits."""
+        return str(self.rng.choice(of or ("uint8", "int8")))
+
+    def broadcast(self) -> tuple[Shape, Shape]:
+        """Two shapes that broadcast."""
+        return BROADCASTS[self.pick(*range(len(BROADCASTS)))]
+
+    def limits(self, dtype: str) -> tuple[int, int]:
+        """act_min and act_max: those of the type, or narrower."""
+        low, high = RANGE[dtype]
+        return (low, high) if self.rng.random() < 0.6 else (low + 11, high - 5)
+
+    def _add(self, spec: TensorSpec) -> TensorSpec:
+        self.specs[spec.name] = spec
+        return spec
+
+    def _name(self) -> str:
+        return f"t{len(self.specs)}"
+
+    def output(self, dtype: str, shape: Shape, channels: int = 1, axis: int = -1) -> TensorSpec:
+        """A quantized tensor with random scales and zero points, at the ends of the type and within."""
+        low, high = RANGE[dtype]
+        zeros = self.rng.choice([low, high, (low + high) // 2 + 1, low + (high - low) // 3], channels)
+        scales = tuple(float(np.float32(s)) for s in self.rng.uniform(0.001, 0.02, channels))
+        zero_point = tuple(int(z) for z in zeros)
+        return self._add(
+            TensorSpec(self._name(), dtype, tuple(shape), scale=scales, zero_point=zero_point, channel_axis=axis)
+        )
+
+    def like(self, x: TensorSpec, shape: Shape) -> TensorSpec:
+        """A tensor that carries the quantization of x."""
+        return self._add(TensorSpec(self._name(), x.dtype, shape, scale=x.scale, zero_point=x.zero_point))
+
+    def float_output(self, shape: Shape) -> TensorSpec:
+        return self.plain_output("float32", shape)
+
+    def plain_output(self, dtype: str, shape: Shape) -> TensorSpec:
+        """A tensor that is not quantized."""
+        return self._add(TensorSpec(self._name(), dtype, shape))
+
+    def input(self, dtype: str, shape: Shape, channels: int = 1, axis: int = -1) -> TensorSpec:
+        """A quantized graph input with random values and many of both ends."""
+        return self._filled(self.output(dtype, shape, channels, axis))
+
+    def input_like(self, y: TensorSpec, shape: Shape) -> TensorSpec:
+        """A graph input that carries the quantization of y."""
+        return self._filled(self.like(y, shape))
+
+    def _filled(self, spec: TensorSpec) -> TensorSpec:
+        low, high = RANGE[spec.dtype]
+        values, ends = self.rng.integers(low, high + 1, spec.shape), self.rng.random(spec.shape)
+        values = np.where(ends < 0.1, low, np.where(ends > 0.9, high, values))
+        self.values[spec.name] = values.astype(spec.dtype)
+        return spec
+
+    def floats(self, shape: Shape, spread: float = 4.0) -> TensorSpec:
+        """A float32 graph input: normal values and exact zeros, no infinities."""
+        values = self.rng.normal(0, spread, shape).astype(np.float32)
+        values[self.rng.random(shape) < 0.05] = 0
+        return self.plain(values)
+
+    def plain(self, value: Array) -> TensorSpec:
+        """A graph input of this value that is not quantized."""
+        spec = self._add(TensorSpec(self._name(), value.dtype.name, value.shape))
+        self.values[spec.name] = value
+        return spec
+
+    def constant(self, value: Array) -> TensorSpec:
+        return self._constant(TensorSpec(self._name(), value.dtype.name, value.shape), value)
+
+    def weights(self, dtype: str, shape: Shape, channels: int) -> TensorSpec:
+        """A quantized constant; channels: scales along axis 0, or 1 for all."""
+        spec = self.output(dtype, shape, channels, 0 if channels > 1 else -1)
+        low, high = RANGE[dtype]
+        return self._constant(spec, self.rng.integers(low, high + 1, shape).astype(dtype))
+
+    def _constant(self, spec: TensorSpec, value: Array) -> TensorSpec:
+        self.constants[spec.name] = np.ascontiguousarray(value)
+        return self._add(spec)
+
+    def rq(self, depth: int, channels: int, wide: bool = False, single: bool = True) -> TensorSpec:
+        """Scales that send typical sums of `depth` products across the whole range, some exact powers of two."""
+        size = (32767.0 * 16384 / 300 if wide else 128.0) * max(depth, 1) ** 0.5
+        scale = self.rng.uniform(0.3, 2, channels) / size
+        scale = np.where(self.rng.random(channels) < 0.3, 2.0 ** np.round(np.log2(scale)), scale)
+        if self.rounding != "ref-exact":
+            return self.constant(parameters(self.rounding, scale, wide))
+        return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
+
+    def mean(self, x: TensorSpec, y: TensorSpec, count: int, dtype: type = np.float32) -> TensorSpec:
+        """The rq of a sum of `count` elements of x that becomes their mean in y."""
+        scale = [x.scale[0] / (y.scale[0] * count)]
+        if self.rounding != "ref-exact":
+            return self.constant(parameters(self.rounding, np.array(scale)))
+        return self.constant(np.array(scale, dtype))
+
+    def node(
+        self,
+        op: str,
+        inputs: tuple[TensorSpec | None, ...],
+        outputs: TensorSpec | tuple[TensorSpec, ...],
+        words: tuple[int, ...] = (),
+    ) -> None:
+        made = outputs if isinstance(outputs, tuple) else (outputs,)
+        names = tuple(None if x is None else x.name for x in inputs)
+        self.nodes.append(Node(made[0].name, op, names, tuple(y.name for y in made), tuple(int(w) for w in words)))
+
+    def graph(self) -> Graph:
+        """Every output of every node is an output of the graph; constants that no node reads are left out."""
+        outputs = tuple(name for node in self.nodes for name in node.outputs)
+        used = {n for node in self.nodes for n in (*node.inputs, *node.outputs) if n is not None}
+        specs = {n: s for n, s in self.specs.items() if n in used}
+        constants = {n: v for n, v in self.constants.items() if n in used}
+        meta = {"source_sha256": "0" * 64}
+        return Graph(self.nodes, specs, constants, tuple(self.values), outputs, self.rounding, meta=meta)

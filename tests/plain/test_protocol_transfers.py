@@ -1,0 +1,398 @@
+"""What a board is asked for (PROTOCOL.md): contents sent and resumed, runs with their events, values in pieces; and an agent that says what cannot be."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from qverify_agents.errors import AgentError, Contradiction, ProtocolError
+from qverify_agents.protocol import frames, messages
+from qverify_agents.protocol.frames import Frame
+from qverify_agents.protocol.messages import NodeEvent
+
+from tests.plain.scripted_agent import Reply, ScriptedAgent, kinds, node, opened
+
+A, B = "a1" * 32, "b2" * 32
+DATA = bytes(i * 7 % 251 for i in range(95))
+
+
+def pieces(script: ScriptedAgent) -> list[tuple[int, int, int]]:
+    """Of every PUT and PUT_PACKED: type, offset, bytes of payload behind the offset."""
+    asked = [f for f in script.asked if f.type in (frames.PUT, frames.PUT_PACKED)]
+    return [(f.type, struct.unpack_from("<Q", f.payload, 40)[0], len(f.payload) - 48) for f in asked]
+
+
+# Contents
+
+
+def test_what_a_board_holds() -> None:
+    script = ScriptedAgent()
+    script.contents[A] = bytearray(9)
+    with opened(script) as agent:
+        assert agent.have([A, B]) == {A: 9, B: 0} and agent.have([]) == {}
+        for answer in (b"", bytes(7), bytes(16)):
+            script.handlers[frames.HAVE] = lambda f, answer=answer: iter([(f.type, answer)])
+            with pytest.raises(ProtocolError, match="HAVE: wrong number of answers"):
+                agent.have([A])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=120), st.integers(0, 130), st.integers(1, 50), st.sampled_from([0, 1, 3]))
+def test_a_content_arrives_whole(data: bytes, held: int, piece: int, ahead: int) -> None:
+    script, progress = ScriptedAgent(), list[tuple[int, int]]()
+    held = min(held, len(data))
+    script.contents[A] = bytearray(data[:held])
+    with opened(script, piece_bytes=piece, ahead=ahead) as agent:
+        agent.put(A, data, lambda at, whole: progress.append((at, whole)))
+        assert agent.counters["cached_bytes"] == held
+    assert script.contents[A] == data
+    ends = [min(at + piece, len(data)) for at in range(held, max(len(data), 1), piece)]
+    assert progress == [(end, len(data)) for end in ends]
+
+
+def test_pieces_follow_one_another() -> None:
+    script = ScriptedAgent()
+    script.contents[A] = bytearray(DATA[:30])
+    with opened(script, piece_bytes=20) as agent:
+        agent.put(A, DATA)
+        agent.put(A, DATA)
+    wanted = [(frames.PUT, at, min(20, 95 - at)) for at in range(30, 95, 20)]
+    assert pieces(script) == wanted  # and none of what is there already
+    assert all(struct.unpack_from("<Q", f.payload, 32) == (95,) for f in script.asked if f.type == frames.PUT)
+
+
+@pytest.mark.parametrize(
+    ("packs", "offered", "ahead", "wanted"),
+    [
+        (True, "lz4", 0, [frames.PUT_PACKED, frames.PUT, frames.PUT_PACKED]),
+        (True, "lz4", 1, [frames.PUT_PACKED, frames.PUT, frames.PUT]),
+        (True, None, 0, [frames.PUT] * 3),
+        (True, "zip", 0, [frames.PUT] * 3),
+        (False, "lz4", 0, [frames.PUT] * 3),
+    ],
+)
+def test_pieces_are_packed_where_that_pays(packs: bool, offered: str | None, ahead: int, wanted: list[int]) -> None:
+    """Only over a slow link; where requests go ahead no longer than it makes them smaller."""
+    script = ScriptedAgent(hello={"packs": offered})
+    data = bytes(200) + bytes(range(200)) + bytes(200)
+    with opened(script, packs=packs, ahead=ahead, piece_bytes=200) as agent:
+        agent.put(A, data)
+    assert script.contents[A] == data and [kind for kind, *_ in pieces(script)] == wanted
+
+
+def test_a_content_that_went_bad_is_sent_anew_once() -> None:
+    script = ScriptedAgent()
+    script.contents[A] = bytearray(b"?" * 50)
+
+    def refuse(f: Frame) -> Iterator[Reply]:
+        script.contents.pop(A)
+        script.handlers.pop(frames.PUT)
+        yield frames.ERROR, struct.pack("<i", -3) + messages.text("damaged")
+
+    script.handlers[frames.PUT] = refuse
+    with opened(script, piece_bytes=60) as agent:
+        agent.put(A, DATA)
+        assert agent.counters["cached_bytes"] == 0
+    assert script.contents[A] == DATA and [at for _, at, _ in pieces(script)] == [50, 0, 60]
+
+
+@pytest.mark.parametrize(("status", "held"), [(-12, 50), (-3, 0)])
+def test_an_error_that_sending_anew_does_not_mend(status: int, held: int) -> None:
+    script = ScriptedAgent()
+    script.contents[A] = bytearray(held)
+    script.handlers[frames.PUT] = lambda f: iter([(frames.ERROR, struct.pack("<i", status) + messages.text("no"))])
+    with opened(script, piece_bytes=100) as agent, pytest.raises(AgentError) as caught:
+        agent.put(A, DATA)
+    assert caught.value.status == status and len(pieces(script)) == 1
+
+
+def holds(*counts: int) -> Any:
+    """Answers PUT with these numbers of bytes, the last one for ever."""
+    left = list(counts)
+    return lambda f: iter([(frames.PUT, struct.pack("<Q", left.pop(0) if len(left) > 1 else left[0]))])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (holds(96), "PUT: the board holds 96 of 95 bytes after piece at 0"),
+        (holds(20, 2**63), r"holds 9223372036854775808 of 95 bytes after piece at 20"),
+        (lambda f: iter([(frames.PUT, b"")]), "PUT: the board holds -1 of 95 bytes after piece at 0"),
+        (lambda f: iter([(frames.PUT, bytes(9))]), "PUT: the board holds -1 of 95"),
+        (holds(20), "PUT: the board holds 20 of 95 bytes and takes no more"),
+        (holds(0), "PUT: the board holds 0 of 95 bytes and takes no more"),
+    ],
+)
+def test_a_board_that_holds_what_it_was_not_sent(answer: Any, message: str) -> None:
+    script = ScriptedAgent({frames.PUT: answer})
+    with opened(script, piece_bytes=20) as agent, pytest.raises(ProtocolError, match=message):
+        agent.put(A, DATA)
+
+
+def test_how_often_a_board_may_take_nothing() -> None:
+    """Four times in a row it may not; three times, and then a piece more, again and again, it may."""
+    stuck = ScriptedAgent({frames.PUT: holds(20)})
+    with opened(stuck, piece_bytes=20) as agent, pytest.raises(ProtocolError):
+        agent.put(A, DATA)
+    assert len(pieces(stuck)) == 1 + 1 + 4  # 20 comes first, then twice 20 more
+    slow = ScriptedAgent({frames.PUT: holds(20, 20, 20, 20, 40, 40, 40, 40, 95)})
+    with opened(slow, piece_bytes=20) as agent:
+        agent.put(A, DATA)
+    assert [at for _, at, _ in pieces(slow)] == [0, 20, 20, 20, 20, 40, 40, 40, 40]
+
+
+def test_a_board_that_goes_to_and_fro_is_not_believed_for_ever() -> None:
+    turns = [20, 0] * 100
+    script = ScriptedAgent({frames.PUT: holds(*turns)})
+    with opened(script, piece_bytes=20) as agent, pytest.raises(ProtocolError, match="takes no more"):
+        agent.put(A, DATA)
+    assert len(pieces(script)) <= 40
+
+
+def test_an_empty_content() -> None:
+    script = ScriptedAgent()
+    with opened(script) as agent:
+        agent.put(A, b"")
+    assert pieces(script) == [(frames.PUT, 0, 0)] and script.contents[A] == b""
+
+
+# Runs
+
+
+def flags_of(script: ScriptedAgent) -> tuple[int, int]:
+    """Flags and repeat of the last RUN."""
+    payload = [f for f in script.asked if f.type == frames.RUN][-1].payload
+    return struct.unpack_from("<BI", payload, 32)
+
+
+@pytest.mark.parametrize(
+    ("packs", "options", "wanted"),
+    [
+        (False, {}, (3, 1)),
+        (False, {"digests": False, "repeat": 7}, (2, 7)),
+        (False, {"nodes": ["t"], "names": ["t"]}, (1, 1)),
+        (True, {"names": ["t"]}, (7, 1)),
+        (True, {"names": ["t"], "nodes": ["t"], "digests": False}, (4, 1)),
+        (True, {}, (3, 1)),
+    ],
+)
+def test_what_a_run_asks_for(packs: bool, options: dict[str, Any], wanted: tuple[int, int]) -> None:
+    script = ScriptedAgent()
+    with opened(script, packs=packs) as agent:
+        assert agent.run(A, [B], **options) == []
+    assert flags_of(script) == wanted
+
+
+def test_the_payload_of_a_run_and_of_a_unit() -> None:
+    script = ScriptedAgent()
+    with opened(script) as agent:
+        agent.run(A, [B], nodes=["t", "u"], injected={"t": B})
+        agent.run(A, [B], nodes="all", injected=None)
+        agent.run_unit(A, ["y"], {"t": B})
+    payloads = [f.payload for f in script.asked[1:]]
+    assert payloads == [
+        messages.run(A, [B], ["t", "u"], {"t": B}, 1, 1),
+        messages.run(A, [B], [], {}, 3, 1),
+        messages.unit(A, ["y"], {"t": B}),
+    ]
+
+
+def gathered(f: Frame) -> Iterator[Reply]:
+    records = struct.pack("<IQI", 1, 0xA, 2) + struct.pack("<IQI", 0, 0xB, 3)
+    yield frames.NODES, struct.pack("<II", 0, 0) + records
+    yield frames.DONE, ScriptedAgent().end(2)
+
+
+def test_events_come_one_by_one_or_gathered() -> None:
+    script, seen = ScriptedAgent(), list[str]()
+    script.events = [(0, 0, 0xA, "t"), (1, 0, 0xB, "u")]
+    with opened(script) as agent:
+        found = agent.run(A, [], lambda event: seen.append(event.tensor), names=["u", "t"], events=["t", "u"])
+        assert found == [NodeEvent("t", f"{10:016x}", 7), NodeEvent("u", f"{11:016x}", 7)] and seen == ["t", "u"]
+        assert agent.run_unit(A, ["t", "u"], {}, names=["u", "t"], events=["t", "u"]) == found
+        script.handlers = {frames.RUN: gathered, frames.UNIT: gathered}
+        found = agent.run(A, [], lambda event: seen.append(event.tensor), names=["u", "t"])
+        assert [(e.tensor, e.elapsed_ns) for e in found] == [("t", 2000), ("u", 3000)] and seen == ["t", "u"] * 2
+        with pytest.raises(ProtocolError, match="NODES names tensor 1 of 1"):
+            agent.run(A, [], names=["u"])
+
+
+@pytest.mark.parametrize(("at", "cancelled"), [("t", True), ("u", True), ("none", False)])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_run_is_cancelled_by_the_event_that_says_so(at: str, cancelled: bool, together: bool) -> None:
+    script = ScriptedAgent()
+    script.events = [(0, 0, 0xA, "t"), (1, 0, 0xB, "u")]
+    if together:
+        script.handlers[frames.RUN] = gathered
+    with opened(script) as agent:
+        agent.run(A, [], lambda event: event.tensor == at, names=["u", "t"])
+        agent.run(A, [], lambda event: 1, names=["u", "t"])  # only True cancels
+    assert kinds(script).count(frames.CANCEL) == cancelled
+
+
+def test_an_event_that_comes_again_is_shown_once() -> None:
+    script, seen = ScriptedAgent(), list[str]()
+    script.events = [(0, 0, 0xA, "t"), (0, 0, 0xA, "t")]
+    script.handlers[frames.RUN] = lambda f: iter([*map(node, script.events), (frames.DONE, script.end(1))])
+    with opened(script) as agent:
+        assert len(agent.run(A, [], lambda event: seen.append(event.tensor))) == 1
+    assert seen == ["t"]
+    for call in ("run", "run_unit"):
+        script.handlers[frames.UNIT] = script.handlers[frames.RUN]
+        with opened(script, ahead=1) as agent, pytest.raises(Contradiction, match="twice"):
+            agent.run(A, []) if call == "run" else agent.run_unit(A, [], {})
+        with opened(script, ahead=0) as agent:  # where frames may come twice, that is no lie
+            assert agent.run(A, []) if call == "run" else agent.run_unit(A, [], {})
+
+
+@pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1, 2}, {0, 2}])
+def test_events_lost_on_the_way_are_asked_for(lost: set[int]) -> None:
+    script, seen = ScriptedAgent(), list[str]()
+    script.events = [(i, 0, i + 1, f"t{i}") for i in range(3)]
+
+    def run(f: Frame) -> Iterator[Reply]:
+        yield from (node(e) for e in script.events if e[0] not in lost)
+        yield frames.DONE, script.end()
+
+    script.handlers[frames.RUN] = run
+    for ahead in (0, 1):
+        with opened(script, ahead=ahead) as agent:
+            found = agent.run(A, [], lambda event: seen.append(event.tensor))
+        assert [e.tensor for e in found] == ["t0", "t1", "t2"] and sorted(seen[-3:]) == ["t0", "t1", "t2"]
+    asked = [struct.unpack("<I", f.payload)[0] for f in script.asked if f.type == frames.EVENTS]
+    assert asked == [min(lost)] * 2  # each answer brings all from there
+
+
+def test_an_event_that_the_board_lost() -> None:
+    script = ScriptedAgent()
+    script.events = [(0, 0, 1, "t"), (1, 0, 2, "u")]
+    script.handlers[frames.RUN] = lambda f: iter([node(script.events[0]), (frames.DONE, script.end())])
+    script.handlers[frames.EVENTS] = lambda f: iter([(f.type, b"")])
+    with opened(script) as agent, pytest.raises(ProtocolError, match="the board lost event 1 of 2"):
+        agent.run(A, [])
+
+
+@pytest.mark.parametrize(
+    ("events", "names", "wanted", "message"),
+    [
+        ([(0, 0, 1, "v")], ["t"], None, "an event of 'v', no tensor of this model"),
+        ([(0, 0, 1, "t"), (1, 0, 1, "u")], ["t", "u"], ["t"], "event 1; this run has at most 1"),
+        ([(0, 0, 1, "t")], [], ["t", "u"], "ended its run with 1 events; this run has 2"),
+        ([(0, 1, 1, "t")], [], None, "an event of iteration 1"),
+    ],
+)
+def test_events_that_the_run_cannot_have(
+    events: list[tuple[int, int, int, str]], names: list[str], wanted: list[str] | None, message: str
+) -> None:
+    script = ScriptedAgent()
+    script.events = events
+    with opened(script) as agent:
+        with pytest.raises(Contradiction, match=message):
+            agent.run(A, [], names=names, events=wanted)
+        with pytest.raises(Contradiction, match=message):
+            agent.run_unit(A, [], {}, names=names, events=wanted)
+
+
+def test_a_repeated_run_has_its_events_of_each_iteration() -> None:
+    script = ScriptedAgent()
+    script.events = [(i, i // 2, i, "tu"[i % 2]) for i in range(6)]
+    with opened(script) as agent:
+        found = agent.run(A, [], repeat=3, events=["t", "u"])
+        assert [(e.tensor, e.iteration) for e in found] == [(n, i) for i in range(3) for n in "tu"]
+        with pytest.raises(Contradiction, match="this run has at most 4"):
+            agent.run(A, [], repeat=2, events=["t", "u"])
+
+
+def test_what_the_end_of_a_run_says_is_kept() -> None:
+    script = ScriptedAgent()
+    with opened(script) as agent:
+        assert agent.kept
+        script.done = (0, "", 0, 0)
+        agent.run(A, [])
+        assert agent.kept is False
+        script.done = (-6, "two inputs wanted", 0, 1)
+        with pytest.raises(AgentError, match=r"the agent says: two inputs wanted .status -6") as caught:
+            agent.run(A, [])
+        assert caught.value.status == -6 and agent.kept is True
+
+
+# Values
+
+
+def gets(script: ScriptedAgent) -> list[tuple[int, int, bytes]]:
+    """Of every GET: offset, length, what is behind them."""
+    asked = [f.payload for f in script.asked if f.type == frames.GET]
+    return [(*struct.unpack_from("<QI", p, 3), p[15:]) for p in asked]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 95), st.integers(0, 95), st.integers(1, 40), st.integers(1, 40), st.sampled_from([0, 1, 3]))
+def test_a_range_arrives_whole(start: int, end: int, piece: int, most: int, ahead: int) -> None:
+    """piece: what is asked for at once. most: what the agent gives of it."""
+    start, end, script = min(start, end), max(start, end), ScriptedAgent()
+    script.tensors["t"] = DATA
+    most = max(most, piece // 2 + 1)
+    script.handlers[frames.GET] = lambda f: iter([(frames.DATA, script.data(f, most))])
+    with opened(script, piece_bytes=piece, ahead=ahead) as agent:
+        assert agent.get_range("t", 95, start, end - start) == DATA[start:end]
+
+
+@pytest.mark.parametrize(
+    ("packs", "offered", "flag"), [(True, "lz4", b"\1"), (False, "lz4", b""), (True, None, b""), (False, None, b"")]
+)
+def test_what_is_asked_for(packs: bool, offered: str | None, flag: bytes) -> None:
+    script = ScriptedAgent(hello={"packs": offered})
+    script.tensors |= {"t": DATA, "e": b""}
+    with opened(script, packs=packs, piece_bytes=40) as agent:
+        assert agent.get("t", 95) == DATA and agent.get_range("t", 95, 80, 15) == DATA[80:]
+        assert agent.get("e", 0) == b""
+    assert gets(script) == [(0, 40, flag), (40, 40, flag), (80, 15, flag), (80, 15, flag), (0, 0, flag)]
+
+
+def data(size: int, offset: int, body: bytes) -> Any:
+    return lambda f: iter([(frames.DATA, struct.pack("<QQ", size, offset) + body)])
+
+
+SIZE, RANGE = "t: the board's tensor has another size than the 95 bytes wanted", "t: the board sent another range"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda f: iter([(frames.DATA, struct.pack("<Q", 95) + bytes(7))]), SIZE),
+        (data(94, 0, bytes(40)), SIZE),
+        (data(95, 1, bytes(40)), RANGE),
+        (data(95, 0, bytes(41)), RANGE),
+        (data(95, 0, b""), RANGE),
+    ],
+)
+def test_an_answer_to_get_that_cannot_be(answer: Any, message: str) -> None:
+    script = ScriptedAgent({frames.GET: answer})
+    with opened(script, piece_bytes=40) as agent, pytest.raises(ProtocolError, match=message):
+        agent.get("t", 95)
+
+
+def test_an_empty_range_has_no_bytes() -> None:
+    script = ScriptedAgent({frames.GET: data(95, 5, b"x")})
+    with opened(script) as agent:
+        with pytest.raises(ProtocolError, match=RANGE):
+            agent.get_range("t", 95, 5, 0)
+        script.handlers[frames.GET] = data(95, 5, b"")
+        assert agent.get_range("t", 95, 5, 0) == b""
+
+
+def test_a_value_in_ever_smaller_pieces_is_given_up() -> None:
+    """Each time it begins anew; 8 times, and twice for every piece, it may."""
+    for size, rounds in ((40, 10), (95, 12)):
+        script = ScriptedAgent()
+        script.tensors["t"] = DATA[:size]
+        script.handlers[frames.GET] = lambda f, script=script: iter([(frames.DATA, script.data(f, 1))])
+        with opened(script, piece_bytes=40) as agent:
+            said = rf"t: the board sends it in ever smaller pieces \({rounds} of {size} bytes\)"
+            with pytest.raises(ProtocolError, match=said):
+                agent.get("t", size)
+            assert agent.get_range("t", size, 0, 8) == DATA[:8]

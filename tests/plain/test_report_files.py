@@ -1,0 +1,93 @@
+"""--report FORMAT=PATH: the same on every command that judges, checked before anything runs, found by listing the folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from qverify import example
+from qverify.cli.main import main
+from qverify.errors import UsageError
+from qverify.renderers import formats
+
+EXAMPLE = Path(example.__file__).parent
+MODEL = str(EXAMPLE / "digits_quant.onnx")
+
+
+def run(*words):
+    return main([str(w) for w in words])
+
+
+@pytest.fixture
+def dumps(tmp_path):
+    for name in ("a", "b"):
+        assert run("infer", "-m", MODEL, "-o", tmp_path / name) == 0
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_one_report_in_several_places(dumps, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    capsys.readouterr()
+    files = [tmp_path / "by_name.json", tmp_path / "by_suffix.json", tmp_path / "short.json"]
+    words = [
+        "--report",
+        f"json={files[0]}",
+        "--report",
+        files[1],
+        "--json",
+        files[2],
+        "--report",
+        f"json={tmp_path}/out",
+    ]
+    assert run("compare", *dumps, *words) == 0
+    assert "PASSED" in capsys.readouterr().out
+    texts = {path.read_text() for path in (*files, tmp_path / "out" / "report.json")}
+    assert len(texts) == 1 and json.loads(texts.pop())["verdict"] == "PASSED"
+
+
+def test_a_report_on_stdout_stands_there_alone(dumps, capsys):
+    capsys.readouterr()
+    assert run("compare", *dumps, "--report", "json=-") == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "PASSED"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--report", "toml=x.toml"], "--report toml=x.toml: wanted FORMAT=PATH; formats: json"),
+        (["--report", "x.xyz"], "wanted FORMAT=PATH; formats: json"),
+        (["--report", "json="], "--report json=: the path is empty"),
+        (["--json", ""], "--json: the path is empty"),
+        (["--report", "json=no/such/r.json"], "there is no folder no/such; make it first"),
+        (["--report", "json=-", "--json", "-"], "two reports go to -"),
+        (["--report", "json=r.json", "--json", "r.json"], "two reports go to r.json"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "compare", "replay", "triage"])
+def test_what_cannot_be_written_is_said_before_anything_runs(command, words, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "verify": ["-m", MODEL, "-b", "local"],
+        "compare": [tmp_path, tmp_path],
+        "replay": [tmp_path],
+        "triage": ["-m", MODEL],
+    }[command]
+    assert run(*([] if command == "verify" else [command]), *given, *words) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.out == "" and list(tmp_path.iterdir()) == []
+
+
+def test_every_format_defines_what_the_folder_asks_for():
+    assert "json" in formats.names()
+    for name in formats.names():
+        assert formats.page(name).SUFFIX.startswith(".") and callable(formats.page(name).write)
+    with pytest.raises(UsageError, match="no report format 'pdf'; there are: json"):
+        formats.page("pdf")
+
+
+def test_a_page_that_lacks_something_is_named(tmp_path, monkeypatch):
+    (tmp_path / "half.py").write_text('SUFFIX = ".half"\n')
+    monkeypatch.setattr(formats, "__path__", [str(tmp_path)])
+    with pytest.raises(ImportError, match=r"renderers/formats/half\.py: a page of this folder defines write"):
+        formats.page("half")

@@ -1,0 +1,34 @@
+"""Option spellings: True/False values that may stand bare, and dashes or underscores alike."""
+
+from __future__ import annotations
+
+import re
+
+SWITCHES = {
+    "-s": "--run-sim",
+    "--run-sim": "--run-sim",
+    "-r": "--dump-all-nodes-results",
+    "--dump-all-nodes-results": "--dump-all-nodes-results",
+}
+BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "True", "no": "False"}
+
+
+def normalize_options(argv: list[str]) -> list[str]:
+    """Underscores of long options to dashes; a bare -s or -r gets True."""
+    found: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return [*found, word, *words]
+        if re.match(r"--[a-zA-Z]", word):
+            name, equals, value = word.partition("=")
+            word = name.replace("_", "-") + equals + value
+        name, equals, value = word.partition("=")
+        if name in SWITCHES:
+            if not equals:
+                value = words.pop(0) if words and words[0].lower() in BOOLEAN else "True"
+            found += [SWITCHES[name], BOOLEAN.get(value.lower(), value)]
+            continue
+        found.append(word)
+    return found

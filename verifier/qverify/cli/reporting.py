@@ -1,0 +1,127 @@
+"""--report FORMAT=PATH and --json, the same on every command that judges, and the one function that gives out a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from qverify.report.document import Report
+    from qverify.report.triage_document import Triage
+
+OPTIONS = (
+    click.option(
+        "--report",
+        "report",
+        multiple=True,
+        metavar="FORMAT=PATH",
+        help="write the report to a file, too (FORMAT: json; PATH: - for stdout, of a folder: report.SUFFIX in it); may be repeated",
+    ),
+    click.option("--json", "json_path", metavar="FILE", help="short for --report json=FILE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFiles:
+    """Where reports are written. files: (name of the format, path) each. writer: the function of a format's page."""
+
+    files: tuple[tuple[str, str], ...] = ()
+    writer: str = "write"
+
+    @property
+    def stdout_taken(self) -> bool:
+        """Whether a report goes to stdout, which then holds nothing else."""
+        return any(path == "-" for _, path in self.files)
+
+    def save(self, report: Report | Triage, stdout: bool = True) -> None:
+        """Writes every file; with stdout=False not the one that goes there. UsageError where one cannot be written."""
+        from qverify.renderers.formats import page
+
+        for name, path in self.files:
+            if path != "-" or stdout:
+                getattr(page(name), self.writer)(report, path)
+
+
+def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def gathered(**given: Any) -> int:
+            files = _files(given.pop("report"), given.pop("json_path"))
+            _check_writer(files, writer)
+            return command(reports=ReportFiles(files, writer), **given)
+
+        for option in reversed(OPTIONS):
+            gathered = option(gathered)
+        return gathered
+
+    return decorate
+
+
+def _files(held: tuple[str, ...], short: str | None) -> tuple[tuple[str, str], ...]:
+    files = [_file(text) for text in held] + ([_checked("json", short, "--json")] if short is not None else [])
+    twice = [path for at, (_, path) in enumerate(files) if path in [other for _, other in files[:at]]]
+    if twice:
+        raise click.UsageError(f"two reports go to {twice[0]}; wanted a path of its own for each")
+    return tuple(files)
+
+
+def _check_writer(files: tuple[tuple[str, str], ...], writer: str) -> None:
+    from qverify.renderers.formats import page
+
+    lacking = next((name for name, _ in files if not hasattr(page(name), writer)), None)
+    if lacking is not None:
+        raise click.UsageError(f"--report {lacking}: this format has no place for what this command finds; use json")
+
+
+def _file(text: str) -> tuple[str, str]:
+    """FORMAT=PATH, or a path whose suffix is that of a format."""
+    from qverify.renderers import formats
+
+    name, equals, path = text.partition("=")
+    if equals and name in formats.names():
+        return _checked(name, path, f"--report {text}")
+    by_suffix = [n for n in formats.names() if text.endswith(formats.page(n).SUFFIX)]
+    if len(by_suffix) == 1 and not (equals and name.isidentifier()):
+        return _checked(by_suffix[0], text, f"--report {text}")
+    raise click.UsageError(f"--report {text}: wanted FORMAT=PATH; formats: {', '.join(formats.names())}")
+
+
+def _checked(name: str, path: str, option: str) -> tuple[str, str]:
+    """The file as it will be written. A folder that is not there is said before a board has run for nothing."""
+    from qverify.renderers.formats import page
+
+    if path == "":
+        raise click.UsageError(f"{option}: the path is empty (an unset shell variable?)")
+    if path == "-":
+        return name, path
+    if os.path.isdir(path):
+        path = os.path.join(path, f"report{page(name).SUFFIX}")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
+    return name, path
+
+
+def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
+    """The text on stdout, unless a report goes there, then every report; the exit status of the verdict."""
+    if not reports.stdout_taken:
+        click.echo(text)
+    reports.save(report)
+    return exit_status(report)
+
+
+def exit_status(report: Report | Triage) -> int:
+    """0 PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+    from qverify.report.document import EXIT, Report
+
+    if not isinstance(report, Report):
+        return report.exit_status
+    unprepared = any(row["verdict"] == "NOT RUN" for row in report.frames)
+    return 2 if unprepared and report.verdict != "FAILED" else EXIT[report.verdict]

@@ -1,0 +1,194 @@
+"""quant.onnx to integer ONNX to Graph, with the check of every unit against the original file."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.attributes import check_attributes
+from qverify.compiler.builder import Builder
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.match import Matched, Watch, lower_node, match
+from qverify.compiler.preprocessing import add_preprocessing
+from qverify.compiler.strip_quantization import strip_quantization
+from qverify.compiler.unfuse_activations import unfuse_activations
+from qverify.compiler.unit import LoweredUnit
+from qverify.errors import BadFileError, UnsupportedError
+from qverify.model_bin.check import check_graph
+from qverify.model_bin.graph import ROUNDINGS, Graph
+from qverify.model_bin.units import units
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.load import is_quantized, load
+from qverify.onnx_model.view import View
+from qverify.tensors.spec import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs.
+    fuse: activations live in the node before them. strip_io_quant: integer inputs and outputs. folder: of external data.
+    inputs: network input to the description (INPUTS.md) of the bytes the board is fed for it."""
+
+    rounding: str = "ref-exact"
+    align: int = 1
+    check: bool = True
+    fuse: bool = True
+    strip_io_quant: bool = False
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    folder: str = ""
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def stored(self) -> dict[str, Any]:
+        """What decides the bytes of model.bin, for its meta section."""
+        held = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
+        return held if self.inputs else {k: v for k, v in held.items() if k != "inputs"}
+
+    @staticmethod
+    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
+        """The options that a model.bin was compiled with, and more shapes; no check. Raises BadFileError."""
+        try:
+            known = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant", "inputs") if k in stored}
+            dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
+            return CompileOptions(**known, check=False, shapes={**dims, **shapes}, folder=folder)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
+
+
+@dataclass(slots=True)
+class Compiled:
+    graph: Graph
+    integer_onnx: bytes
+    source: bytes
+
+
+def compile_model(
+    source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
+) -> Compiled:
+    """watch: is told of matching, lowering and checking as they go on. Raises BadFileError for a file that is wrong, UnsupportedError for a node that cannot be compiled."""
+    options = options or CompileOptions()
+    if options.rounding not in ROUNDINGS:
+        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    if not 1 <= options.align <= 4096:
+        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+    model = load(source, name, options.folder, options.shapes)
+    if not is_quantized(model):
+        raise BadFileError(
+            f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
+        )
+    ends: dict[str, dict[str, str]] = {}
+    if options.strip_io_quant:
+        model, ends = strip_quantization(model, name)
+    on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
+    if on_host and not options.strip_io_quant:
+        model, ends = strip_quantization(model, name, on_host)
+    view = View(model, name)
+    check_attributes(view)
+    _check_outputs(view)
+    matched = match(view, watch)
+    integer = matched.model.SerializeToString(deterministic=True)
+    graph = _graph(matched, options)
+    check_graph(graph)  # what model.bin cannot hold is refused before it is run
+    graph.meta = {
+        "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
+        "source_sha256": hashlib.sha256(source).hexdigest(),
+        "integer_sha256": hashlib.sha256(integer).hexdigest(),
+        "options": options.stored(),
+        **({"stripped": ends} if ends else {}),
+    }
+    compiled = Compiled(graph, integer, source)
+    if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
+        plain = graph if options.rounding == "ref-exact" else _graph(matched, replace(options, rounding="ref-exact"))
+        graph.meta["check"] = check_against_original(plain, model, watch)
+    if not options.fuse:
+        compiled.graph = unfuse_activations(graph)
+    renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
+    compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
+    return compiled
+
+
+def _check_outputs(view: View) -> None:
+    for name in view.outputs:
+        if name in view.constants:
+            raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
+
+
+def _graph(matched: Matched, options: CompileOptions) -> Graph:
+    view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
+    floats = FloatStream(builder, view, _interior(view))
+    for name in view.inputs:
+        builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
+    for step in matched.steps:
+        first = len(builder.nodes)
+        if isinstance(step, LoweredUnit):
+            step.lower(builder)
+            covers = step.covers
+        else:
+            lower_node(floats, step)
+            covers = (step.name,)
+        builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
+    graph = builder.graph(list(view.inputs), list(view.outputs), {})
+    if options.align > 1:
+        graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}
+    return graph
+
+
+def _layout(shape: tuple[int, ...]) -> str:
+    return {4: "NCHW", 3: "NCW", 2: "NC"}.get(len(shape), "")
+
+
+def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
+    if not spec.shape:
+        return spec
+    return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
+
+
+def _interior(view: View) -> set[str]:
+    """DequantizeLinear outputs, and floats that feed nothing but QuantizeLinear; never graph outputs."""
+    names = set()
+    for node in view.nodes:
+        for name in node.output:
+            users = view.consumers[name]
+            only_quantized = (
+                bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
+            )
+            if node.op_type == "DequantizeLinear" or only_quantized:
+                names.add(name)
+    return names - set(view.outputs)
+
+
+def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
+    """Every unit of a ref-exact graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
+
+    Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
+    from qverify.inputs.prepare import random_inputs
+    from qverify.sides.simulator import Simulator
+
+    prepared = random_inputs(graph, 0)
+    finals = frozenset(graph.outputs)
+    listed = [n for n in graph.observable() if n not in finals]
+    there = {o for node in model.graph.node for o in node.output}
+    names = [n for n in listed if n in there]
+    recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
+    recorded |= prepared.arrays()
+    simulator, over, missing, worst, checked = Simulator(graph), [], [], 0.0, 0
+    every = units(graph)
+    for done, unit in enumerate(every, 1):
+        if watch is not None:
+            watch("checking", done, len(every))
+        if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
+            missing.append(unit.name)
+            continue
+        checked += 1
+        for name, value in simulator.run_unit(unit, recorded).items():
+            spec = graph.spec(name)
+            distance = float(np.abs(value.astype(np.float64) - recorded[name].astype(np.float64)).max(initial=0.0))
+            if spec.quantized:
+                worst = max(worst, distance)
+            limit = 1.0 if spec.quantized else 2.0**-18 * float(np.abs(recorded[name]).max(initial=0.0))
+            if not distance <= limit:
+                over.append(name)
+    return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}

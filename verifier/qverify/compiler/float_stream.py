@@ -1,0 +1,63 @@
+"""Float nodes that stay: DequantizeLinear, QuantizeLinear, and operators on float32 streams between quantized tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.compiler.builder import Builder
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View
+from qverify.tensors.spec import TensorSpec
+
+
+class FloatStream:
+    """What a page's lower_float writes to. interior: names never expected in a comparison."""
+
+    def __init__(self, builder: Builder, view: View, interior: set[str]):
+        self.builder, self.view, self.interior = builder, view, interior
+        self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
+
+    def source(self, name: str) -> str:
+        """The model.bin tensor of an ONNX tensor; constants (also dequantized ones) become constants."""
+        view = self.view
+        constant = view.float_constant(name)
+        if constant is not None:
+            if name in view.constants:
+                return self.builder.constant(name, constant)
+            if name not in self._constants:
+                self._constants[name] = self.builder.made(f"{name}/constant", constant)
+            return self._constants[name]
+        if name not in self.builder.tensors:
+            self.builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), interior=name in self.interior))
+        return name
+
+    def declare(self, node: Any, like: str = "") -> list[str]:
+        """Specs of the node's outputs; `like` names the tensor whose quantization a movement carries on."""
+        source = self.builder.tensors.get(like)
+        carried: dict[str, Any] = (
+            {"scale": source.scale, "zero_point": source.zero_point}
+            if source is not None and len(source.scale) == 1
+            else {}
+        )
+        for name in node.output:
+            if name:
+                self.builder.tensor(
+                    TensorSpec(
+                        name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior, **carried
+                    )
+                )
+        return [n for n in node.output if n]
+
+    def scalar(self, node: Any, at: int, what: str) -> float:
+        """A constant input of one number. Raises UnsupportedError."""
+        value = self.view.float_constant(node.input[at])
+        if value is None or value.size != 1:
+            raise UnsupportedError(f"{node.name} ({node.op_type}): {what} is not one constant number")
+        return float(value.reshape(-1)[0])
+
+    def no_kernel(self, node: Any) -> UnsupportedError:
+        """The error of a node that no page lowers."""
+        return UnsupportedError(
+            f"{node.name} ({node.op_type}): no integer form and no float kernel for it. Quantize its inputs and output, "
+            "replace the operator, or cut the model before it"
+        )

@@ -1,0 +1,51 @@
+"""AveragePool -> QLinearAveragePool -> average_pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
+from qverify.compiler.builder import Builder
+from qverify.compiler.pool_windows import flat, pooled, window_pads
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
+
+ONNX_TYPES = {"AveragePool": {**WINDOW, "ceil_mode": ANY, "count_include_pad": ANY}}
+OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    return pooled(view, node, y, act, lower)
+
+
+def from_operator(view: View, node: Any) -> LoweredUnit:
+    x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
+
+
+def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+    shape, out, attrs = view.shape(x.name), view.shape(y.name), attributes(node)
+    window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):
+        raise UnsupportedError(f"{node.name} (AveragePool): {spatial}-D or dilated windows are not supported")
+    if attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0):
+        raise UnsupportedError(f"{node.name} (AveragePool): ceil_mode with count_include_pad is not supported")
+    source = operand(builder, x, shape)
+    builder.tensor(y.spec(y.name, out))
+    pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
+    height, width = flat(window, spatial)
+    ratio = float(x.scale[0]) / float(y.scale[0])
+    if builder.rounding != "ref-exact":
+        counts = np.arange(1, height * width + 1, dtype=np.float64)
+        rq = builder.scales(y.name, counts, ratio / counts, kernel, x.sixteen_bit or y.sixteen_bit)
+    elif kernel:
+        rq = builder.made(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
+    else:
+        rq = builder.made(f"{y.name}/rq", np.array([ratio]))
+    strides = flat(attrs.get("strides", [1] * spatial), spatial)
+    words = [height, width, *strides, *pads, attrs.get("count_include_pad", 0), act.low, act.high]
+    builder.node("average_pool", [source, rq], [y.name], words, (), kernel)

@@ -1,0 +1,81 @@
+"""Functions of one or two float tensors -> elementwise_float; which function, by its name in model_bin/float_functions.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.attributes import ANY, only
+from qverify.compiler.builder import float_word
+from qverify.compiler.float_stream import FloatStream
+from qverify.errors import UnsupportedError
+from qverify.model_bin.float_functions import FUNCTIONS
+from qverify.onnx_model.view import attributes
+
+NAMES = {
+    "Abs": "abs",
+    "Add": "add",
+    "Clip": "clip",
+    "Div": "div",
+    "Elu": "elu",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Gelu": "gelu",
+    "HardSigmoid": "hard_sigmoid",
+    "HardSwish": "hard_swish",
+    "LeakyRelu": "leaky_relu",
+    "Log": "log",
+    "Max": "max",
+    "Min": "min",
+    "Mul": "mul",
+    "Neg": "neg",
+    "Pow": "pow",
+    "Reciprocal": "reciprocal",
+    "Relu": "relu",
+    "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
+    "Sqrt": "sqrt",
+    "Sub": "sub",
+    "Tanh": "tanh",
+}
+READ: dict[str, dict[str, frozenset[Any] | None]] = {
+    "Clip": {"min": ANY, "max": ANY},
+    "Elu": {"alpha": ANY},
+    "Gelu": {"approximate": only(b"none", b"tanh")},
+    "HardSigmoid": {"alpha": ANY, "beta": ANY},
+    "LeakyRelu": {"alpha": ANY},
+}
+ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    """Raises UnsupportedError for another number of inputs, another type than float32, or a parameter that is no constant."""
+    function = FUNCTIONS[NAMES[node.op_type]]
+    p, q = _parameters(stream, node)
+    if function.operands == 2 and len(node.input) != 2:
+        raise stream.no_kernel(node)
+    inputs: list[str | None] = [stream.source(n) for n in node.input[: function.operands]]
+    dtype = stream.view.dtype(node.output[0])
+    if dtype != "float32":
+        raise UnsupportedError(f"{node.name} ({node.op_type}): on {dtype}; only float32 is supported")
+    words = [function.number, float_word(p), float_word(q)]
+    stream.builder.node("elementwise_float", inputs, stream.declare(node), words, (), False)
+
+
+def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
+    """p0 and p1 of the function."""
+    kind, attrs = node.op_type, attributes(node)
+    if kind == "Pow":
+        return stream.scalar(node, 1, "exponent"), 0.0
+    if kind == "Clip":
+        low = stream.scalar(node, 1, "minimum") if len(node.input) > 1 and node.input[1] else attrs.get("min", -np.inf)
+        high = stream.scalar(node, 2, "maximum") if len(node.input) > 2 and node.input[2] else attrs.get("max", np.inf)
+        return low, high
+    if kind == "HardSigmoid":
+        return attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
+    if kind == "Gelu" and attrs.get("approximate", b"none") != b"none":
+        raise UnsupportedError(
+            f"{node.name} (Gelu): approximate={attrs['approximate'].decode()} is not supported on a float stream"
+        )
+    return attrs.get("alpha", {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind, 0.0)), 0.0

@@ -1,0 +1,42 @@
+"""GlobalAveragePool -> QLinearGlobalAveragePool -> global_average_pool."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.attributes import CHANNELS
+from qverify.compiler.builder import Builder
+from qverify.compiler.pool_windows import pooled
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
+from qverify.onnx_model.view import Quantized, View
+
+ONNX_TYPES: dict[str, Any] = {"GlobalAveragePool": {}}
+OPERATORS = {"QLinearGlobalAveragePool": CHANNELS}
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    return pooled(view, node, y, act, lower)
+
+
+def from_operator(view: View, node: Any) -> LoweredUnit:
+    x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
+
+
+def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+    shape = view.shape(x.name)
+    source = operand(builder, x, shape)
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    rq = mean_scales(builder, x, y, prod(shape[2:]), kernel)
+    builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
+
+
+def mean_scales(builder: Builder, x: Quantized, y: Quantized, count: int, kernel: bool) -> str:
+    """The `rq` constant of a sum over `count` elements that becomes their mean."""
+    single = np.float32(x.scale[0]) / np.float32(np.float32(y.scale[0]) * np.float32(count))
+    real = float(x.scale[0]) / (float(y.scale[0]) * count)
+    return builder.scales(y.name, np.array([single]), np.array([real]), kernel, x.sixteen_bit or y.sixteen_bit)

@@ -1,0 +1,61 @@
+"""Mul -> QLinearMul -> mul; 16 bits stay float in the integer ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.unit import (
+    Activation,
+    LoweredUnit,
+    microsoft,
+    operand,
+    qlinear_operands,
+    whole_range,
+    with_activation,
+)
+from qverify.onnx_model.view import Quantized, View
+
+ONNX_TYPES: dict[str, Any] = {"Mul": {}}
+OPERATORS: dict[str, Any] = {"QLinearMul": {}}
+
+
+def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
+    if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
+        return None
+    kernel = a.eight_bit and a.dtype == b.dtype == y.dtype
+    unit = LoweredUnit(y.name, lambda builder: lower(builder, view, a, b, y, act, kernel))
+    if kernel:
+        unit.onnx = [
+            microsoft("QLinearMul", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
+        ]
+        with_activation(unit, y, act)
+    return unit
+
+
+def from_operator(view: View, node: Any) -> LoweredUnit:
+    a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, a, b, y, whole_range(y.dtype), True), [node])
+
+
+def lower(
+    builder: Builder, view: View, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+) -> None:
+    single = np.float32(np.float32(a.scale[0]) * np.float32(b.scale[0])) / np.float32(y.scale[0])
+    real = float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])
+    rq = builder.scales(
+        y.name, np.array([single]), np.array([real]), kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit
+    )
+    builder.tensor(y.spec(y.name, view.shape(y.name)))
+    builder.node(
+        "mul",
+        [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq],
+        [y.name],
+        [act.low, act.high],
+        (),
+        kernel,
+    )

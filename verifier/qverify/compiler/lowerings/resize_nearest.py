@@ -1,0 +1,43 @@
+"""Resize by nearest element -> resize_nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from qverify.compiler.builder import Array, Builder
+from qverify.compiler.resize_positions import RESIZE, positions, scales
+from qverify.onnx_model.view import View, attributes
+
+ONNX_TYPES = {"Resize": RESIZE}
+EIGHT_BIT_KERNELS = ("Resize",)
+
+
+def moves(node: Any) -> bool:
+    """Whether this Resize copies elements."""
+    return bool(attributes(node).get("mode", b"nearest") == b"nearest")
+
+
+def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
+    index = nearest_index(view, node, view.shape(node.input[0]), view.shape(node.output[0]))
+    builder.node("resize_nearest", [source, builder.made(f"{outputs[0]}/index", index)], outputs)
+
+
+def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> Array:
+    """int32 source index of every output coordinate, dim after dim."""
+    rule = "floor" if view.opset < 11 else attributes(node).get("nearest_mode", b"round_prefer_floor").decode()
+    rounders: dict[str, Callable[[Array], Array]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda p: np.ceil(p - np.float32(0.5)),
+        "round_prefer_ceil": lambda p: np.floor(p + np.float32(0.5)),
+    }
+    parts = []
+    for size, wanted, scale in zip(shape, out, scales(view, node, shape, out), strict=True):
+        if size == wanted:
+            parts.append(np.arange(size))
+        else:
+            parts.append(np.clip(rounders[rule](positions(view, node, size, wanted, scale)), 0, size - 1))
+    return np.concatenate(parts).astype(np.int32)

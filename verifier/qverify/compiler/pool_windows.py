@@ -1,0 +1,56 @@
+"""Kernel sizes, strides and pads of convolutions and pools, in the two spatial dims of model.bin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from qverify.compiler.builder import Builder
+from qverify.compiler.unit import Activation, LoweredUnit, microsoft, qlinear_operands, with_activation
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import Quantized, View, attributes
+
+Pool = Callable[[Builder, View, Any, Quantized, Quantized, Activation, bool], None]
+
+
+def flat(values: list[int] | Any, spatial: int) -> list[int]:
+    """One or two spatial values as (h, w)."""
+    return [1, int(values[0])] if spatial == 1 else [int(v) for v in values]
+
+
+def window_pads(
+    node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]
+) -> list[int]:
+    """top, left, bottom, right, with auto_pad resolved."""
+    spatial = len(size)
+    pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)]
+    auto = attrs.get("auto_pad", b"NOTSET").decode()
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = [0] * 2 * spatial
+        for i in range(spatial):
+            stride, dilation = attrs.get("strides", [1] * spatial)[i], attrs.get("dilations", [1] * spatial)[i]
+            if node.op_type == "ConvTranspose":
+                total = max(0, (size[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 - out[i])
+            else:
+                total = max(0, (out[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 - size[i])
+            small = total // 2
+            pads[i], pads[i + spatial] = (small, total - small) if auto == "SAME_UPPER" else (total - small, small)
+    if node.op_type == "ConvTranspose" and "output_shape" in attrs:
+        raise UnsupportedError(f"{node.name} (ConvTranspose): output_shape is not supported; export with pads")
+    return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
+
+
+def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
+    """The unit of an average pool between DequantizeLinear and QuantizeLinear; its QLinear form where onnxruntime has one."""
+    x = view.dequantized(node.input[0])
+    if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
+        return None
+    kernel = x.eight_bit and x.dtype == y.dtype and len(view.shape(x.name)) == 4
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act, kernel))
+    if kernel:
+        keep = {k: v for k, v in attributes(node).items() if k != "auto_pad" or v != b"NOTSET"}
+        unit.onnx = [
+            microsoft(f"QLinear{node.op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **keep)
+        ]
+        with_activation(unit, y, act)
+    return unit

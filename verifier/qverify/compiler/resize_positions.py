@@ -1,0 +1,59 @@
+"""Scales and source coordinates of Resize, in the float32 order onnxruntime uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compiler.attributes import ANY, only
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import View, attributes
+
+Array = npt.NDArray[Any]
+RESIZE: dict[str, frozenset[Any] | None] = {
+    "antialias": only(0),
+    "coordinate_transformation_mode": only(b"half_pixel", b"pytorch_half_pixel", b"asymmetric", b"align_corners"),
+    "cubic_coeff_a": ANY,
+    "exclude_outside": only(0),
+    "extrapolation_value": ANY,
+    "keep_aspect_ratio_policy": only(b"stretch"),
+    "mode": only(b"nearest", b"linear"),
+    "nearest_mode": only(b"floor", b"ceil", b"round_prefer_floor", b"round_prefer_ceil"),
+    "axes": ANY,
+}
+
+
+def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
+    """The scale of every dim: given (for `axes` only, from opset 18), or fl32(out/in)."""
+    place = 1 if view.opset < 11 else 2
+    name = node.input[place] if len(node.input) > place else ""
+    if name and name not in view.constants:
+        raise UnsupportedError(
+            f"{node.name} (Resize): its scales are computed at run time; only constants can be compiled"
+        )
+    given = view.constants[name] if name else np.empty(0)
+    axes = [a % len(shape) for a in attributes(node).get("axes", range(len(shape)))]
+    if given.size == len(axes):
+        found = [np.float32(1)] * len(shape)
+        for axis, scale in zip(axes, given, strict=True):
+            found[axis] = np.float32(scale)
+        return found
+    return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
+
+
+def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
+    """float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
+    given = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
+    mode = "asymmetric" if view.opset < 11 else given
+    i = np.arange(out, dtype=np.float32)
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "align_corners":
+        return np.zeros(out, np.float32) if out == 1 else (i * np.float32(size - 1)) / np.float32(out - 1)
+    if mode == "pytorch_half_pixel" and out == 1:
+        return np.zeros(1, np.float32)
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        return (i + np.float32(0.5)) / scale - np.float32(0.5)
+    raise UnsupportedError(f"{node.name} (Resize): coordinate mode {mode} is not supported")

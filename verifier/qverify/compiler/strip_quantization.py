@@ -1,0 +1,83 @@
+"""--strip-io-quant: integer inputs and outputs, without the QuantizeLinear and DequantizeLinear at the model's ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import onnx
+
+from qverify.errors import UnsupportedError
+
+Ends = dict[str, dict[str, str]]
+
+
+def strip_quantization(
+    model: onnx.ModelProto, name: str, only: Collection[str] | None = None
+) -> tuple[onnx.ModelProto, Ends]:
+    """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: these inputs, and
+    no output.
+
+    An input goes when one per-tensor QuantizeLinear alone reads it, an output when a DequantizeLinear makes it. Raises
+    UnsupportedError when there is none of either."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    constants = {i.name for i in graph.initializer}
+    readers, makers = _readers(graph), {o: n for n in graph.node for o in n.output}
+    kinds = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input]}
+    gone: set[str] = set()  # nodes, by their first output
+    inputs: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    for value in list(graph.input):
+        if only is not None and value.name not in only:
+            continue
+        users = readers.get(value.name, [])
+        if value.name in constants or len(users) != 1 or users[0].op_type != "QuantizeLinear":
+            continue
+        inputs[users[0].output[0]] = value.name
+        value.CopyFrom(kinds[users[0].output[0]])
+        gone.add(users[0].output[0])
+    taken = {o.name for o in graph.output} | {i.name for i in graph.input} | constants
+    for value in list(graph.output) if only is None else []:
+        maker = makers.get(value.name)
+        if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] in taken:
+            continue
+        taken.add(maker.input[0])
+        outputs[maker.input[0]] = value.name
+        value.CopyFrom(kinds[maker.input[0]])
+    if only is not None:
+        _all_there(only, inputs, name)
+    elif not inputs and not outputs:
+        raise UnsupportedError(
+            f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave it away"
+        )
+    _drop(graph, gone)
+    return made, {"inputs": inputs, "outputs": outputs}
+
+
+def _all_there(only: Collection[str], inputs: dict[str, str], file: str) -> None:
+    for name in only:
+        if name not in inputs.values():
+            raise UnsupportedError(
+                f"{file}: --input {name}=featuremap is quantized on the host, which needs one QuantizeLinear that alone reads {name}"
+            )
+
+
+def _readers(graph: Any) -> dict[str, list[Any]]:
+    """Tensor to the nodes that read it, each once."""
+    found: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in dict.fromkeys(node.input):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _drop(graph: Any, gone: set[str]) -> None:
+    """These nodes, by their first output, and DequantizeLinear nodes that nothing reads any more."""
+    kept = [n for n in graph.node if not gone.intersection(n.output)]
+    read = {n for node in kept for n in node.input} | {o.name for o in graph.output}
+    kept = [n for n in kept if n.op_type != "DequantizeLinear" or n.output[0] in read]
+    copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in kept]  # the list is emptied under the old ones
+    del graph.node[:]
+    graph.node.extend(copies)

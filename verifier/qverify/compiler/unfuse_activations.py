@@ -1,0 +1,51 @@
+"""--no-fuse: activations that do more than saturation does become nodes of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from qverify.errors import UnsupportedError
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import page
+from qverify.tensors.spec import TensorSpec
+
+SUFFIX = "preactivation"
+
+
+def unfuse_activations(graph: Graph) -> Graph:
+    """The graph with each narrowed [act_min, act_max] as a lookup after its node; same results, one more tensor a unit.
+
+    The tensor between is `NAME/preactivation`, as in the integer ONNX; where onnxruntime has no integer kernel for the
+    node, the reference does not hold it and it is interior."""
+    nodes: list[Node] = []
+    tensors, constants = dict(graph.tensors), dict(graph.constants)
+    for node in graph.nodes:
+        limits = _narrowed(node, tensors[node.outputs[0]])
+        if limits is None:
+            nodes.append(node)
+            continue
+        spec = tensors[node.outputs[0]]
+        before, table = f"{spec.name}/{SUFFIX}", f"{spec.name}/clip"
+        if before in tensors or table in tensors:
+            raise UnsupportedError(f"--no-fuse: the tensor name {before!r} or {table!r} is taken; rename that tensor")
+        whole = np.iinfo(spec.dtype)
+        every = np.arange(whole.min, whole.max + 1)
+        tensors[before] = replace(spec, name=before, interior=not node.integer_reference)
+        constants[table] = np.clip(every, *limits).astype(spec.dtype)
+        tensors[table] = TensorSpec(table, spec.dtype, every.shape)
+        words = (*node.words[:-2], int(whole.min), int(whole.max))
+        core, activation = node.covers[:-1], node.covers[-1:]
+        nodes.append(replace(node, name=before, outputs=(before,), words=words, covers=core))
+        nodes.append(Node(spec.name, "lookup", (before, table), (spec.name,), (), activation, node.integer_reference))
+    return Graph(nodes, tensors, constants, graph.inputs, graph.outputs, graph.rounding, graph.producer, graph.meta)
+
+
+def _narrowed(node: Node, spec: TensorSpec) -> tuple[int, int] | None:
+    """The node's output limits where they are narrower than its dtype."""
+    if page(node.op).WORDS[-2:] != ("act_min", "act_max"):
+        return None
+    low, high = node.words[-2:]
+    limits = np.iinfo(spec.dtype)
+    return (low, high) if low > limits.min or high < limits.max else None

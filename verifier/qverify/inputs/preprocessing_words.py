@@ -1,0 +1,73 @@
+"""The words of the nodes in front of the network, from a description (NUMERICS.md: unpack, yuv_to_rgb, normalize)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qverify.errors import UsageError
+from qverify.inputs.description import Description
+from qverify.inputs.formats import FORMATS, REAL, SIGNED, YUV420
+
+
+def channels_of(wanted: Description) -> int:
+    return 1 if wanted.gray else 3
+
+
+def unpack_words(wanted: Description) -> list[int]:
+    """format, then every channel's offset, row stride, column stride, shift."""
+    parts = wanted.planes
+    if wanted.format in YUV420:
+        y = parts[0]
+        rows = [(y.offset, y.strides_bytes[0], 1, 0)]
+        if wanted.format == "i420":
+            rows += [(p.offset, p.strides_bytes[0], 1, 1) for p in parts[1:]]
+        else:
+            uv = [(parts[1].offset + k, parts[1].strides_bytes[0], 2, 1) for k in (0, 1)]
+            rows += uv if wanted.format == "nv12" else uv[::-1]
+    else:
+        strides = parts[0].strides_bytes
+        along = 2 if wanted.layout == "NHWC" else 0  # of the channels
+        row, column = (k for k in range(3) if k != along)
+        rows = [(parts[0].offset + c * strides[along], strides[row], strides[column], 0) for c in _order(wanted)]
+    return [FORMATS.index(wanted.format), *(row[k] for k in range(4) for row in rows)]
+
+
+def _order(wanted: Description) -> list[int]:
+    """Which stored channel is each of the network's."""
+    stored = wanted.format[:3]
+    if channels_of(wanted) == 1 or stored not in ("rgb", "bgr") or wanted.train in ("", stored):
+        return list(range(channels_of(wanted)))
+    return [2, 1, 0]
+
+
+def convert_words(wanted: Description, where: str) -> list[int] | None:
+    """None where nothing is converted."""
+    yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
+    if not yuv or wanted.train == "yuv444":
+        return None
+    if not wanted.train:
+        raise UsageError(f"{where}: {wanted.format} becomes what? Give train=rgb, bgr or yuv444")
+    words = list(wanted.colour.inverse(wanted.format in YUV420))
+    if wanted.format in SIGNED:
+        words[2:5] = [w - 128 for w in words[2:5]]
+    if wanted.train == "bgr":
+        words[5:8], words[11:14] = words[11:14], words[5:8]
+    return words
+
+
+def normalize_words(wanted: Description, dtype: str, where: str) -> list[int] | None:
+    """(x - mean) * scale, of the byte even where it is stored less 128; raw_s16 is dequantized. dtype: of the network's
+    input; None where nothing is normalized."""
+    if wanted.format == "raw_s16":
+        if wanted.quantize is None:
+            raise UsageError(f"{where}: raw_s16 needs quantize=SCALE,ZERO")
+        mean, scale = [float(wanted.quantize[1])], [wanted.quantize[0]]
+    elif wanted.format in REAL or dtype != "float32":
+        if dtype != "float32" and any(v != 0 for v in wanted.mean) | any(v != 1 for v in wanted.scale):
+            raise UsageError(f"{where} is {dtype}: mean and scale need a float32 input")
+        return None
+    else:
+        less = 128.0 if wanted.format in SIGNED and convert_words(wanted, where) is None else 0.0
+        mean, scale = [m - less for m in wanted.mean], list(wanted.scale)
+    spread = [np.resize(np.array(v), channels_of(wanted)) for v in (mean, scale)]
+    return [int(np.array(v, np.float32).view(np.int32)) for part in spread for v in part]

@@ -1,0 +1,41 @@
+"""The functions of elementwise_float: the numbers model.bin stores, once. C has them in board_runtime/src/ops/float_functions.h."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FloatFunction(NamedTuple):
+    """number: word `function` of the node. operands: tensors it reads, 1 or 2."""
+
+    number: int
+    operands: int
+
+
+FUNCTIONS = {
+    "add": FloatFunction(0, 2),
+    "sub": FloatFunction(1, 2),
+    "mul": FloatFunction(2, 2),
+    "div": FloatFunction(3, 2),
+    "min": FloatFunction(4, 2),
+    "max": FloatFunction(5, 2),
+    "pow": FloatFunction(6, 1),
+    "relu": FloatFunction(16, 1),
+    "clip": FloatFunction(17, 1),
+    "sigmoid": FloatFunction(18, 1),
+    "tanh": FloatFunction(19, 1),
+    "exp": FloatFunction(20, 1),
+    "sqrt": FloatFunction(21, 1),
+    "erf": FloatFunction(22, 1),
+    "hard_sigmoid": FloatFunction(23, 1),
+    "hard_swish": FloatFunction(24, 1),
+    "leaky_relu": FloatFunction(25, 1),
+    "neg": FloatFunction(26, 1),
+    "abs": FloatFunction(27, 1),
+    "reciprocal": FloatFunction(28, 1),
+    "log": FloatFunction(29, 1),
+    "elu": FloatFunction(30, 1),
+    "softplus": FloatFunction(31, 1),
+    "gelu": FloatFunction(32, 1),
+}
+NAMES = {function.number: name for name, function in FUNCTIONS.items()}

@@ -1,0 +1,39 @@
+"""A piece of a model as a model of its own: from some tensors to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+
+def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
+    """The nodes between the tensors `given` (for their types and shapes) and `output`, with the constants they need."""
+    source = model.graph
+    makers = {o: at for at, node in enumerate(source.node) for o in node.output}
+    wanted, read, todo = set[int](), set[str](), [output]
+    while todo:
+        name = todo.pop()
+        read.add(name)
+        if (name in given and name != output) or name not in makers or makers[name] in wanted:
+            continue
+        wanted.add(makers[name])
+        todo += [n for n in source.node[makers[name]].input if n]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in given.items()
+        if n in read and n != output
+    ]
+    graph = helper.make_graph(
+        [source.node[at] for at in sorted(wanted)],
+        "piece",
+        inputs,
+        [onnx.ValueInfoProto(name=output)],
+        [held for held in source.initializer if held.name in read],
+    )
+    made = helper.make_model(graph, opset_imports=list(model.opset_import))
+    made.ir_version = max(model.ir_version, 4)
+    return made

@@ -1,0 +1,73 @@
+"""The reference's runs in another Python: started by its interpreter as `run_in_interpreter.py FOLDER`; imports nothing of qverify.
+
+In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models; .npz
+files whose arrays are called 0, 1, ... in the order of the names. Made there: ran.json (who runs), then run-N.npz for every
+run, each whole when it has its name. Python 3.8 and old versions of onnxruntime are to understand this file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+del sys.path[0]  # the folder of this file
+import numpy as np  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+
+LEVELS = {
+    "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+def session(path: str, level: str, threads: int) -> ort.InferenceSession:
+    """As engine.py pins it."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = LEVELS[level]
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    return ort.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]
+    )
+
+
+def main(folder: str) -> None:
+    with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    ort.set_default_logger_severity(4)
+    ran = {"onnxruntime": ort.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    with open(os.path.join(folder, "ran.json"), "w", encoding="utf-8") as file:
+        json.dump(ran, file)
+    for number, run in enumerate(job["runs"]):
+        with np.load(os.path.join(folder, run["feed"]), allow_pickle=False) as held:
+            feed = {name: native_bytes(held[str(at)]) for at, name in enumerate(run["inputs"])}
+        opened = session(os.path.join(folder, run["model"]), run["level"], run["threads"])
+        wanted = run["outputs"]  # onnxruntime takes an empty list for all
+        values = opened.run(wanted, {i.name: feed[i.name] for i in opened.get_inputs()}) if wanted else []
+        write(os.path.join(folder, "run-%d.npz" % number), values)  # noqa: UP031
+
+
+def write(path: str, values: list[Any]) -> None:
+    held = {str(at): np.asarray(value) for at, value in enumerate(values)}  # type: dict[str, Any]
+    np.savez(path + ".part.npz", **held)
+    os.replace(path + ".part.npz", path)
+
+
+def native_bytes(value: Any) -> Any:
+    """In this machine's own byte order."""
+    return value.astype(value.dtype.newbyteorder("="), copy=False)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except Exception as error:  # onnxruntime's own types; the last line on stderr is what a person is shown
+        said = " ".join(str(error).split()) or type(error).__name__
+        if len(said) > 260:  # it ends with the reason
+            said = said[:70].rpartition(" ")[0] + " ... " + said[-180:].partition(" ")[2]
+        sys.exit("onnxruntime %s: %s" % (ort.__version__, said))  # noqa: UP031

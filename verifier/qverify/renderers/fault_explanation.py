@@ -1,0 +1,99 @@
+"""What explains a blamed node's difference: lines for people with a drawing of where it is, and `qverify.forensics/1`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from qverify.triage.difference_description import Axis, DifferenceDescription
+from qverify.triage.forensics import FaultExplanation, Partial
+
+SCHEMA = "qverify.forensics/1"
+SHADES = " .:-=+*#@"
+MOST_STEPS, MOST_SAID = 6, 4
+
+
+def verdict(found: FaultExplanation) -> str:
+    """One line: the cause, or that there is none known."""
+    if not found.description.differing:
+        return "EQUAL: the board computed what the simulator computes from the same inputs"
+    if found.exact:
+        others = len(found.exact) - 1
+        more = f" (on these bytes {others} other{'s' * (others > 1)} just as well)" if others else ""
+        but = f" but the {found.exact[0][0].taken} elements nothing predicts" if found.exact[0][0].taken else ""
+        return f"EXPLAINED: {found.exact[0][0].said} gives every byte the board gave{but}{more}"
+    if not found.tried:
+        return "NOT TRIED: the time was over before any fault was (--explain SECONDS)"
+    known = f"none of the {found.tried} faults tried" if found.not_tried else f"no known fault ({found.tried} tried)"
+    return f"UNEXPLAINED: {known} gives the board's bytes"
+
+
+def details(found: FaultExplanation) -> list[str]:
+    """What comes below: the difference, where it is, other causes, the nearest ones, what was not tried."""
+    if not found.description.differing:
+        return []
+    lines = _difference(found.description)
+    if found.description.differing < found.description.elements:  # else there is no place to show
+        lines += _axes(found.description) + [f"  |{row}|" for row in _drawn(found.description)]
+    for at, group in enumerate(found.exact):
+        lines += [f"just as exact: {group[0].said}"] if at else []
+        others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
+        lines += [f"the same for other inputs, too: {said}" for said in others[:MOST_SAID]]
+        lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
+    lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
+    if found.unexplained:
+        lines += [f"nearest: {_partial(one)}" for one in found.partial]
+    left = found.not_tried[:MOST_SAID] + [f"... and {n} more" for n in [len(found.not_tried) - MOST_SAID] if n > 0]
+    return lines + [f"not tried: {what}" for what in left]
+
+
+def _partial(one: Partial) -> str:
+    return f"{one.cause.said}: {one.of_differing:.1%} of the differing elements, {one.of_all:.1%} of all"
+
+
+def _difference(d: DifferenceDescription) -> list[str]:
+    share = d.differing / d.elements
+    first = f"{d.differing} of {d.elements} elements differ ({share:.2%}), {d.up:.0%} of them larger on the board"
+    lines = [first + (f", {d.not_finite} not finite" if d.not_finite else "")]
+    if d.steps:
+        said = ", ".join(f"{step:+d}: {count}" for step, count in list(d.steps.items())[:MOST_STEPS])
+        lines.append(
+            f"board less simulator in LSB: {said}{', ...' * (len(d.steps) > MOST_STEPS)}; at most {d.max_abs:g}"
+        )
+    else:
+        lines.append(f"at most {d.max_abs:g} apart")
+    return lines
+
+
+def _axes(d: DifferenceDescription) -> list[str]:
+    return [f"{axis.name}: {_axis(axis)}" for axis in d.axes if axis.size > 1]
+
+
+def _axis(axis: Axis) -> str:
+    if axis.touched == axis.size and len(axis.whole) != axis.size:
+        return f"all {axis.size}"
+    span = f"{axis.first}" if axis.first == axis.last else f"{axis.first}..{axis.last}"
+    text = f"{span} ({axis.touched} of {axis.size})"
+    if axis.period:
+        text += f", every {axis.period}th"
+    if axis.whole:
+        shown = ", ".join(str(i) for i in axis.whole[:8])
+        text += f", wholly: {shown}{', ...' * (len(axis.whole) > 8)}"
+    return text
+
+
+def _drawn(d: DifferenceDescription) -> list[str]:
+    """A shade a cell; a cell with any difference is never blank."""
+    top = max((share for row in d.drawing for share in row), default=0.0)
+    return ["".join(_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
+
+
+def _shade(share: float) -> str:
+    return SHADES[0] if share == 0 else SHADES[max(1, round(share * (len(SHADES) - 1)))]
+
+
+def to_json(found: FaultExplanation) -> dict[str, Any]:
+    """Plain values for json.dumps(allow_nan=False)."""
+    held = asdict(found)
+    held["description"]["steps"] = {str(k): v for k, v in found.description.steps.items()}
+    return {"schema": SCHEMA, "verdict": verdict(found).partition(":")[0], **held}

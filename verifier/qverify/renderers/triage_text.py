@@ -1,0 +1,178 @@
+"""Triage for people at a terminal: the ladder, the evidence of the rung that breaks, the losses, the next step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.printable import visible
+from qverify.renderers import fault_explanation, neighbourhood_drawing
+from qverify.renderers.blamed import also
+from qverify.report.triage_document import Rung, TensorLoss, Triage
+
+MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
+SHOWN = 5
+
+
+def render(found: Triage, top: int = 10) -> str:
+    """top: how many tensors of the loss table are shown."""
+    found = visible(found)
+    parts = [_ladder(found)]
+    parts += [
+        _evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
+    ]
+    parts += [_explained(one, len(found.frames)) for one in found.explained]
+    parts += [_losses(found.losses, top)] if found.losses else []
+    parts += [_what_if(found)] if found.what_if is not None else []
+    parts += [_quiet(found)] if found.quiet else []
+    around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
+    parts += ["\n".join(around)] if around else []
+    return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
+
+
+def _explained(one: Any, frames: int) -> str:
+    """What the board did at its blamed node."""
+    where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
+    if one.explanation is None:
+        return f"{where}: {one.why}"
+    lines = [f"{where}: {fault_explanation.verdict(one.explanation)}"]
+    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation))])
+
+
+def _ladder(found: Triage) -> str:
+    """Every stage on a line of its own, and between two of them the rung: whether it holds, its gate, the worst output."""
+    width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
+    said = {s.name: f"{s.name:{width}}  {s.source}" for s in found.stages}
+    lines, last = list[str](), ""
+    for rung in found.rungs:
+        if rung.a != last:
+            lines += ["", *([said[rung.a]] if rung.a in said else [rung.a])] if lines else [said.get(rung.a, rung.a)]
+        sign = "│" if rung.verdict == "PASSED" else "╳" if rung.verdict == "FAILED" else "?"
+        worst = _worst(rung)
+        lines.append(
+            f"  {sign} {MARKS[rung.verdict]:{width - 4}}  {rung.gate}{f': {worst}' if worst else ''}".rstrip(": ")
+        )
+        lines.append(said.get(rung.b, rung.b))
+        last = rung.b
+    return "\n".join(lines)
+
+
+def _worst(rung: Rung) -> str:
+    if not rung.outputs:
+        return rung.why
+    told = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
+    worst = min(told, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
+    same = all(o.max_abs == 0 for o in rung.outputs)
+    if same and rung.verdict == "FAILED":
+        return "outputs equal, other tensors differ"
+    return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
+
+
+def _evidence(rung: Rung) -> str:
+    lines = [f"{rung.a} ~ {rung.b}: {MARKS[rung.verdict]}" + (f": {rung.why}" if rung.why else "")]
+    lines += [f"  {line}" for line in rung.evidence]
+    first = rung.first_divergence
+    if first is not None:
+        lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also, SHOWN)}")
+    if rung.forced_failures:
+        more = " ..." if len(rung.forced_failures) > SHOWN else ""
+        count = f"{len(rung.forced_failures)} of {rung.forced}"
+        lines.append(f"  fails forced ({count} tensors): {', '.join(rung.forced_failures[:SHOWN])}{more}")
+    if rung.not_forced:
+        lines.append(f"  {rung.not_forced} tensors could not be recomputed from the other side's inputs")
+    lines += (
+        ["\n\n".join(_indented(neighbourhood_drawing.draw(n)) for n in rung.neighbourhoods)]
+        if rung.neighbourhoods
+        else []
+    )
+    lines += [f"  {neighbourhood_drawing.LEGEND}"] if rung.neighbourhoods else []
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _losses(rows: list[TensorLoss], top: int) -> str:
+    from tabulate import tabulate
+
+    ranked = any(r.single is not None for r in rows)
+    shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
+    head = ["tensor", "op", "SQNR dB", "cosine", "RMSE", "step dB", "clipped", "range used", "weights dB"]
+    table = tabulate(
+        [_row(r, ranked) for r in shown],
+        [*head, *(["alone: worst output", "cosine"] if ranked else [])],
+        disable_numparse=True,
+    )
+    order = "the most sensitive first" if ranked else "the lowest SQNR first"
+    return f"quantization loss of {len(rows)} tensors, {order}:\n{table}"
+
+
+def _row(row: TensorLoss, ranked: bool) -> list[str]:
+    cells = [
+        row.tensor,
+        row.op or "input",
+        f"{row.sqnr_db:.1f}",
+        f"{row.cosine:.4f}",
+        f"{row.rmse:.4g}",
+        "" if row.drop_db is None else f"{row.drop_db:.1f}",
+        f"{row.clipped:.2%}",
+        f"{row.used:.0%}",
+        "" if row.weights_sqnr_db is None else f"{row.weights_sqnr_db:.1f}",
+    ]
+    if ranked:
+        cells += [row.single.worst_output, f"{row.single.cosine:.4f}"] if row.single else ["", ""]
+    return cells
+
+
+def _quiet(found: Triage) -> str:
+    """Tensors inside that no frame made loud, and final outputs: either nothing was there to say, or the scale is too large."""
+    count = len(found.frames)
+    lines = [
+        f"suspicious, scales that may be too large ({len(found.quiet)} tensor{'s' * (len(found.quiet) != 1)}, on the {count} frame{'s' * (count != 1)} given):"
+    ]
+    for one in found.quiet[:SHOWN]:
+        never = "half a step" if one.largest < one.step / 2 else "a whole step"
+        what = " (final output)" if one.output else ""
+        lines.append(f"  {one.tensor}{what}: never above {never}: {one.said}")
+    return "\n".join([*lines, *([f"  and {len(found.quiet) - SHOWN} more"] if len(found.quiet) > SHOWN else [])])
+
+
+def _what_if(found: Triage) -> str:
+    tested = found.what_if
+    assert tested is not None
+    lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
+    lines += [
+        f"  {', '.join(s.tensors)} at 16 bit (measured as float32): worst output {s.worst_output}, cosine {s.cosine:.4f}"
+        for s in tested.steps
+    ]
+    end = "the gate holds then" if tested.holds else "the gate does not hold"
+    lines.append(
+        f"  {end}; searched: the {len(tested.candidates)} most sensitive tensors, at most {tested.most} at once, "
+        f"{tested.frames} frames, {tested.runs} runs"
+    )
+    return "\n".join(lines)
+
+
+def _conclusion(found: Triage) -> str:
+    if found.verdict == "PASSED":
+        failing = sum(len(r.forced_failures) for r in found.rungs)
+        but = f", but {failing} tensors fail forced (X above)" if failing else ""
+        unheard = [one.tensor for one in found.quiet if one.output]
+        said = list(dict.fromkeys([c for r in found.rungs for c in r.caveats] + found.caveats))
+        said += [f"not judged, quiet on this input: {', '.join(unheard)}"] if unheard else []
+        return f"TRIAGE: all {len(found.rungs)} gates hold{but}" + (f" ({'; '.join(said)})" if said else "")
+    state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
+    return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
+
+
+def reduced(held: dict[str, Any]) -> str:
+    """Of session.reduce.Reduced, as a dictionary."""
+    held = visible(held)
+    if held["state"] == "nothing":
+        return f"reduce: {held['why']}"
+    if held["state"] != "reduced":
+        return f"reduce: INCONCLUSIVE: {held['why']}"
+    parts = f"{held['nodes']} node{'s' if held['nodes'] != 1 else ''} of {held['of']}"
+    return (
+        f"reduced to {parts}, ending in {held['node']} ({held['op']}), in {held['runs']} board runs: {held['folder']}"
+    )

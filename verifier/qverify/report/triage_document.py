@@ -1,0 +1,199 @@
+"""What triage found, as plain dataclasses: the ladder's rungs, the loss of each tensor, what would restore the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from qverify.report.document import EXIT, Blame, FirstDivergence, Verdict, plain
+
+SCHEMA = "qverify.triage/1"
+
+
+@dataclass(slots=True)
+class Stage:
+    """One foot of the ladder. kind: float, fake-quantized, reference, dump, simulator, board, application."""
+
+    name: str
+    kind: str
+    source: str
+    state: str = "complete"
+    why: str = ""
+
+
+@dataclass(slots=True)
+class OutputRow:
+    """A final output of two neighbouring stages, over all frames. Real values: dequantized where they are integers.
+
+    judged: by its gate; near: within half a step of the float, which holds; quiet: the float never is a whole step, which
+    gates nothing; too_small: nothing is told. largest: |a|. step: one LSB of b, where a is float and b quantized."""
+
+    name: str
+    elements: int
+    holds: bool
+    max_abs: float
+    cosine: float
+    rmse: float
+    sqnr_db: float
+    judged: Literal["gate", "near", "quiet", "too_small"] = "gate"
+    largest: float | None = None
+    step: float | None = None
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """mark: agree, differ, fails forced, given (input of the network), not known."""
+
+    tensor: str
+    op: str
+    mark: str
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Neighbourhood:
+    """A diverging tensor, what it reads, and what reads it."""
+
+    at: Neighbour
+    above: list[Neighbour] = field(default_factory=list)
+    below: list[Neighbour] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Rung:
+    """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while all they
+    read agrees. neighbourhoods: of these. forced, not_forced: tensors recomputed from the other side's inputs, or not.
+    caveats: what a gate that holds must not be read without; stated in the last line."""
+
+    a: str
+    b: str
+    gate: str
+    verdict: Verdict
+    kind: str = ""
+    why: str = ""
+    outputs: list[OutputRow] = field(default_factory=list)
+    first_divergence: FirstDivergence | None = None
+    blame: Blame | None = None
+    forced_failures: list[str] = field(default_factory=list)
+    forced: int = 0
+    not_forced: int = 0
+    neighbourhoods: list[Neighbourhood] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    next_step: str = ""
+    caveats: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SingleTensorLoss:
+    """The final outputs when this tensor alone, and its maker's weights, are quantized in the float model."""
+
+    worst_output: str
+    cosine: float
+    sqnr_db: float
+
+
+@dataclass(slots=True)
+class TensorLoss:
+    """One float tensor and the quantized one that stands for it, over all frames.
+
+    sqnr_db, cosine, rmse: accumulated, the whole network being quantized. drop_db: SQNR lost between the tensors it is made
+    of and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that the
+    float tensor's own reaches. step: one LSB of it (the least
+    of several channels). weights_sqnr_db: of its maker's weights alone; channels_lost: share of
+    their output channels below 20 dB; weights_one_scale: None where it has no weights."""
+
+    tensor: str
+    quantized: str
+    node: str
+    op: str
+    paired_by: str
+    sqnr_db: float
+    cosine: float
+    rmse: float
+    drop_db: float | None
+    low: float
+    high: float
+    float_low: float
+    float_high: float
+    clipped: float
+    used: float
+    step: float
+    weights_sqnr_db: float | None = None
+    weights_one_scale: bool | None = None
+    channels_lost: float = 0.0
+    single: SingleTensorLoss | None = None
+
+
+@dataclass(slots=True)
+class WhatIfStep:
+    """float: tensors left in float32 (it stands for 16 bit); the worst output then."""
+
+    tensors: list[str]
+    worst_output: str
+    cosine: float
+
+
+@dataclass(slots=True)
+class WhatIf:
+    """Everything quantized but a few tensors. candidates: the most sensitive ones, of which each step takes the best."""
+
+    candidates: list[str]
+    most: int
+    frames: int
+    runs: int
+    before: WhatIfStep
+    steps: list[WhatIfStep] = field(default_factory=list)
+    holds: bool = False
+
+
+@dataclass(slots=True)
+class Quiet:
+    """A tensor that no frame made louder than half a step of its own scale, or a final output than a whole one. output: a final
+    one, which then gated nothing. largest: |float|; step: one LSB, in real values. said: how loud, for people."""
+
+    tensor: str
+    output: bool
+    largest: float
+    step: float
+    said: str
+
+
+@dataclass(slots=True)
+class Triage:
+    """What triage found. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step: of that rung.
+    stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive tensor first.
+    what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale. unpaired: float
+    tensors that no quantized one stands for, and why. unknown: what could not be told. reduced: the smallest part that still
+    differs (--reduce). caveats: of the models, stated in the last line."""
+
+    verdict: Verdict
+    broken: str | None
+    next_step: str
+    stages: list[Stage] = field(default_factory=list)
+    rungs: list[Rung] = field(default_factory=list)
+    losses: list[TensorLoss] = field(default_factory=list)
+    what_if: WhatIf | None = None
+    quiet: list[Quiet] = field(default_factory=list)
+    unpaired: dict[str, str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    models: list[dict[str, Any]] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    explained: list[Any] = field(
+        default_factory=list
+    )  # of the first frame with a blamed board: session.forensics.Explained
+    reduced: dict[str, Any] | None = None
+    caveats: list[str] = field(default_factory=list)
+
+    @property
+    def exit_status(self) -> int:
+        return EXIT[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json.dumps(allow_nan=False)` takes (verifier/TRIAGE.md)."""
+        found: dict[str, Any] = {"schema": SCHEMA} | plain(self)
+        for one in found["explained"]:  # timings are elsewhere; the rest is the same from run to run
+            (one["explanation"] or {}).pop("seconds", None)
+        return found

@@ -1,0 +1,83 @@
+"""The sides that run on this host, and what all sides of one set of inputs gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qverify.session.models import Models
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
+
+if TYPE_CHECKING:
+    from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
+
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class SideResults:
+    """What the sides gave. run_unit: by side, for forcing. plain: the untouched file's outputs beside the reference's."""
+
+    recordings: dict[str, Recording] = field(default_factory=dict)
+    run_unit: dict[str, Any] = field(default_factory=dict)
+    plain: list[dict[str, Any]] = field(default_factory=list)
+    canary: dict[str, Any] = field(default_factory=dict)
+
+
+class HostSides:
+    """The reference where -m holds a quantized ONNX, and the simulator; each is opened once."""
+
+    def __init__(self, models: Models):
+        self._models, self._canary = models, dict[str, Any]()
+        self._reference: Any = None
+        self._simulator: Any = None
+
+    def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
+        ran = SideResults()
+        if self._models.integer_onnx is not None:
+            reference = self._opened_reference()
+            ran.canary = self._canary
+            ran.recordings["reference"] = reference.run(prepared)
+            ran.run_unit["reference"] = reference.run_unit
+            ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
+        if run_sim:
+            from qverify.sides.simulator import Simulator
+
+            self._simulator = self._simulator or Simulator(self._models.graph)
+            peer = ran.recordings.get("reference")
+            ran.recordings["simulator"] = self._simulator.run(prepared, progress=step_of(watch, "simulator"), peer=peer)
+            ran.run_unit["simulator"] = self._simulator.run_unit
+        return ran
+
+    def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
+        """Of the reference (Reference.variants); there must be one."""
+        return list(self._opened_reference().variants(prepared))
+
+    def run_units(self, run_sim: bool) -> dict[str, Any]:
+        """By side: its way to run one unit, the sides themselves not run."""
+        from qverify.sides.simulator import Simulator
+
+        found: dict[str, Any] = {}
+        if self._models.integer_onnx is not None:
+            found["reference"] = self._opened_reference().run_unit
+        if run_sim:
+            self._simulator = self._simulator or Simulator(self._models.graph)
+            found["simulator"] = self._simulator.run_unit
+        return found
+
+    def _opened_reference(self) -> Any:
+        from qverify.onnx_model.canary import canary, failing_kinds
+        from qverify.sides.reference import Reference
+
+        if self._reference is None:
+            assert self._models.integer_onnx is not None
+            self._canary = dict(canary())
+            self._reference = Reference(self._models.integer_onnx, self._models.graph, self._models.original)
+            self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
+        return self._reference
+
+
+def step_of(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
+    return None if watch is None else lambda done, total: watch(name, done, total)

@@ -1,0 +1,226 @@
+"""The main job: inputs once, every side once, one Report."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from qverify_agents.errors import LinkError
+
+from qverify.compare.options import Options
+from qverify.errors import QVerifyError, UsageError
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.report.document import EXIT, Report
+from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
+from qverify.session.models import Models, open_models
+from qverify.session.other_inputs import mark_others, run_on_others
+from qverify.session.reference_spread import ReferenceSpread, mark_spread
+from qverify.session.repeat import repeat
+from qverify.session.report import make_report
+from qverify.session.request import Request
+from qverify.session.run_evidence import Pull, RunEvidence
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
+
+if TYPE_CHECKING:
+    from qverify.capture.writer import CaptureWriter
+
+
+@dataclass(slots=True)
+class Outcome:
+    """unreached: why there was no board to speak to; the report says so, too. evidence: not kept of many frames."""
+
+    report: Report
+    finals: list[str]
+    unreached: str = ""
+    evidence: RunEvidence | None = None
+
+
+def verify(request: Request, watch: Watch | None = None) -> Outcome:
+    """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
+    job = Job(request)
+    try:
+        outcome = job.run(request.inputs, watch=watch)
+        job.captured(outcome.report)
+        return outcome
+    except (QVerifyError, LinkError) as error:
+        job.forget(error)
+        raise
+    finally:
+        job.close()
+
+
+class Job:
+    """One model and its sides, for any number of inputs; the board stays connected between them."""
+
+    def __init__(self, request: Request, fewest_sides: int = 2):
+        self.request = request
+        self.models = open_models(request.models, request.shapes, request.allow_other_model)
+        sides = {
+            "reference": self.models.integer_onnx is not None,
+            "simulator": request.run_sim,
+            "board": request.board is not None,
+        }
+        if sum(sides.values()) < fewest_sides:
+            only = ", ".join(s for s, on in sides.items() if on) or "none"
+            raise UsageError(f"only one side ({only}): give -b BOARD, -s True, or a quantized ONNX besides model.bin")
+        if request.repeat > 1 and request.board is None:
+            raise UsageError("--repeat runs a board again; give -b BOARD")
+        if request.paranoid and not (sides["board"] and sides["simulator"]):
+            raise UsageError("--paranoid holds a board to the simulator on other inputs; give -b BOARD and -s True")
+        self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
+        if request.reference_python and self._spread is None:
+            raise UsageError("--reference-python takes part in --reference-spread; give that, too")
+        self._host = HostSides(self.models)
+        self._board: Any = None
+        self._carried = Counter[str]()  # by connections that ended: a broken frame is followed by another
+        self._capture = _started(request, self.models)
+
+    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
+        """inputs: of one frame. source: what people call it."""
+        start = time.perf_counter()
+        prepared = self.prepared(inputs, frame)
+        spread = self._spread.of(self._host, prepared, step_of(watch, "reference spread")) if self._spread else None
+        ran, pull, unreached = self.record(prepared, watch)
+        options = replace(self.request.options, frame=frame)
+        report = make_report(self.models, prepared, ran, options, pull)
+        report.link = dict(self._carried + Counter(report.link)) if self._carried else report.link
+        if self._capture is not None:
+            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        if spread is not None:
+            mark_spread(report, spread)
+        evidence = RunEvidence(prepared, ran, pull)
+        self.repeat(report, evidence, self.request.repeat, watch)
+        self.refresh(ran)
+        if self.request.paranoid:
+            self._on_others(report, evidence, options, watch)
+        report.timings["total"] = time.perf_counter() - start
+        return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
+        """The board that just ran runs again; the report, and the capture, say what changes."""
+        if times < 2 or self._board is None or evidence.results.recordings["board"].state != "complete":
+            return
+        repeat(self._board, evidence, self.models.graph, report, times, step_of(watch, "repeat"))
+        if self._capture is not None:
+            self._capture.repeated(report.repeat or {})
+
+    def _on_others(self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None) -> None:
+        """--paranoid, once the first run's values are not asked for any more."""
+        before = evidence.results.recordings["board"]
+        if self._board is None or before.state != "complete":
+            return
+        found, recording = run_on_others(
+            self._board,
+            self.models,
+            evidence.prepared,
+            before,
+            options,
+            self.request.spot_seed,
+            step_of(watch, "paranoid"),
+        )
+        evidence.pull = None
+        mark_others(report, found)
+        if self._capture is not None:
+            self._capture.on_others(found)
+        if recording is not None and recording.state != "complete":
+            self._carried.update(recording.link)
+            self._disconnect()
+
+    def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
+        """Of frame `number`."""
+        return prepared_inputs(self.models.graph, inputs)
+
+    def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
+        """Every side once; how to ask the board for more; why there was no board to speak to."""
+        ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
+        try:
+            board = self._connected()
+        except LinkError as error:
+            if error.exit_status != EXIT["INCONCLUSIVE"]:
+                raise
+            unreached = " ".join(str(error).split())
+            ran.recordings["board"] = unreachable_board(self.models.graph, str(self.request.board), unreached)
+        if board is not None:
+            pull = "all" if self.request.paranoid else self.request.pull
+            ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
+        return ran, CachedPull(board.pull) if board is not None else None, unreached
+
+    def refresh(self, ran: SideResults) -> None:
+        """After a run that broke off, the next frame gets a connection of its own."""
+        if self._board is not None and ran.recordings["board"].state != "complete":
+            self._carried.update(ran.recordings["board"].link)
+            self._disconnect()
+
+    def _connected(self) -> Any:
+        from qverify.sides.board import Board
+
+        asked = self.request
+        if self._board is None and asked.board is not None:
+            self._board = Board(
+                asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach, asked.spot_seed
+            )
+        return self._board
+
+    def not_run(self, number: int, source: str, why: str) -> None:
+        """A frame that could not be prepared is named in the capture, too."""
+        if self._capture is not None:
+            self._capture.not_run(number, source, why)
+
+    def captured(self, report: Report) -> None:
+        """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""
+        if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
+            report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
+
+    def forget(self, error: QVerifyError | LinkError) -> None:
+        """A capture of nothing, because of a mistake (a mistyped address is one), is not left behind."""
+        if self._capture is not None and error.exit_status == 2:
+            self._capture.forget()
+
+    def close(self) -> None:
+        self._disconnect()
+        if self._capture is not None:
+            self._capture.close(why="the run was cut off")
+
+    def _disconnect(self) -> None:
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+
+def unreachable_board(graph: Graph, uri: str, why: str) -> Recording:
+    """The side of a board that could not be reached."""
+    specs = {n: graph.spec(n) for n in graph.observable()}
+    missing = dict.fromkeys(specs, why)
+    return Recording(
+        "board", "", host=uri, specs=specs, finals=graph.outputs, missing=missing, state="did not run", why=why
+    )
+
+
+def _started(request: Request, models: Models) -> CaptureWriter | None:
+    if request.capture is None:
+        return None
+    from qverify.session.start_capture import start_capture
+
+    return start_capture(request.capture, request, models)
+
+
+class CachedPull:
+    """A board's pull that asks for nothing twice in one frame."""
+
+    def __init__(self, pull: Callable[[list[str]], Any]):
+        self._pull, self._held = pull, dict[str, Any]()
+
+    def __call__(self, names: list[str]) -> dict[str, Any]:
+        if wanted := [n for n in names if n not in self._held]:
+            try:
+                self._held |= self._pull(wanted)
+            except LinkError as error:
+                self._held |= getattr(error, "came", {})  # what is whole of them
+                raise
+        return {n: self._held[n] for n in names if n in self._held}

@@ -1,0 +1,177 @@
+"""A bundle for a board no network reaches: runtimes, model.bin, prepared inputs and run.sh, as a folder or a tarball (BUNDLE.md)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from qverify_agents.binaries import MACHINES, runtime_path
+
+from qverify import __version__
+from qverify.errors import UsageError
+from qverify.files import write_bytes
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.session.models import open_models
+from qverify.tensors.prepared import PreparedInputs
+
+SCHEMA = "qverify.bundle/1"
+TARS = (".tar", ".tar.gz", ".tgz")
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBundle:
+    """files: of the bundle. bytes: of all of them. dump_bytes: what run.sh will write on the board."""
+
+    path: str
+    files: int
+    bytes: int
+    dump_bytes: int
+    runtimes: list[str]
+    tar: bool = False
+
+
+def pack(
+    paths: list[str],
+    output: str,
+    inputs: InputRequest | None = None,
+    machines: tuple[str, ...] = (),
+    onnx: bool = True,
+) -> PackedBundle:
+    """machines: as of uname -m, all the runtime is built for when empty. onnx: the quantized ONNX goes along, so that
+    replay needs nothing else. UsageError where the output exists or a machine is not known."""
+    models = open_models(paths)
+    prepared = prepared_inputs(models.graph, inputs or InputRequest())
+    runtimes = _runtimes(machines)
+    files = {"model.bin": models.binary}
+    files |= {f"inputs/{i:04d}.bin": item.data for i, item in enumerate(prepared.inputs)}
+    files |= {f"bin/qvrt-{name}": path.read_bytes() for name, path in runtimes.items()}
+    if onnx and models.original is not None:
+        files["host/quant.onnx"] = models.original
+    manifest = _manifest(models.graph, prepared, files)
+    files["manifest.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
+    files["run.sh"] = run_sh(manifest).encode()
+    files["README.txt"] = _readme(manifest).encode()
+    if output.endswith(TARS):
+        _write_tar(files, output)
+    else:
+        _write_folder(files, output)
+    size, tar = sum(map(len, files.values())), output.endswith(TARS)
+    return PackedBundle(output, len(files), size, manifest["dump_bytes"], list(runtimes), tar)
+
+
+def _runtimes(machines: tuple[str, ...]) -> dict[str, Path]:
+    unknown = [m for m in machines if m.lower() not in MACHINES]
+    if unknown:
+        raise UsageError(f"--arch {unknown[0]}: known machines are {', '.join(sorted(MACHINES))}")
+    names = dict.fromkeys(MACHINES[m.lower()] for m in machines or MACHINES)
+    return {name: runtime_path(name) for name in names}
+
+
+def _manifest(graph: Graph, prepared: PreparedInputs, files: dict[str, bytes]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "qverify": __version__,
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()
+        },
+        "inputs": [
+            {
+                "name": item.spec.name,
+                "file": f"inputs/{i:04d}.bin",
+                "source": os.path.basename(item.source),
+                "seed": item.seed,
+            }
+            for i, item in enumerate(prepared.inputs)
+        ],
+        "dump_bytes": sum(graph.spec(n).size_bytes for n in (*graph.observable(), *graph.outputs)),
+    }
+
+
+def run_sh(manifest: dict[str, Any]) -> str:
+    """The script of this bundle: every file it uses is checked by its hash first."""
+    used = [n for n in manifest["files"] if not n.startswith(("host/", "bin/"))]
+    checks = [f"check {shlex.quote(n)} {manifest['files'][n]['sha256']}" for n in used]
+    own = {n.removeprefix("bin/qvrt-"): v["sha256"] for n, v in manifest["files"].items() if n.startswith("bin/")}
+    cases = [
+        f"  {'|'.join(m for m, a in MACHINES.items() if a == arch)}) arch={arch} hash={sha} ;;"
+        for arch, sha in own.items()
+    ]
+    text = resources.files("qverify.session.offline").joinpath("run.sh").read_text()
+    inputs = ",".join(item["file"] for item in manifest["inputs"])
+    for mark, with_ in (
+        ("@CASES@", "\n".join(cases)),
+        ("@HAS@", " ".join(own)),
+        ("@CHECKS@", "\n".join(checks)),
+        ("@INPUTS@", inputs),
+        ("@VERSION@", manifest["qverify"]),
+    ):
+        text = text.replace(mark, with_)
+    return text
+
+
+def _readme(manifest: dict[str, Any]) -> str:
+    names = ", ".join(n.removeprefix("bin/") for n in manifest["files"] if n.startswith("bin/"))
+    return f"""A model for a board, to be compared with its host (qverify {manifest["qverify"]}).
+
+1. Carry this folder to the board, by whatever way there is.
+2. There:    sh run.sh            (or: sh run.sh FOLDER, where the dump shall go)
+   It needs a POSIX shell and about {manifest["dump_bytes"] / 1e6:.1f} MB for the dump; with --digests-only, next to nothing.
+3. Carry the folder `dump` back (or a tar of it).
+4. On the host:    qverify replay THIS_FOLDER --dump DUMP
+
+Runtimes: {names}.
+"""
+
+
+def _write_folder(files: dict[str, bytes], output: str) -> None:
+    """Made beside its place and moved there whole."""
+    target = Path(output)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError(f"{output}: exists already; name a folder that does not")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".qverify-", dir=target.parent))
+        try:
+            for name, data in files.items():
+                path = made / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(0o755 if _runs(name) else 0o644)
+            made.chmod(0o755)
+            made.replace(target)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
+
+
+def _write_tar(files: dict[str, bytes], output: str) -> None:
+    """The same bytes for the same content: no times, no owners."""
+    if os.path.exists(output):
+        raise UsageError(f"{output}: exists already; name a file that does not")
+    top = os.path.basename(output).partition(".")[0] or "bundle"
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(f"{top}/{name}")
+            entry.size, entry.mode = len(data), 0o755 if _runs(name) else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    plain = held.getvalue()
+    write_bytes(plain if output.endswith(".tar") else gzip.compress(plain, 6, mtime=0), output)
+
+
+def _runs(name: str) -> bool:
+    return name.startswith("bin/") or name == "run.sh"

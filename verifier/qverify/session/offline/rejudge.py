@@ -1,0 +1,280 @@
+"""A capture judged again: as it is, or with chosen sides run anew; no board is needed (CAPTURE.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qverify_agents.errors import LinkError
+
+from qverify.capture.layouts import check_layouts
+from qverify.capture.reader import Capture, open_capture
+from qverify.compare.options import Options
+from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.inputs.sources import InputRequest
+from qverify.report.document import Report, worst
+from qverify.session.host_sides import HostSides, SideResults, Watch
+from qverify.session.job import CachedPull, Outcome, unreachable_board
+from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
+from qverify.session.models import Models, open_models
+from qverify.session.other_inputs import mark_others
+from qverify.session.repeat import mark_repeat
+from qverify.session.report import make_report
+from qverify.session.run_evidence import Pull, RunEvidence
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording, Tensors
+
+RERUN = ("reference", "simulator")
+ORDER = (*RERUN, "board")
+
+
+@dataclass(frozen=True, slots=True)
+class RejudgeRequest:
+    """options: what is not given is as it was in the run. rerun: sides of RERUN that run again on the captured inputs.
+    board: an address; its run takes the captured one's place. models: paths to take instead of the captured ones."""
+
+    folder: str
+    options: Options = field(default_factory=Options)
+    rerun: tuple[str, ...] = ()
+    board: str | None = None
+    run_sim: bool = True
+    models: tuple[str, ...] = ()
+    deadline_s: float = 120.0
+    reach: dict[str, str] = field(default_factory=dict)
+
+
+class CapturedJob:
+    """A capture in a job's place: its sides are not run, its board cannot be asked."""
+
+    def __init__(self, capture: Capture, models: Models, run_sim: bool):
+        self.capture, self.models, self.run_sim = capture, models, run_sim
+        self._host, self._frame = HostSides(models), 0
+
+    def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
+        self._frame = number
+        return self.capture.prepared(number, self.models.graph)
+
+    def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
+        """The captured sides of the frame that was prepared last."""
+        ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
+        ran.run_unit = self._host.run_units(self.run_sim)
+        return ran, None, ""
+
+    def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
+        """What the captured run found, if it repeated."""
+        mark_captured_repeat(report, self.capture, self._frame)
+
+    def refresh(self, ran: SideResults) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
+    """Every frame judged again; one report. A frame whose inputs are not whole is listed and the others are judged."""
+    capture, kept, rows = open_capture(asked.folder), KeptReports(), list[dict[str, Any]]()
+    for number, source, outcome in frames(asked, capture, watch):
+        if isinstance(outcome, QVerifyError):
+            rows.append(not_run(number, source, outcome))
+        else:
+            rows.append(frame_row(number, source, outcome.report))
+            kept.add(outcome.report, rows[-1])
+            finals = outcome.finals
+        if tell is not None and len(capture.frames) > 1:
+            tell(rows[-1])
+    if not kept.reports:
+        raise BadFileError(f"{asked.folder}: no frame can be judged: {rows[0]['why']}")
+    whole = kept.whole(rows)
+    if len(rows) == 1:
+        whole.frames = []
+    return Outcome(whole, finals)
+
+
+def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
+    """What --repeat and --paranoid found in the captured run holds for its board. BadFileError where it cannot be read."""
+    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
+        if not (found := capture.frames[number].get(key)):
+            continue
+        try:
+            mark(report, found)
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            said = f"{capture.folder}: what {option} found at frame {number} cannot be read: {error}"
+            raise BadFileError(said) from error
+
+
+def mark_inconclusive(report: Report, why: str) -> None:
+    """Nothing of it is PASSED."""
+    for pair in report.pairs:
+        if pair.verdict == "PASSED":
+            pair.verdict, pair.why = "INCONCLUSIVE", why
+    report.verdict = worst([pair.verdict for pair in report.pairs])
+
+
+def frames(
+    asked: RejudgeRequest, capture: Capture, watch: Watch | None = None
+) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
+    """(number, source, outcome) of every frame. BadFileError where a model is not whole."""
+    if not capture.frames:
+        raise BadFileError(f"{asked.folder}: the capture holds no frame ({capture.incomplete or 'nothing ran'})")
+    if unknown := [side for side in asked.rerun if side not in RERUN]:
+        raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
+    models = open_models([*asked.models] or captured_models(capture))
+    host, board, options = HostSides(models), _board(asked, models), _options(asked.options, capture)
+    try:
+        for number, row in enumerate(capture.frames):
+            try:
+                if capture.why(number):
+                    raise BadFileError(capture.why(number))
+                prepared = capture.prepared(number, models.graph)
+                ran, pull = _sides(asked, capture, number, host, prepared, watch, models), None
+                if asked.board is not None:
+                    board = board or _board_again(asked, models)
+                    if board is not None:
+                        pull = CachedPull(board.pull)
+                    ran.recordings["board"] = _run(board, asked, models, prepared)
+                report = make_report(models, prepared, ran, replace(options, frame=number), pull)
+            except BadFileError as error:
+                yield number, str(row["source"]), error
+                continue
+            if asked.board is None:
+                mark_captured_repeat(report, capture, number)
+            elif board is not None and ran.recordings["board"].state != "complete":
+                board.close()
+                board = None  # the next frame gets a connection of its own
+            if capture.incomplete:
+                mark_inconclusive(report, f"the capture is incomplete: {capture.incomplete}")
+            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
+    finally:
+        if board is not None:
+            board.close()
+
+
+def captured_models(capture: Capture) -> list[str]:
+    """Paths of its quantized ONNX and model.bin; earlier versions kept float files, too, which nobody had looked at."""
+    return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
+
+
+def _options(given: Options, capture: Capture) -> Options:
+    """What is given over what the run was judged by."""
+    names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
+    try:
+        before = Options(**{k: v for k, v in capture.command.items() if k in names})
+        changed = {k for k in names if k in given.named or getattr(given, k) != getattr(default, k)}
+        return replace(before, **{k: getattr(given, k) for k in changed})
+    except (TypeError, ValueError, UsageError) as error:
+        raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
+
+
+def _board(asked: RejudgeRequest, models: Models) -> Any:
+    if asked.board is None:
+        return None
+    from qverify.sides.board import Board
+
+    return Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
+
+
+def _board_again(asked: RejudgeRequest, models: Models) -> Any:
+    """After a frame that broke it; None where it cannot be reached any more."""
+    try:
+        return _board(asked, models)
+    except LinkError:
+        return None
+
+
+def _run(board: Any, asked: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
+    if board is None:
+        return unreachable_board(
+            models.graph, str(asked.board), "the board broke in an earlier frame and was not there again"
+        )
+    return board.run(prepared)
+
+
+def _sides(
+    asked: RejudgeRequest,
+    capture: Capture,
+    number: int,
+    host: HostSides,
+    prepared: PreparedInputs,
+    watch: Watch | None,
+    models: Models,
+) -> SideResults:
+    """The captured sides; those of `rerun` anew."""
+    ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else SideResults()
+    again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
+    ran.recordings = _ordered({**_captured(capture, number, models, prepared, asked.run_sim), **again})
+    ran.run_unit = host.run_units(asked.run_sim)
+    return ran
+
+
+def _captured(
+    capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
+) -> dict[str, Recording]:
+    """The captured sides of a frame. One that ran another model or other inputs did not run for what is judged here; a board
+    that the run had and the capture lacks did not, either."""
+    held = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
+    for name in captured_sides(capture):
+        if name not in held and (run_sim or name != "simulator"):
+            held[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
+            held[name].why = f"the capture holds no {name}, though the run had one"
+    for side in held.values():
+        if side.state == "partial" and not side.missing:
+            side.missing = {n: side.why or "its run broke off" for n in side.finals}
+            side.tensors, side.digests = Tensors({}), {}
+        if why := _another(side, capture, models, prepared):
+            side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
+            side.missing = dict.fromkeys(side.specs, why)
+        else:
+            check_layouts(capture, side, models.graph)
+    _expect(held, models)
+    return held
+
+
+def captured_sides(capture: Capture) -> list[str]:
+    """The sides that the captured run had."""
+    kinds = {row["kind"] for row in capture.models.values()}
+    had = {
+        "reference": "quant.onnx" in kinds,
+        "simulator": capture.command.get("run_sim", True),
+        "board": capture.command.get("board"),
+    }
+    return [name for name, there in had.items() if there]
+
+
+def _another(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
+    """Why a captured side is none of this model and these inputs; "" where it is."""
+    if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
+        return f"the captured {side.side} was computed from other inputs (their hash differs)"
+    kind = "quant.onnx" if side.side == "reference" else "model.bin"
+    ran = {row["sha256"] for row in capture.models.values() if row["kind"] == kind}
+    now = {row["sha256"] for row in models.rows if row["kind"] == kind}
+    if kind == "model.bin":
+        now = {hashlib.sha256(models.binary).hexdigest()}
+        ran = {side.model_sha256} if side.model_sha256 else ran
+    if ran != now:
+        return f"the captured {side.side} ran another {kind}; run it again (--rerun reference,simulator, -b BOARD)"
+    return ""
+
+
+def _expect(sides: dict[str, Recording], models: Models) -> None:
+    """What a side had to have and the capture does not name is missing there, never left out of the comparison."""
+    graph = models.graph
+    for side in sides.values():
+        side.finals = graph.outputs
+        wanted = (
+            graph.observable()
+            if "per_node" in side.capabilities
+            else [n for n in graph.outputs if n not in graph.inputs]
+        )
+        for name in wanted:
+            if name not in side.specs:
+                side.specs[name] = graph.spec(name)
+                side.missing[name] = "capture: it is not named there"
+        if side.missing and side.state == "complete":
+            side.state, side.why = "partial", f"{len(side.missing)} tensors are not in the capture"
+
+
+def _ordered(sides: dict[str, Recording]) -> dict[str, Recording]:
+    return {n: sides[n] for n in sorted(sides, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))}

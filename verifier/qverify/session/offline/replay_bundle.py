@@ -1,0 +1,101 @@
+"""What is already on disk judged: a bundle's dump as the board side."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from qverify.compare.options import Options
+from qverify.errors import BadFileError, UsageError
+from qverify.files import json_once, read_regular
+from qverify.model_bin.graph import Graph
+from qverify.printable import printable
+from qverify.session.host_sides import HostSides, Watch
+from qverify.session.job import Outcome
+from qverify.session.models import open_models
+from qverify.session.offline.pack_bundle import SCHEMA
+from qverify.session.report import make_report
+from qverify.sides.dumps.board_dump import read_board_dump
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+
+MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """bundle: folder of `qverify pack`. dump: what came back, default the bundle's own. models: paths beside the bundle's."""
+
+    bundle: str
+    dump: str | None = None
+    models: list[str] = field(default_factory=list)
+    run_sim: bool = True
+    options: Options = field(default_factory=Options)
+
+
+def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
+    """Reference and simulator run here on the bundle's inputs; the board side is the dump. BadFileError where the bundle is
+    not whole."""
+    held = _manifest(request.bundle)
+    paths = [_file(request.bundle, held, "model.bin"), *request.models]
+    if not request.models and "host/quant.onnx" in held["files"]:
+        paths.append(_file(request.bundle, held, "host/quant.onnx"))
+    models = open_models(paths)
+    prepared = _prepared(request.bundle, held, models.graph)
+    ran = HostSides(models).run(prepared, request.run_sim, watch)
+    if not ran.recordings:
+        raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
+    path = request.dump or os.path.join(request.bundle, "dump")
+    ran.recordings["board"] = read_board_dump(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
+    return Outcome(make_report(models, prepared, ran, request.options), list(models.graph.outputs))
+
+
+def _manifest(folder: str) -> dict[str, Any]:
+    path = os.path.join(folder, "manifest.json")
+    try:
+        held = json_once(read_regular(path, MOST_MANIFEST))
+        if held.get("schema") != SCHEMA:
+            raise BadFileError(f"{path}: schema {held.get('schema')!r}, wanted {SCHEMA!r}")
+        files = {str(n): str(v["sha256"]) for n, v in held["files"].items()}
+        inputs = [
+            {
+                "name": str(i["name"]),
+                "file": str(i["file"]),
+                "source": printable(str(i["source"])),
+                "seed": i.get("seed"),
+            }
+            for i in held["inputs"]
+        ]
+        if len({i["name"] for i in inputs}) != len(inputs):
+            raise ValueError("two inputs of one name")
+    except BadFileError as error:
+        raise BadFileError(f"{error}; wanted the folder that qverify pack made (unpack a tarball first)") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadFileError(f"{path}: not the manifest of a bundle: {error}") from error
+    return {"files": files, "inputs": inputs}
+
+
+def _file(folder: str, held: dict[str, Any], name: str) -> str:
+    """The path of a file of the bundle, after its hash was checked."""
+    path = os.path.join(folder, name)
+    got = hashlib.sha256(read_regular(path, MOST_FILE)).hexdigest()
+    if got != held["files"].get(name):
+        raise BadFileError(f"{path}: is not what was packed (its SHA-256 differs from the manifest's)")
+    return path
+
+
+def _prepared(folder: str, held: dict[str, Any], graph: Graph) -> PreparedInputs:
+    """The bundle's inputs, in the graph's order."""
+    listed = {i["name"]: i for i in held["inputs"]}
+    found = []
+    for at, name in enumerate(graph.inputs):
+        item = listed.get(name)
+        if item is None or item["file"] != f"inputs/{at:04d}.bin":
+            raise BadFileError(f"{folder}: its manifest names no input {name!r} of the model")
+        data = read_regular(_file(folder, held, item["file"]), MOST_FILE)
+        spec = graph.spec(name)
+        if len(data) != spec.size_bytes:
+            raise BadFileError(f"{folder}/{item['file']}: {len(data)} bytes, wanted {spec.size_bytes}")
+        found.append(PreparedInput(spec, data, item["source"], item["seed"] if isinstance(item["seed"], int) else None))
+    return PreparedInputs(tuple(found))

@@ -1,0 +1,74 @@
+"""--reference-spread: how far onnxruntime's own settings, and other interpreters' kernels, are apart, beside every difference."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+from qverify.errors import UsageError
+from qverify.report.document import Report
+from qverify.report.spread import SpreadRun
+from qverify.session.models import Models
+from qverify.tensors.prepared import PreparedInputs
+
+if TYPE_CHECKING:
+    from qverify.session.host_sides import HostSides
+    from qverify.session.request import Request
+    from qverify.sides.reference_variants.run_variants import Spread, Step
+
+
+class ReferenceSpread:
+    """What a request asks of it, for any number of frames. UsageError where that cannot be."""
+
+    def __init__(self, request: Request, models: Models):
+        from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
+
+        if models.integer_onnx is None:
+            raise UsageError("--reference-spread needs the quantized ONNX in -m")
+        self._elsewhere = [
+            OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python
+        ]
+
+    def of(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
+        """Before the board is asked anything, so that an interpreter that cannot do it costs no run."""
+        from qverify.sides.reference_variants.run_variants import measure_spread
+
+        return measure_spread(host.variants(prepared), self._elsewhere, step)
+
+
+def mark_spread(report: Report, spread: Spread) -> None:
+    """Rows of pairs with the reference get their tensor's spread; a note counts the differences that are no larger and says
+    who took part. No verdict changes by it."""
+    within = differing = 0
+    for pair in report.pairs:
+        if "reference" not in (pair.a, pair.b):
+            continue
+        for row in pair.tensors:
+            row.reference_spread, row.reference_spread_by = spread.widest.get(row.name, (None, None))
+            apart = row.metrics.get("max_abs")
+            if isinstance(apart, float | int) and apart > 0:
+                differing += 1
+                within += row.reference_spread is not None and apart <= row.reference_spread
+    report.reference_spread = spread.ran
+    others = " and other interpreters" if len(spread.ran) > 1 else ""
+    report.notes.append(
+        f"reference spread: {within} of {differing} differing tensors differ by no more than onnxruntime's own settings "
+        f"(four optimization levels, one and two threads, the untouched file's outputs{_most(spread.ran[0])}){others}"
+    )
+    report.notes += [f"reference spread: {_elsewhere(row)}" for row in spread.ran[1:]]
+    if all(row.machine == platform.machine() for row in spread.ran):
+        report.notes.append(
+            "reference spread: kernels of other architectures were not run; --reference-python COMMAND gives an interpreter "
+            "that has them (scripts/arm_reference makes one)"
+        )
+
+
+def _most(row: SpreadRun) -> str:
+    return f", at most {row.max_abs:g} at {row.widest}" if row.differing else ", which all give the same bytes"
+
+
+def _elsewhere(row: SpreadRun) -> str:
+    far = f", at most {row.max_abs:g} at {row.widest}" if row.differing else ""
+    lsb = f", {row.max_lsb} LSB of integers" if row.max_lsb else ""
+    ran = f"{row.who} (Python {row.python}) ran it as well"
+    return f"{ran}: {row.differing} of {row.tensors} tensors differ from this machine's{far}{lsb}"

@@ -1,0 +1,87 @@
+"""Recordings of every side to one report: the comparison, and all that a reader must know beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from qverify.compare.forced import Located
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.inputs.described_inputs import described_inputs
+from qverify.inputs.description_keys import unverified
+from qverify.model_bin.units import units
+from qverify.printable import printable
+from qverify.report.document import NotRun, Report
+from qverify.session.host_sides import SideResults
+from qverify.session.models import Models
+from qverify.tensors.prepared import PreparedInputs
+
+Pull = Callable[[list[str]], Any]
+_NOT_RUN = {
+    "reference": "no quantized ONNX given",
+    "simulator": "-s False",
+    "board": "no -b given",
+}
+
+
+def make_report(
+    models: Models,
+    prepared: PreparedInputs,
+    ran: SideResults,
+    options: Options,
+    pull: Pull | None = None,
+    located: list[Located] | None = None,
+) -> Report:
+    """Every side's recording to a report. pull: asks the board for tensors it has not sent. located: as of judge_all."""
+    report = judge_all(
+        ran.recordings,
+        models.graph,
+        units(models.graph),
+        options,
+        ran.run_unit,
+        pull,
+        prepared.arrays(),
+        distrusted=ran.canary.get("distrusted", ()),
+        located=located,
+    )
+    _complete(report, models, prepared, ran)
+    return report
+
+
+def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: SideResults) -> None:
+    report.inputs = [
+        {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
+        for i in prepared.inputs
+    ]
+    report.models = list(models.rows)
+    report.not_run = [NotRun(side, why) for side, why in _NOT_RUN.items() if side not in ran.recordings]
+    report.plain_onnxruntime = {"outputs": ran.plain}
+    report.canary = ran.canary
+    report.no_integer_reference = [
+        {
+            "node": n.name,
+            "op": n.op,
+            "why": "onnxruntime has no integer kernel for it; the reference computes it in float32",
+        }
+        for n in models.graph.nodes
+        if not n.integer_reference
+    ]
+    for fed in described_inputs(models.graph).values():
+        if fed.description is not None and (doubt := unverified(fed.description)):
+            report.notes.append(
+                f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"
+            )
+    report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
+    report.caveats = list(models.caveats)
+    failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
+    if failing:
+        report.notes.append(
+            f"WARNING: onnxruntime on this host computes these otherwise than known (canary): {', '.join(failing)}; "
+            f"{len(distrusted)} nodes of the reference are not to be trusted{_first(distrusted)}"
+        )
+    report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}
+
+
+def _first(names: list[str]) -> str:
+    return f", the first is {names[0]}" if names else ""

@@ -1,0 +1,33 @@
+"""What is asked of the main job."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
+
+from qverify.compare.options import Options
+from qverify.inputs.sources import InputRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, validated by run(). deadline_s: for each answer of the board."""
+
+    models: list[str]
+    board: str | None = None
+    run_sim: bool = True
+    _: KW_ONLY
+    inputs: InputRequest = field(default_factory=InputRequest)
+    options: Options = field(default_factory=Options)
+    deadline_s: float = 120.0
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    allow_other_model: bool = False
+    pull: Literal["differ", "all"] = "differ"
+    reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
+    capture: str | None = None  # folder that keeps everything the run sees
+    repeat: int = 1  # runs of the board on the same inputs
+    paranoid: bool = False  # every tensor is pulled, and the board runs on other inputs, too
+    spot_seed: int | None = None  # of the spot check and of those inputs; None: fresh in each run
+    reference_spread: bool = False  # how far apart the reference's own settings are
+    reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
+    reference_timeout_s: float = 900.0  # for each of their runs

@@ -1,0 +1,55 @@
+"""What one run's verdict was reached by, and any tensor of it as the board or the host had it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qverify.compare.values import Values
+from qverify.session.host_sides import SideResults
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+
+Pull = Callable[[list[str]], Any]
+
+
+@dataclass(slots=True)
+class RunEvidence:
+    """pull: asks the board for tensors, while its job is open."""
+
+    prepared: PreparedInputs
+    results: SideResults
+    pull: Pull | None
+
+    def board_value(self, name: str) -> tuple[Array | None, str]:
+        """An input or an output of a node as the board had it, and "". None and "" where the board does not show it; None and
+        why where it could not be pulled."""
+        for item in self.prepared.inputs:
+            if item.spec.name == name:
+                return np.asarray(item.array()), ""
+        values = board_values(self.results.recordings, self.pull)
+        if values is None or (values.held(name) is None and (self.pull is None or values.digest(name) is None)):
+            return None, ""
+        value = values.get(name)
+        return (None, values.failed[name]) if value is None else (np.asarray(value), "")
+
+    def host_value(self, name: str) -> Array | None:
+        """Of the simulator, or of the reference where that did not run."""
+        for side in (self.results.recordings.get("simulator"), self.results.recordings.get("reference")):
+            if side is not None and name in side.tensors:
+                return np.asarray(side.tensors[name])
+        return None
+
+
+def board_values(recordings: Mapping[str, Recording], pull: Pull | None) -> Values | None:
+    """The board's tensors: held, else another side's under the same digest, else pulled. None where no board took part.
+    recordings: by label, as judged."""
+    board = next((r for r in recordings.values() if r.side == "board"), None)
+    if board is None:
+        return None
+    values = Values(board, pull)
+    values.peers = [r for r in recordings.values() if r is not board]
+    return values

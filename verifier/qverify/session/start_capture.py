@@ -1,0 +1,45 @@
+"""--capture: what of a run goes into its capture, beside the sides (CAPTURE.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from qverify.capture.writer import CaptureWriter
+from qverify.compare.criteria import GATES
+from qverify.onnx_model.load import read_file
+from qverify.session.models import Models
+
+if TYPE_CHECKING:
+    from qverify.session.request import Request
+
+
+def start_capture(folder: str, request: Request, models: Models) -> CaptureWriter:
+    """The folder with the run's models in it. UsageError where it is there already."""
+    writer = CaptureWriter(folder, _command(request))
+    for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
+        ending = "bin" if row["kind"] == "model.bin" else "onnx"
+        writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_file(path))
+    if not any(row["kind"] == "model.bin" for row in models.rows):
+        digest = hashlib.sha256(models.binary).hexdigest()
+        writer.model("compiled.bin", "", "model.bin", digest, models.binary)
+    return writer
+
+
+def _command(request: Request) -> dict[str, Any]:
+    options = request.options
+    gates = {gate.option: getattr(options, gate.option) for gate in GATES}
+    return {
+        "digits": options.digits,
+        "rule": options.rule,
+        "digits_given": options.digits_given,
+        "dump_all": options.dump_all,
+        "nan_equal": options.nan_equal,
+        "relax_board": options.relax_board,
+        "strict": options.strict,
+        **{k: v for k, v in gates.items() if v is not None},
+        "run_sim": request.run_sim,
+        "board": request.board,
+        "seed": request.inputs.seed,
+    }

@@ -1,0 +1,209 @@
+"""The rungs from the reference to the board, out of the main job's own reports: the worst frame of each pair counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from qverify.compare.forced import Located
+from qverify.errors import BadFileError, UsageError
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit, units
+from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.triage_document import OutputRow, Rung
+from qverify.report.weakenings import list_weakenings
+from qverify.session.offline.compare_dumps import add_scales
+from qverify.sides.dumps.array_dump import open_array_dump
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.ladder import DEFAULT_GATES, RungGate
+from qverify.triage.neighbourhood import neighbourhoods, numbers
+
+FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate makes these good
+ABSURD_LSB = 16  # from its own inputs no runtime is so far off at most of its nodes
+FAR_LSB = 2  # no runtime quantizes an input so differently
+BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board", "compiler", "reference")}
+
+
+@dataclass(slots=True)
+class DeviceRungs:
+    """gates: those the user gave, by `A~B`; otherwise a pair's own gate (compare/gate.py) decides."""
+
+    gates: dict[str, RungGate]
+    _found: dict[tuple[str, str], Rung] = field(default_factory=dict)
+
+    def add(self, report: Report, located: list[Located], graph: Graph) -> None:
+        """One frame's report."""
+        parts = units(graph)
+        for pair in report.pairs:
+            where = next((x for x in located if (x.a, x.b) == (pair.a, pair.b)), None)
+            rung = self._rung(pair, report, where, parts, graph)
+            before = self._found.get((pair.a, pair.b))
+            if before is None or (
+                rung.verdict != before.verdict and worst([rung.verdict, before.verdict]) == rung.verdict
+            ):
+                self._found[(pair.a, pair.b)] = rung
+            kept = self._found[(pair.a, pair.b)]  # of any frame: what one of them was judged by more mildly stays said
+            more = [*rung.caveats, *(before.caveats if before is not None else [])]
+            kept.caveats = list(dict.fromkeys([*kept.caveats, *more]))
+
+    def rungs(self) -> dict[tuple[str, str], Rung]:
+        return self._found
+
+    def _gate(self, pair: Pair) -> RungGate | None:
+        """None where the pair's own verdict is the rung's: `exact` between simulator and board is that already."""
+        gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
+        return (
+            None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
+        )
+
+    def _rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
+        rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
+        gate, bits = self._gate(pair), (pair.a, pair.b) == ("simulator", "board")
+        finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
+        rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
+        failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
+        failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
+        if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
+            rows = {r.name: r for r in pair.tensors} if bits else finals
+            rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
+            _regate(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
+            _unproven(rung, report)
+        doubt = _doubt(where, parts, graph, failed) if pair.b == "dump" else None
+        if doubt is not None:
+            rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
+            return rung
+        if pair.scope.startswith("final outputs only"):
+            rung.gate += f"; {pair.scope}"
+            rung.caveats.append(f"{pair.a} ~ {pair.b}: {pair.scope}")
+        rung.caveats += (
+            [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
+        )
+        if failing and pair.b == "dump":  # whatever the final outputs say
+            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
+        if where is not None:
+            rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
+            rung.not_forced = len(graph.observable()) - rung.forced
+        rung.first_divergence, rung.forced_failures = pair.first_divergence, failing
+        rung.blame = _blame(pair, report, where, parts, failing)
+        if where is not None and (rung.verdict == "FAILED" or failing):
+            first = pair.first_divergence
+            around = [*failing, *([first.tensor, *first.also] if first is not None else [])]
+            rung.neighbourhoods = neighbourhoods(
+                parts, graph.inputs, where.same, where.forced, list(dict.fromkeys(around))
+            )
+        if rung.blame is not None:
+            rung.evidence.append(f"blame: {rung.blame.side} at {rung.blame.node}: {rung.blame.why}")
+        if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
+            rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
+        rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
+        return rung
+
+
+def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
+    found = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
+    holds = row.verdict == "PASSED" if gate is None else gate.holds(found["max_abs"], found["cosine"])
+    holds = holds and row.verdict != "INCONCLUSIVE"
+    return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
+
+
+def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
+    """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds; what
+    is not finite on both sides stays INCONCLUSIVE."""
+    doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
+    bad = [o for o in rung.outputs if not o.holds and o.name not in {r.name for r in doubtful}]
+    misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
+    missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
+    rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
+    if bad:
+        said = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
+        rung.verdict, rung.why = "FAILED", said
+    elif misfits:
+        rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"
+    elif missing:
+        rung.verdict, rung.why = "INCONCLUSIVE", f"final output {missing[0]} was not compared"
+    elif doubtful:
+        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "not_finite", f"{doubtful[0].name}: {doubtful[0].why}"
+    rung.kind = "" if rung.verdict == "PASSED" else rung.kind
+
+
+def _unproven(rung: Rung, report: Report) -> None:
+    """A side that ran only partly passes no gate, as in the main job."""
+    partial = next((s for s in report.sides if s["name"] in (rung.a, rung.b) and s["state"] == "partial"), None)
+    if partial is not None and rung.verdict == "PASSED":
+        said = f"the {partial['name']} ran only partly: {partial['why']}"
+        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "does_not_run", said
+
+
+def _doubt(
+    where: Located | None, parts: list[Unit], graph: Graph, failed: Mapping[str, Forced]
+) -> tuple[str, str] | None:
+    """Why a dump is not of this model, or not of these inputs, so that nobody is blamed: kind and words."""
+    if why := _other_inputs(where, parts, graph):
+        return "other_inputs", why
+    forced = [f for f in where.forced.values() if f.verdict != "INCONCLUSIVE"] if where is not None else []
+    absurd = [n for n, f in failed.items() if (f.max_lsb or 0) > ABSURD_LSB]
+    if len(absurd) > 2 and 2 * len(absurd) > len(forced):
+        said = f"{len(absurd)} of {len(forced)} tensors are computed more than {ABSURD_LSB} LSB otherwise from their own inputs"
+        return "other_model", f"{said}, first {absurd[0]}: another model, other weights or scales"
+    misfits = [(n, f.why) for n, f in failed.items() if f.mismatched is None]
+    if misfits and len(misfits) == len(failed):
+        return "other_model", f"{misfits[0][0]}: {misfits[0][1]}: the dump stores it otherwise than the model"
+    return None
+
+
+def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
+    """Why a dump was not computed from these inputs: what quantizes an input of the network gives far other values there."""
+    first = [u for u in parts if set(u.inputs) <= set(graph.inputs) and u.op == "quantize"]
+    for unit in first:
+        forced = where.forced.get(unit.outputs[0]) if where is not None else None
+        if forced is not None and forced.verdict == "FAILED" and (forced.max_lsb or 0) > FAR_LSB:
+            return (
+                f"the dump was computed from other inputs: its {unit.outputs[0]} is up to {forced.max_lsb} LSB from what these "
+                "give; give the inputs of the dump with -i"
+            )
+    return ""
+
+
+def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit], failing: list[str]) -> Blame | None:
+    if pair.b == "dump" and failing and where is not None:
+        unit = next(u for u in parts if failing[0] in u.outputs)
+        return Blame(
+            "dump",
+            unit.name,
+            f"{unit.op}: {numbers(where.forced[failing[0]])} (limit {where.forced[failing[0]].limit})",
+        )
+    if not failing:
+        return None
+    return next((b for side in BLAMED.get(pair.b, ()) for b in report.blamed if b.side == side), None)
+
+
+def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
+    """BadFileError where more of its arrays have other shapes than the model's tensors of their names."""
+    other = [n for n, s in specs.items() if s.shape != graph.spec(n).shape]
+    if 2 * len(other) > len(specs):
+        name = other[0]
+        raise BadFileError(
+            f"{path}: {name} is {list(specs[name].shape)} there, {list(graph.spec(name).shape)} in the model, and so are "
+            f"{len(other)} of {len(specs)}: a dump of another model"
+        )
+
+
+def dump_as_side(path: str, graph: Graph) -> Recording:
+    """Arrays of another runtime as a side: stored integers get the graph's scales; a final output that is only there as the
+    integers it is dequantized from is made of them."""
+    found = add_scales(open_array_dump(path, "dump"), graph)
+    tensors = {n: found.tensors[n] for n in found.tensors if n in graph.tensors}
+    specs = {n: found.specs[n] for n in tensors}
+    makers = graph.producers()
+    for name in graph.outputs:
+        maker = makers.get(name)
+        if name in tensors or maker is None or maker.op != "dequantize" or maker.inputs[0] not in tensors:
+            continue
+        source = str(maker.inputs[0])
+        tensors[name] = specs[source].dequantized(tensors[source]).astype("float32")
+        specs[name] = graph.spec(name)
+        found.notes.append(f"{name} of the dump is dequantized from its {source}")
+    if not tensors:
+        raise UsageError(f"{path}: none of its arrays has the name of a tensor of the model")
+    return replace(found, tensors=tensors, specs=specs, finals=graph.outputs)

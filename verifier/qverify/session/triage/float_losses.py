@@ -1,0 +1,103 @@
+"""Quantization loss as a step of triage: accumulated on every frame; one tensor at a time, and what if, where asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from qverify.onnx_model.load import load
+from qverify.onnx_model.switched_model import Switched
+from qverify.onnx_model.view import View
+from qverify.report.triage_document import Rung, TensorLoss, WhatIf
+from qverify.session.models import Models
+from qverify.session.triage.float_stages import output_steps
+from qverify.sides.float_file import FloatFile
+from qverify.tensors.recording import Array
+from qverify.triage.advice import loss_evidence, loss_kind
+from qverify.triage.divergence import pieces
+from qverify.triage.float_pairing import pair_float
+from qverify.triage.ladder import RungGate
+from qverify.triage.loss import MOST_RUNS, Experiment, Losses, loudest_frames, make_switches, quantize_one_at_a_time
+from qverify.triage.loudness import OutputStep
+from qverify.triage.neighbourhood import neighbourhoods
+from qverify.triage.what_if import what_if
+
+Tell = Callable[[str, int, int], None]
+AGREE = 0.99  # accumulated cosine of a quantized tensor with its float one, for the drawing
+
+
+class FloatLosses:
+    """Of one float file and the quantized ONNX. rows: after finish(); ranked, the most sensitive first, when they were
+    quantized one at a time."""
+
+    def __init__(self, file: FloatFile, models: Models, paths: list[str]):
+        assert models.original is not None
+        self.file, self.graph = file, models.graph
+        name = next(row["path"] for row in models.rows if row["kind"] == "quant.onnx")
+        path = next((p for p in paths if os.path.basename(p) == name), name)
+        shapes = {k: tuple(v) for k, v in self.graph.meta.get("options", {}).get("shapes", {}).items()}
+        model = load(models.original, name, os.path.dirname(os.path.abspath(path)), shapes)
+        self.paired = pair_float(file.view, View(model, name), self.graph)
+        steps = output_steps(self.graph)
+        self._steps = {theirs: steps[mine] for mine, theirs in self.paired.outputs.items() if mine in steps}
+        self._losses = Losses(self.paired, file.view, self.graph)
+        self._frames: list[dict[str, Array]] = []
+        self.rows: list[TensorLoss] = []
+        self.what_if: WhatIf | None = None
+        self.duration_s = 0.0
+
+    def add(self, given: dict[str, Array], quantized: Mapping[str, Array]) -> None:
+        """One frame. given: inputs of the float file. quantized: integers by tensor of the graph."""
+        self._losses.add(self.file.tensors(given, [p.tensor for p in self.paired.pairs]), quantized)
+        self._frames.append(given)
+
+    def finish(self) -> None:
+        self.rows = self._losses.rows()
+
+    def one_at_a_time(self, gate: RungGate, tell: Tell | None = None) -> None:
+        """Fills the rows' `single`, ranks them, and asks what if. gate: of the rung from float."""
+        if not self.rows:
+            return
+        start = time.perf_counter()
+        switched = Switched(self.file.model, make_switches(self.paired, self.file.view, self.graph))
+        experiment = Experiment(switched, self._measured(), self._steps)
+        quantize_one_at_a_time(experiment, self.rows, _named(tell, "one tensor at a time"))
+        self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, _named(tell, "what if"))
+        self.duration_s = time.perf_counter() - start
+
+    def _measured(self) -> list[dict[str, Array]]:
+        """The frames that quantizing one tensor at a time is measured on: all, or as many as MOST_RUNS allows, so that an output
+        is loud in one of them where it is in any."""
+        most = max(1, MOST_RUNS // (len(self.rows) + 1))
+        if len(self._frames) <= most:
+            return self._frames
+        ran = (self.file.run(given) for given in self._frames)
+        loud = [{n: _loud(out[n], step) for n, step in self._steps.items() if n in out} for out in ran]
+        return [self._frames[at] for at in loudest_frames(loud, most)]
+
+    def explain(self, rung: Rung) -> None:
+        """Kind, evidence and the culprit's surroundings of a rung from float that breaks."""
+        rung.kind = loss_kind(self.rows, self.what_if, self.file.view.inputs)
+        rung.evidence += loss_evidence(self.rows)
+        known = {row.tensor: row.cosine >= AGREE for row in self.rows}
+        inputs, culprits = tuple(self.file.view.inputs), self.culprits(rung.kind)[:1]
+        rung.neighbourhoods = neighbourhoods(pieces(self.file.view, known), inputs, known.get, {}, culprits)
+
+    def culprits(self, kind: str) -> list[str]:
+        """The tensors the next step speaks of."""
+        if kind in ("few", "few_clipped") and self.what_if is not None and self.what_if.steps:
+            return self.what_if.steps[-1].tensors
+        return [row.tensor for row in self.rows[:3] if row.single is not None]
+
+
+def _loud(value: Array, step: OutputStep) -> float:
+    """In steps; a value that is not finite is not loud."""
+    magnitudes = np.abs(value.astype(np.float64))
+    return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes))) / step.size
+
+
+def _named(tell: Tell | None, name: str) -> Callable[[int, int], None] | None:
+    return None if tell is None else lambda done, total: tell(name, done, total)

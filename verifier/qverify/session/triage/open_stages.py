@@ -1,0 +1,89 @@
+"""-m and --stages to the feet of the ladder: float files, a vendor's stage, the quantized ONNX, model.bin, dumps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from qverify.errors import UsageError
+from qverify.onnx_model.load import read_file
+from qverify.report.triage_document import Stage
+from qverify.session.models import kind_of
+
+SIDES = ("simulator", "board")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStage:
+    """A stage before the quantized reference. data: of an ONNX file; b"" for a dump at `path`."""
+
+    stage: Stage
+    path: str
+    data: bytes = b""
+
+
+@dataclass(slots=True)
+class StageFiles:
+    """originals: in order. models: what the main job opens. dumps: of another runtime, after the reference. rows: for the report."""
+
+    originals: list[SourceStage] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    dumps: list[str] = field(default_factory=list)
+    run_sim: bool = True
+
+
+def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> StageFiles:
+    """stages: paths and the words simulator and board, in order; [] for the default order of -m. UsageError for a stage that
+    cannot stand there."""
+    paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
+    if stages and "board" in stages and board is None:
+        raise UsageError("--stages names the board, but there is no -b BOARD")
+    if stages and board is not None and "board" not in stages:
+        raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
+    found = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
+    kinds = {path: _kind(path) for path in paths}
+    quantized = [p for p in paths if kinds[p] == "quant.onnx"]
+    reference, seen = quantized[-1] if quantized else None, False
+    for path in paths:
+        kind = kinds[path]
+        if path == reference or kind == "model.bin":
+            found.models.append(path)
+            seen = seen or path == reference
+        elif kind == "dump" and (seen or not stages):
+            found.dumps.append(path)
+        elif seen and stages:
+            raise UsageError(f"--stages: {path} is {kind} after the quantized ONNX {reference}; put it before")
+        else:
+            found.originals.append(_original(path, kind, found.originals))
+    if len(found.dumps) > 1:
+        raise UsageError(f"--stages: {len(found.dumps)} dumps after the quantized ONNX; give one")
+    return found
+
+
+def _kind(path: str) -> str:
+    if os.path.isdir(path) or path.endswith(".npz"):
+        return "dump"
+    return kind_of(path, read_file(path)[: 1 << 31])
+
+
+def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
+    word = {"float.onnx": "float", "quant.onnx": "fake-quantized"}.get(kind, "float")
+    same = sum(o.stage.kind == word for o in before)
+    name = word + (str(same + 1) if same else "")
+    data = b"" if kind == "dump" else read_file(path)
+    return SourceStage(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
+
+
+def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
+    """The feet of the ladder in order. names: of the opened models, by kind."""
+    found = [o.stage for o in files.originals]
+    if "quant.onnx" in names:
+        found.append(Stage("reference", "reference", names["quant.onnx"]))
+    found += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
+    if names and files.run_sim:
+        found.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))
+    if board is not None:
+        found.append(Stage("board", "board", board))
+    if application is not None:
+        found.append(Stage("application", "application", os.path.basename(os.path.normpath(application))))
+    return found

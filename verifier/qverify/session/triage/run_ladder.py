@@ -1,0 +1,302 @@
+"""The ladder of triage: its stages opened once, run on one frame after another, every rung judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import pairwise
+from typing import Literal
+
+from qverify.capture.reader import Capture
+from qverify.compare.forced import Located
+from qverify.compare.options import Options
+from qverify.errors import UsageError
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.printable import printable
+from qverify.report.document import Report, worst
+from qverify.report.triage_document import Rung, Stage, Triage
+from qverify.session.host_sides import SideResults, Watch
+from qverify.session.job import Job
+from qverify.session.models import open_models
+from qverify.session.offline.rejudge import CapturedJob, captured_sides
+from qverify.session.report import make_report
+from qverify.session.request import Request
+from qverify.session.run_evidence import RunEvidence
+from qverify.session.triage.application_ends import input_rung, output_rung
+from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
+from qverify.session.triage.explain_nodes import Blamed, NodeEvidence
+from qverify.session.triage.float_losses import FloatLosses
+from qverify.session.triage.float_rungs import FloatRungs
+from qverify.session.triage.float_stages import (
+    feed_network,
+    inputs_only,
+    network_values,
+    open_float_stage,
+    output_steps,
+)
+from qverify.session.triage.open_stages import list_stages, stage_files
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array
+from qverify.triage.advice import advice
+from qverify.triage.ladder import RungGate
+from qverify.triage.loudness import quiet_outputs
+
+LOSSY = ("reference", "fake-quantized")  # stages whose rung from below is quantization
+RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
+
+
+@dataclass(frozen=True, slots=True)
+class TriageRequest:
+    """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
+    application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
+    repeat: runs of the board on the same inputs; two at least where it fails. relax_board: a gate of simulator ~ board may
+    be another than equal bits.
+    capture: takes the place of its models, its inputs and its board; models are then files beside it."""
+
+    models: list[str]
+    _: KW_ONLY
+    stages: list[str] = field(default_factory=list)
+    board: str | None = None
+    run_sim: bool = True
+    inputs: InputRequest = field(default_factory=InputRequest)
+    gates: dict[str, RungGate] = field(default_factory=dict)
+    app_input: str | None = None
+    app_output: str | None = None
+    loss: Literal["auto", "always", "never"] = "auto"
+    deadline_s: float = 120.0
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    allow_other_model: bool = False
+    reach: dict[str, str] = field(default_factory=dict)
+    explain_s: float = 20.0
+    repeat: int = 1
+    relax_board: bool = False
+    capture: Capture | None = None
+
+
+class Ladder:
+    """The stages, opened once; frame() runs them all on one set of inputs, conclude() judges what was added up."""
+
+    def __init__(self, request: TriageRequest, watch: Watch | None = None):
+        self.request, self.watch = request, watch
+        self.report = Triage("INCONCLUSIVE", None, "")
+        held = request.capture
+        self.board = request.board if held is None else held.board
+        kept = [] if held is None else [held.model_path(f) for f in held.models]
+        run_sim = request.run_sim and (held is None or "simulator" in captured_sides(held))
+        self.files = stage_files([*kept, *request.models], request.stages, run_sim, self.board)
+        self.job = self._job() if self.files.models else None
+        self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
+        if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
+            raise UsageError(
+                "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
+            )
+        names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
+        self.report.stages = list_stages(self.files, names, self.board, request.app_output)
+        if self.files.dumps and "quant.onnx" not in names:
+            raise UsageError(
+                f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
+            )
+        self._check_gates()
+        self.devices = DeviceRungs(request.gates)
+        steps = output_steps(self.job.models.graph) if self.job is not None else {}
+        self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
+        self.ends: dict[str, Rung] = {}  # input, output: of the application
+        self.losses = self._paired()
+        self._blamed = Blamed(request.explain_s)
+        self.failing: Request | None = None  # of the first frame whose board fails
+
+    def _job(self) -> Job | CapturedJob:
+        asked = self.request
+        if asked.capture is not None:
+            models = open_models(self.files.models, asked.shapes, asked.allow_other_model)
+            return CapturedJob(asked.capture, models, self.files.run_sim)
+        alone = bool(self.files.originals or self.files.dumps or asked.app_output)
+        wanted = Request(
+            self.files.models,
+            asked.board,
+            self.files.run_sim,
+            inputs=asked.inputs,
+            deadline_s=asked.deadline_s,
+            shapes=asked.shapes,
+            allow_other_model=asked.allow_other_model,
+            reach=asked.reach,
+        )
+        return Job(wanted, 1 if alone else 2)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the network's inputs, for float files whose own are dynamic."""
+        if self.job is None:
+            return self.request.shapes
+        graph = self.job.models.graph
+        return {n: graph.spec(n).shape for n in graph.inputs} | self.request.shapes
+
+    def _paired(self) -> FloatLosses | None:
+        """Of the last float file; None without one, or without a quantized ONNX."""
+        files = [s.file for s in self.floats if s.stage.kind == "float" and s.file is not None]
+        if not files or self.job is None or self.job.models.original is None:
+            return None
+        found = FloatLosses(files[-1], self.job.models, self.files.models)
+        self.report.unpaired = found.paired.unpaired
+        self._note(*found.paired.notes)
+        return found
+
+    def _check_gates(self) -> None:
+        known = {f"{a}~{b}" for a, b in self._neighbours()}
+        for gate in self.request.gates:
+            if gate not in known:
+                raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(known)) or 'none'}")
+        bits = self.request.gates.get("simulator~board")
+        if bits is not None and bits.kind != "exact" and not self.request.relax_board:
+            raise UsageError(
+                "--gate simulator~board: both run one model.bin, so equal bytes are owed; --relax-board allows another gate"
+            )
+
+    def _neighbours(self) -> list[tuple[str, str]]:
+        """A dump of another runtime is held to the reference; what follows it, too."""
+        chain = [s.name for s in self.report.stages if s.kind != "dump"]
+        found = list(pairwise(chain))
+        return [*found, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else found
+
+    def close(self) -> None:
+        if self.job is not None:
+            self.job.close()
+
+    def _note(self, *lines: str) -> None:
+        self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
+
+    def frame(self, inputs: InputRequest, source: str, number: int) -> None:
+        """All stages on one set of inputs."""
+        self.report.frames.append(printable(source))
+        if self.job is not None:
+            self._compiled(self.job, inputs, number)
+            return
+        prepared = prepared_inputs(inputs_only(self.floats[0]), inputs)
+        self._described(prepared)
+        self.from_float.add(prepared.arrays(), None, None)
+
+    def _compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
+        graph, asked = job.models.graph, self.request
+        prepared = job.prepared(inputs, number)
+        ran, pull, unreached = job.record(prepared, self.watch)
+        if unreached and isinstance(job, Job):  # the next frame would only wait for the same
+            self._note(unreached)
+            job.request = replace(job.request, board=None)
+        for path in self.files.dumps:
+            ran.recordings["dump"] = dump_as_side(path, graph)
+            check_dump_shapes(path, ran.recordings["dump"].specs, graph)
+            self._note(*ran.recordings["dump"].notes)
+        if len(ran.recordings) > 1:
+            located: list[Located] = []
+            report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
+            times = max(asked.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
+            job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
+            self.devices.add(report, located, graph)
+            if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
+                self.failing = self.failing or replace(job.request, inputs=inputs)
+            self._blamed.frame(report, NodeEvidence(ran.recordings, graph, prepared.arrays(), pull), number)
+            self.report.explained = list(self._blamed.explained)
+            self._said(report)
+        else:
+            self.report.models = list(job.models.rows)
+        self._described(prepared)
+        feed, finals = network_values(graph, prepared, ran)
+        first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
+        self.from_float.add(feed, first, finals)
+        self._lost(feed, prepared, ran)
+        if asked.app_input is not None:
+            self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
+        if asked.app_output is not None:
+            device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
+            gate = asked.gates.get(f"{device.name}~application")
+            self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
+        job.refresh(ran)
+
+    def _said(self, report: Report) -> None:
+        self.report.models = report.models
+        self._note(*report.notes, *report.caveats)
+        self.report.caveats = list(report.caveats)
+        for name, seconds in report.timings.items():
+            self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
+
+    def _described(self, prepared: PreparedInputs) -> None:
+        self.report.inputs += [
+            {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
+            for i in prepared.inputs
+        ]
+        if any(i.seed is not None for i in prepared.inputs) and RANDOM not in self.report.unknown:
+            self.report.unknown.append(RANDOM)
+
+    def _lost(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: SideResults) -> None:
+        if self.losses is not None and "reference" in ran.recordings:
+            held = {**prepared.arrays(), **ran.recordings["reference"].tensors}
+            self.losses.add(feed_network(self.losses.file, feed)[0], held)
+
+    def conclude(self) -> Triage:
+        """The rungs in order, the first that fails, and what is not known."""
+        report, stages = self.report, {s.name: s for s in self.report.stages}
+        made = self.devices.rungs() | self.from_float.rungs()
+        if "output" in self.ends:
+            made[(self.ends["output"].a, "application")] = self.ends["output"]
+        nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
+        report.rungs = [made.get(key, none) for key, none in nothing.items()]
+        for rung in report.rungs:
+            if f"{rung.a}~{rung.b}" in self.request.gates:
+                rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
+        self._explain(report.rungs, stages)
+        report.quiet = quiet_outputs([row for rung in report.rungs for row in rung.outputs], report.losses)
+        report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
+        for rung in report.rungs:
+            if rung.verdict != "PASSED":
+                culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
+                rung.next_step = advice(_room(stages, rung), rung.kind, culprits, rung.why)
+        report.verdict = worst([r.verdict for r in report.rungs])
+        bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
+        if bad is not None:
+            report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
+            report.next_step = bad.next_step
+        self._not_known({s.kind for s in stages.values()})
+        return report
+
+    def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
+        """Evidence of the rungs from float; those of the devices bring their own."""
+        for rung in rungs:
+            self.from_float.explain(rung)
+        for rung in rungs:
+            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _room(stages, rung) == "quantized":
+                rung.verdict, rung.kind = "INCONCLUSIVE", "random"
+        if self.losses is None:
+            return
+        self.losses.finish()
+        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY]
+        if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
+            last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
+            self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
+            self.report.timings["loss"] = self.losses.duration_s
+        for rung in lossy[:1]:
+            self.losses.explain(rung)
+        self.report.losses, self.report.what_if = self.losses.rows, self.losses.what_if
+
+    def _not_known(self, kinds: set[str]) -> None:
+        found = []
+        if "float" not in kinds:
+            found.append(
+                "no float ONNX: what quantization costs is not known, the ladder starts at the quantized model"
+            )
+        elif self.losses is None:
+            found.append("no quantized ONNX: what each tensor's quantization costs is not known")
+        if self.report.unpaired:
+            count = len(self.report.unpaired)
+            found.append(f"{count} quantized tensors have no float tensor of their own; their loss is not known")
+        if not kinds & {"board", "dump"}:
+            found.append("no -b BOARD: what the device computes is not known")
+        self.report.unknown += found
+
+
+def _room(stages: Mapping[str, Stage], rung: Rung) -> str:
+    """What the upper stage is, as advice names it."""
+    if rung.a == "inputs":
+        return "inputs"
+    kind = stages[rung.b].kind
+    if kind == "simulator" and stages[rung.a].kind == "float":
+        return "quantized"
+    return {"reference": "quantized", "fake-quantized": "quantized", "simulator": "integer"}.get(kind, kind)

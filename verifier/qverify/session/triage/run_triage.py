@@ -1,0 +1,69 @@
+"""Triage: every stage of the ladder once a frame, every rung judged, and where it breaks the evidence and the next step."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.printable import printable
+from qverify.report.triage_document import Triage
+from qverify.session.host_sides import Watch
+from qverify.session.many_frames import FrameSource, frame_sources
+from qverify.session.request import Request
+from qverify.session.triage.run_ladder import Ladder, TriageRequest
+
+
+def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
+    """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE, and
+    so does a frame that cannot be prepared among others."""
+    return run_triage(request, watch)[0]
+
+
+def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
+    """And the verification of the first frame whose board fails, which is what can be reduced."""
+    start = time.perf_counter()
+    frames = _frames(request)
+    if len(frames) > 1 and (request.app_input or request.app_output):
+        raise UsageError("--app-input and --app-output are of one frame; give one with -i")
+    ladder, wrong = Ladder(request, watch), list[str]()
+    if len(frames) > 1 and ladder.files.dumps:
+        ladder.close()
+        raise UsageError(f"{ladder.files.dumps[0]}: a dump is of one frame; give that one with -i")
+    try:
+        for number, frame in enumerate(frames):
+            try:
+                if frame.wrong:
+                    raise BadFileError(frame.wrong)
+                asked = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
+                ladder.frame(asked, frame.source, number)
+            except QVerifyError as error:
+                if len(frames) == 1:
+                    raise
+                wrong.append(f"{printable(frame.source)}: {error}")
+    finally:
+        ladder.close()
+    if len(wrong) == len(frames):
+        raise UsageError(f"none of {len(frames)} frames could be prepared: {wrong[0]}")
+    found = ladder.conclude()
+    wrong += (
+        [f"the capture is incomplete: {request.capture.incomplete}"]
+        if request.capture and request.capture.incomplete
+        else []
+    )
+    if wrong:
+        found.notes += wrong
+        found.verdict = "INCONCLUSIVE" if found.verdict == "PASSED" else found.verdict
+        found.next_step = found.next_step or f"make what is missing good: {wrong[0]}"
+    found.timings["total"] = time.perf_counter() - start
+    return found, ladder.failing
+
+
+def _frames(request: TriageRequest) -> list[FrameSource]:
+    if (held := request.capture) is not None:
+        if not held.frames:
+            raise BadFileError(f"{held.folder}: the capture holds no frame ({held.incomplete or 'nothing ran'})")
+        return [FrameSource("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
+    asked = request.inputs.files
+    several = frame_sources(asked if isinstance(asked, str) else None)
+    return [FrameSource(asked or "", str(asked or "random"))] if several is None else several

@@ -1,0 +1,112 @@
+"""Several files of one tensor in a vendor's dump: one is compared, so the others must hold the same values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError
+from qverify.sides.dumps.vendor_axes import Unsettled
+from qverify.sides.dumps.vendor_tensor import NARROW, SettledTensor
+from qverify.tensors.recording import Array
+from qverify.tensors.spec import TensorSpec
+from qverify.vendor_files.vendor_dump import ITEM, VendorTensor
+
+Real = npt.NDArray[np.float64]
+ROUNDED = 4e-6  # of the largest value: what computing it in float32 may cost
+AGREE = "held by two files, which agree"
+UP_TO_A_SCALE = "held by two files, which agree up to a scale and a zero point that nothing tells (-m does)"
+
+
+def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[TensorSpec]) -> str:
+    """What the report says of a tensor of two files. known: its specs on the other side and in -m, for the scale.
+    BadFileError, which names both, where they hold other values; Unsettled where that cannot be told."""
+    one, two = (os.path.basename(t.where) for t in (chosen.tensor, twin))
+    mine, found = _real(chosen.value(), chosen.spec, known), list(_readings(chosen, twin))
+    if not found:
+        raise Unsettled(
+            f"{one} and {two} stand for it, and whether they hold the same cannot be told; keep one of them"
+        )
+    for value in found:
+        spec = TensorSpec("", value.dtype.name, chosen.spec.shape, scale=twin.scale, zero_point=twin.zero_point)
+        yours = _real(value, spec if len(twin.scale) == 1 else TensorSpec("", spec.dtype, spec.shape), known)
+        near = _off(chosen.tensor, chosen.value()) + _off(twin, value)
+        if mine is not None and yours is not None and _equal(mine, yours, near):
+            return AGREE
+        if yours is None and mine is not None and _stored(value, mine, near):
+            return UP_TO_A_SCALE if value.dtype.name in NARROW else AGREE
+        if mine is None and yours is not None and _stored(chosen.value(), yours, near):
+            return UP_TO_A_SCALE if chosen.spec.dtype in NARROW else AGREE
+        if mine is None and yours is None and np.array_equal(chosen.value(), value):
+            return AGREE
+    raise BadFileError(
+        f"{os.path.dirname(twin.where)}: {one} and {two} stand for one tensor, {chosen.spec.name!r}, and hold other values; "
+        "remove the one that is wrong"
+    )
+
+
+def _readings(chosen: SettledTensor, twin: VendorTensor) -> Iterator[Array]:
+    """The twin's valid elements in the order of the chosen's, in every type it may be of."""
+    valid = chosen.way.cut
+    if twin.shape not in (None, valid):
+        return
+    places = [twin.stored or twin.shape] if twin.shape is not None else list(dict.fromkeys([valid, chosen.stored]))
+    for dtype in twin.dtypes:
+        for stored in places:
+            if int(np.prod(stored, dtype=object)) * ITEM[dtype] != twin.size_bytes:
+                continue
+            raw = np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+            whole = np.frombuffer(twin.read(), raw).reshape(stored)[tuple(slice(0, n) for n in valid)]
+            if dtype == "bfloat16":
+                whole = (whole.astype("<u4") << 16).view("<f4")
+            yield whole.transpose(chosen.way.order).reshape(chosen.spec.shape)
+
+
+def _real(value: Array, spec: TensorSpec, known: list[TensorSpec]) -> Real | None:
+    """In real numbers; None for stored integers of no known scale."""
+    if value.dtype.kind not in "iu" or spec.scale:
+        return spec.dequantized(value)
+    for one in known:
+        if one.quantized and (one.dtype, one.shape) == (value.dtype.name, value.shape):
+            return one.dequantized(value)
+    return None
+
+
+def _off(tensor: VendorTensor, value: Array) -> float:
+    """How far off a value can be, that came as text of so many decimals or with a scale of so many digits."""
+    text = 0.5 * 10.0**-tensor.decimals if tensor.decimals is not None else 0.0
+    if not tensor.scale_step or value.dtype.kind not in "iu" or not value.size:
+        return text
+    zero = max((abs(z) for z in tensor.zero_point), default=0)
+    return text + max(tensor.scale_step) * (float(np.abs(value.astype(np.float64)).max()) + zero)
+
+
+def _equal(a: Real, b: Real, near: float) -> bool:
+    with np.errstate(invalid="ignore"):
+        finite = np.abs(np.where(np.isfinite(a), a, 0))
+        near += ROUNDED * float(finite.max(initial=0.0))
+        return bool(((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= near)).all())
+
+
+def _stored(q: Array, real: Real, near: float) -> bool:
+    """Whether q may be how real is stored: of 8 or 16 bits by some scale above 0 and an integer zero point, wider ones by
+    none."""
+    stored = q.astype(np.float64)
+    if q.dtype.name not in NARROW:
+        return _equal(real, stored, near)
+    if not q.size:
+        return True
+    if not np.isfinite(real).all():
+        return False
+    low, high = (np.unravel_index(at, q.shape) for at in (int(q.argmin()), int(q.argmax())))
+    if q[low] == q[high]:
+        return bool(np.abs(real - real[low]).max() <= near + ROUNDED * abs(float(real[low])))
+    scale = float((real[high] - real[low]) / (stored[high] - stored[low]))
+    if not scale > 0 or not _equal(real, (stored - stored[low]) * scale + real[low], near):
+        return False
+    zero, limits = float(stored[low] - real[low] / scale), np.iinfo(q.dtype.name)
+    wide = 0.01 + near / scale + ROUNDED * float(np.abs(real).max()) / scale
+    return abs(zero - round(zero)) <= wide and limits.min - wide <= zero <= limits.max + wide

@@ -1,0 +1,149 @@
+"""The reference in another Python interpreter: started with a scratch folder, watched, and ended whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from qverify_agents.die_with_parent import die_with_parent
+from qverify_agents.printable import last_line, one_line
+
+from qverify.errors import UsageError
+from qverify.onnx_model import engine
+from qverify.report.spread import SpreadRun
+from qverify.sides.reference_variants.interpreter_files import (
+    ReferenceVariant,
+    ResultRejected,
+    largest_result_bytes,
+    read_identity,
+    read_result,
+    write_job,
+)
+from qverify.tensors.recording import Array
+
+PROGRAM = Path(engine.__file__).with_name("run_in_interpreter.py")
+BESIDE = 1 << 24  # bytes it may write besides its results
+OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")  # variables of this interpreter, not of another
+Take = Callable[[int, Mapping[str, Array]], None]
+
+
+class OtherInterpreter:
+    """command: words of a shell that start Python with numpy and onnxruntime. deadline_s: for each run. UsageError where it
+    cannot be started, is late, or gives something else than arrays like ours; from then on the same error at once."""
+
+    def __init__(self, command: str, deadline_s: float):
+        self.command, self._deadline_s, self._failed = command, deadline_s, ""
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        if not self._words or shutil.which(self._words[0]) is None:
+            raise self._error("no such program" if self._words else "the command is empty")
+
+    def run(
+        self,
+        variants: Sequence[ReferenceVariant],
+        like: Sequence[Mapping[str, Array]],
+        take: Take,
+        step: Callable[[int], None],
+    ) -> SpreadRun:
+        """take: gets every variant's result, as soon as it is there. like: what results look like (elsewhere_files.result)."""
+        if self._failed:
+            raise UsageError(self._failed)
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="qverify-reference-", ignore_cleanup_errors=True) as folder:
+            try:
+                row = self._ran(Path(folder), variants, like, take, step)
+            except ResultRejected as error:
+                raise self._error(str(error).replace(f"{folder}/", "")) from error
+        row.seconds, row.runs = round(time.perf_counter() - begun, 3), len(variants)
+        return row
+
+    def _error(self, why: str) -> UsageError:
+        self._failed = f"--reference-python '{one_line(self.command)[:200]}': {one_line(why)}"
+        return UsageError(self._failed)
+
+    def _ran(
+        self,
+        folder: Path,
+        variants: Sequence[ReferenceVariant],
+        like: Sequence[Mapping[str, Array]],
+        take: Take,
+        step: Callable[[int], None],
+    ) -> SpreadRun:
+        write_job(folder, variants)
+        most = _bytes_in(folder) + BESIDE + sum(largest_result_bytes(one) for one in like)
+        with self._started(folder) as process:
+            for number, wanted in enumerate(like):
+                path = folder / f"run-{number}.npz"
+                self._wait(process, path, most, f"run {number + 1} of {len(like)}")
+                take(number, read_result(path, wanted))
+                path.unlink()
+                step(number + 1)
+        return read_identity(folder, self.command)
+
+    @contextlib.contextmanager
+    def _started(self, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """The process, and after it nothing of its group."""
+        try:
+            with open(folder / "said", "wb") as said:
+                process = subprocess.Popen(
+                    [*self._words, str(PROGRAM), str(folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                    env={name: value for name, value in os.environ.items() if name not in OURS},
+                )
+        except OSError as error:
+            raise ResultRejected(f"cannot be started: {error.strerror}") from error
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _wait(self, process: subprocess.Popen[bytes], path: Path, most: int, what: str) -> None:
+        """Until the file is there; Refused when it cannot come any more, or too much of anything does."""
+        end, pause = time.monotonic() + self._deadline_s, 0.005
+        while True:
+            status = process.poll()
+            if os.path.lexists(path):
+                return
+            if status is not None:
+                how = f"status {status}" if status >= 0 else f"signal {-status}"
+                raise ResultRejected(f"ended with {how} before {what}{_said(path.parent)}")
+            if time.monotonic() > end:
+                raise ResultRejected(f"no {what} within {self._deadline_s:g} s; --reference-timeout gives it longer")
+            if _bytes_in(path.parent) > most:
+                raise ResultRejected(f"writes more than the {most} bytes that its results can be")
+            time.sleep(pause)
+            pause = min(0.1, pause * 1.5)
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _said(folder: Path) -> str:
+    """The last line it wrote, as the end of a message."""
+    with contextlib.suppress(OSError), open(folder / "said", "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+        line = last_line(file.read())
+        return f": {line}" if line else ""
+    return ""

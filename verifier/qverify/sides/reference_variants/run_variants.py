@@ -1,0 +1,98 @@
+"""How far the reference's other settings, and onnxruntime in other interpreters, come from the reference's own run."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qverify.onnx_model.engine import Engine, version
+from qverify.report.spread import SpreadRun
+from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
+from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
+from qverify.tensors.recording import Array
+from qverify.tensors.spec import TensorSpec
+
+Step = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Spread:
+    """widest: by tensor, the largest |a-b| (real values) and who had it. ran: every interpreter, our own first."""
+
+    widest: dict[str, tuple[float, str]] = field(default_factory=dict)
+    ran: list[SpreadRun] = field(default_factory=list)
+
+    def add(self, row: SpreadRun, found: Mapping[str, tuple[float, int]]) -> None:
+        """The distances of one interpreter, by tensor."""
+        row.tensors, row.differing = len(found), sum(real > 0 or lsb > 0 for real, lsb in found.values())
+        row.max_lsb = max((lsb for _, lsb in found.values()), default=0)
+        row.widest = max(found, key=lambda n: found[n][0]) if row.differing else ""
+        row.max_abs = found[row.widest][0] if row.widest else 0.0
+        for name, (real, _) in found.items():
+            if name not in self.widest or real > self.widest[name][0]:
+                self.widest[name] = (real, row.who)
+        self.ran.append(row)
+
+
+def measure_spread(
+    variants: Sequence[ReferenceVariant], elsewhere: Iterable[OtherInterpreter] = (), step: Step | None = None
+) -> Spread:
+    """Every variant here, then in every other interpreter. UsageError where one of those does not give what it should."""
+    found, places = Spread(), list(elsewhere)
+    whole = len(variants) * (1 + len(places))
+    begun, apart, here = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()
+    for number, variant in enumerate(variants):
+        values = Engine(variant.model, variant.level, variant.threads).run(variant.feed, list(variant.base))
+        apart.add(number, values)
+        here.setdefault(id(variant.model), values)
+        _after(0, whole, step)(number + 1)
+    own = SpreadRun("", version(), platform.python_version(), platform.machine())
+    own.seconds, own.runs = round(time.perf_counter() - begun, 3), len(variants)
+    found.add(own, apart.found)
+    for at, place in enumerate(places, 1):
+        apart = VariantDistances(variants)
+        like = [here[id(variant.model)] for variant in variants]
+        row = place.run(variants, like, apart.add, _after(at * len(variants), whole, step))
+        found.add(row, apart.found)
+    return found
+
+
+def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
+    """Tells of n more runs than those that were done."""
+    return lambda n: None if step is None else step(done + n, whole)
+
+
+class VariantDistances:
+    """found: by tensor the largest distance of all variants' results, in real values and in LSB."""
+
+    def __init__(self, variants: Sequence[ReferenceVariant]):
+        self._variants = variants
+        self.found: dict[str, tuple[float, int]] = {}
+
+    def add(self, number: int, values: Mapping[str, Array]) -> None:
+        """values: of variant `number`, by the model's output names."""
+        variant = self._variants[number]
+        for name, value in values.items():
+            spec = variant.specs[name]
+            real, lsb = distance(spec, variant.base[name], value)
+            before = self.found.get(spec.name, (0.0, 0))
+            self.found[spec.name] = max(before[0], real), max(before[1], lsb)
+
+
+def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
+    """Largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
+    if a.shape != b.shape:
+        return math.inf, 0
+    integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
+    lsb = int(np.abs(a.astype(np.int64) - b.astype(np.int64)).max(initial=0)) if integers else 0
+    real, other = spec.dequantized(a), spec.dequantized(b)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(real - other)
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    same = (real == other) | (np.isnan(real) & np.isnan(other))
+    return float(np.where(same, 0.0, apart).max(initial=0.0)), lsb

@@ -1,0 +1,111 @@
+"""How two tensors differ: how many elements, by how many LSB, with which sign, and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import bits
+
+Array = npt.NDArray[Any]
+AXES = {"NCHW": "NCHW", "NHWC": "NHWC", "NCW": "NCW", "NC": "NC"}
+MOST_STEPS, ROWS, COLUMNS = 16, 12, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """first, last: of the places with a difference. touched: how many places have one. whole: places where every element
+    differs, at most 16 of them. period: the touched places are first, first + period, ..., or 0."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+    touched: int
+    whole: tuple[int, ...]
+    period: int
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceDescription:
+    """steps: recorded less computed in LSB (integers only) to how many elements, the commonest first, at most 16; up: share
+    of the differing elements that are larger on the board. drawing: share of differing elements, 0..1, over the last two axes
+    (rows, columns; at most 12 x 48 cells), the others folded together."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    elements: int
+    differing: int
+    max_abs: float
+    up: float
+    steps: dict[int, int]
+    axes: tuple[Axis, ...]
+    drawing: tuple[tuple[float, ...], ...]
+    not_finite: int
+
+
+def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
+    """made: computed on the host, recorded: on the board; both of spec's shape and dtype."""
+    apart = (bits(made) != bits(recorded)).reshape(spec.shape)
+    places = np.flatnonzero(apart)
+    ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (made, recorded))
+    steps: dict[int, int] = {}
+    if made.dtype.kind in "iu":
+        away = theirs - ours
+        counted = Counter(away.astype(np.int64).tolist())
+        steps = dict(counted.most_common(MOST_STEPS))
+    with np.errstate(all="ignore"):
+        distance = np.abs(theirs - ours)
+    finite = distance[np.isfinite(distance)]
+    names = AXES.get(spec.layout, "") if len(spec.layout) == len(spec.shape) else _names(len(spec.shape))
+    return DifferenceDescription(
+        spec.dtype,
+        spec.shape,
+        spec.elements,
+        int(places.size),
+        float(finite.max(initial=0.0)),
+        float((theirs > ours).mean()) if places.size else 0.0,
+        steps,
+        tuple(_axis(apart, i, names[i]) for i in range(apart.ndim)) if places.size else (),
+        drawing(apart) if places.size else (),
+        int((~np.isfinite(theirs)).sum()),
+    )
+
+
+def _names(rank: int) -> str:
+    return {0: "", 1: "W", 2: "NC", 3: "NCW", 4: "NCHW"}.get(rank, "abcdefgh"[:rank])
+
+
+def _axis(apart: Array, axis: int, name: str) -> Axis:
+    others = tuple(i for i in range(apart.ndim) if i != axis)
+    touched = np.flatnonzero(apart.any(others))
+    whole = np.flatnonzero(apart.all(others))
+    gaps = np.diff(touched)
+    period = int(gaps[0]) if len(gaps) > 1 and gaps[0] > 1 and (gaps == gaps[0]).all() else 0
+    return Axis(
+        name,
+        apart.shape[axis],
+        int(touched[0]),
+        int(touched[-1]),
+        len(touched),
+        tuple(int(i) for i in whole[:16]),
+        period,
+    )
+
+
+def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
+    """Rows x columns of shares: the last two axes, or channels x rest where those hold one element."""
+    shape = apart.shape if apart.ndim > 1 else (1, *apart.shape, 1)[: max(2, apart.ndim + 1)]
+    flat = apart.reshape(-1, *shape[-2:])
+    if flat.shape[1] * flat.shape[2] == 1:
+        flat = flat.reshape(1, 1, -1)
+    share = flat.mean(0)
+    rows, columns = (
+        np.array_split(np.arange(n), min(n, most)) for n, most in zip(share.shape, (ROWS, COLUMNS), strict=True)
+    )
+    return tuple(tuple(float(share[np.ix_(r, c)].mean()) for c in columns) for r in rows)

@@ -1,0 +1,88 @@
+"""Where a fault of the memory can sit: the unit's output, what it reads, its constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import Case, Change, bits, constants_of
+
+Array = npt.NDArray[Any]
+ROLES = {
+    "conv": ("input", "weights", "bias", "scales"),
+    "conv_transpose": ("input", "weights", "bias", "scales"),
+    "fully_connected": ("input", "weights", "bias", "scales"),
+    "matmul": ("first input", "second input", "scales"),
+    "add": ("first input", "second input", "scales"),
+    "mul": ("first input", "second input", "scales"),
+    "lookup": ("input", "table"),
+    "softmax": ("input", "table"),
+    "resize_nearest": ("input", "index table"),
+    "resize_linear": ("input", "index table", "weight table"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySource:
+    """kind: output, input, constant. said: as a person reads it."""
+
+    name: str
+    kind: str
+    said: str
+    spec: TensorSpec
+
+
+def memory_sources(case: Case, *kinds: str) -> list[MemorySource]:
+    """Those of the kinds asked for, or all."""
+    found = [MemorySource(case.output, "output", "the output", case.spec)]
+    found += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
+    for node, at, name in constants_of(case):
+        roles = ROLES.get(node.op, ())
+        role = roles[at] if at < len(roles) else f"constant {name}"
+        found.append(MemorySource(name, "constant", f"the {role}", case.graph.spec(name)))
+    return [p for p in found if not kinds or p.kind in kinds]
+
+
+def _input(case: Case, name: str) -> str:
+    return "the input" if len(case.unit.inputs) == 1 else f"the input {name}"
+
+
+def correct_value(case: Case, place: MemorySource) -> Array:
+    """As it would be without the fault."""
+    if place.kind == "output":
+        return case.made
+    return case.inputs[place.name] if place.kind == "input" else case.graph.constants[place.name]
+
+
+def is_permutation(case: Case) -> bool:
+    """Whether the recorded elements are the computed ones in some order: a cheap look before many orders are tried."""
+    return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
+
+
+def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
+    """The output when that tensor's elements are the transformed ones; transform keeps shape and dtype."""
+
+    def make(case: Case) -> Array:
+        changed = np.ascontiguousarray(transform(correct_value(case, place)))
+        if place.kind == "output":
+            return changed
+        if place.kind == "input":
+            return case.again(Change(inputs={place.name: changed}))
+        return case.again(Change(constants={place.name: changed}))
+
+    return make
+
+
+def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
+    """The output when every input's elements are the transformed ones."""
+    names = case.unit.inputs
+
+    def make(case: Case) -> Array:
+        return case.again(Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))
+
+    return make

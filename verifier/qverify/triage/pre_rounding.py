@@ -1,0 +1,73 @@
+"""The output before it is rounded: the unit run again with an output step 2^-12 as large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify import ops
+from qverify.triage.case import Case, Change, limits
+from qverify.triage.linear_sums import OPS, WIDE_LIMITS, real_scale
+
+Array = npt.NDArray[Any]
+FINER = 12
+WIDE = "int64"
+
+
+@dataclass(frozen=True, slots=True)
+class PreRounding:
+    """steps: float64, in output LSB to a 4096th, before zero point and clip."""
+
+    steps: Array
+    zero_point: int
+    low: int
+    high: int
+
+
+def pre_rounding(case: Case) -> PreRounding | None:
+    """None for an op that rounds nothing, or whose output is not quantized per tensor."""
+    return case.once("unrounded", lambda: _unrounded(case))
+
+
+def _unrounded(case: Case) -> PreRounding | None:
+    if len(case.spec.scale) != 1:
+        return None
+    change = _finer(case)
+    if change is None:
+        return None
+    words = ops.words(case.last)
+    low, high = limits(case.spec)
+    fine = case.again(change).astype(np.float64) / 2**FINER
+    return PreRounding(fine, case.spec.zero_point[0], words.get("act_min", low), words.get("act_max", high))
+
+
+def _finer(case: Case) -> Change | None:
+    node, spec = case.last, case.spec
+    wide = replace(spec, dtype=WIDE, zero_point=(0,), scale=(spec.scale[0] / 2**FINER,))
+    rq = case.graph.constants.get(node.inputs[-1] or "")
+    specs = {case.output: wide}
+    nodes = {node.name: replace(node, words=(*node.words[:-2], *WIDE_LIMITS))}
+    if node.op in OPS and rq is not None:
+        real = real_scale(case, rq, False) * 2.0**FINER
+        return Change(constants={node.inputs[-1] or "": real}, specs=specs, nodes=nodes)
+    if node.op == "add" and rq is not None:
+        words = ops.words(node) | {"swap": 0, "act_min": WIDE_LIMITS[0], "act_max": WIDE_LIMITS[1]}
+        nodes = {node.name: replace(node, words=tuple(words.values()))}
+        return Change(constants={node.inputs[2] or "": add_ratios(case) * 2.0**FINER}, specs=specs, nodes=nodes)
+    if node.op == "average_pool" and rq is not None:
+        ratio = np.float64(case.graph.spec(node.inputs[0] or "").scale[0]) / np.float64(spec.scale[0])
+        return Change(constants={node.inputs[1] or "": np.array([ratio * 2.0**FINER])}, specs=specs, nodes=nodes)
+    if node.op in ("quantize", "resize_linear", "concat", "where"):
+        return Change(specs=specs)
+    return None
+
+
+def add_ratios(case: Case) -> Array:
+    """float64 [2]: real scales of an addition's operands by that of the output, the second negative for a subtraction."""
+    node, graph = case.last, case.graph
+    rq = graph.constants[node.inputs[2] or ""]
+    found = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
+    return np.array(found) * (1, -1 if rq[1] < 0 else 1)

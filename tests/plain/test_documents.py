@@ -70,6 +70,15 @@ def test_files_named_in_documents_exist(path: Path) -> None:
         assert (ROOT / name).exists(), f"{path.name} names {name}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_products_are_shown_as_products(path: Path) -> None:
+    """In text, Markdown takes the asterisks of a*b ... c*d for emphasis and drops them: a * b stays."""
+    fences = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in fences.splitlines() if not line.startswith("    ")]
+    text = re.sub(r"`[^`\n]*`|\*\*[^*\s][^*\n]*\*\*|(?<!\S)\*\w[^*\n]*\*", "", "\n".join(lines))
+    assert re.findall(r".{0,30}[\w)\]]\*[\w(\[.].{0,30}", text) == []
+
+
 @pytest.mark.parametrize(
     ("file", "pattern"),
     [

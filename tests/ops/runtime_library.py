@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from qverify_agents.binaries import host_architecture
+
 HERE = Path(__file__).resolve().parents[2] / "board_runtime"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Wshadow"]
@@ -24,12 +26,18 @@ def _folder() -> Path:
 _keep: list[tempfile.TemporaryDirectory[str]] = []
 
 
+SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, cwd=HERE, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
 def _compile(name: str, *extra: str) -> Path:
     sources = [p.relative_to(HERE).as_posix() for p in sorted((HERE / "src").rglob("*.c")) if p.parent.name != "faults"]
     out = _folder() / name
-    command = [str(COMPILER), *FLAGS, *extra, "-Iinclude", "-Isrc", *sources, "-o", str(out), "-lm"]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[:2000]
+    _run(str(COMPILER), *FLAGS, *extra, "-Iinclude", "-Isrc", *sources, "-o", str(out), "-lm")
     return out
 
 
@@ -39,7 +47,24 @@ def library() -> ctypes.CDLL:
 
 
 @functools.cache
+def sanitized_folder() -> Path:
+    """A QVERIFY_BIN_DIR: both runtimes of this machine under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    They share their objects: the faulty one has src/faults, its op table among them, in place of src/ops/table.c."""
+    folder, architecture = _folder() / "sanitized", host_architecture()
+    folder.mkdir()
+    objects = {
+        p: folder / f"{'-'.join(p.relative_to(HERE).with_suffix('.o').parts)}" for p in (HERE / "src").rglob("*.c")
+    }
+    for source, made in objects.items():
+        _run(str(COMPILER), *FLAGS, *SANITIZERS, "-Iinclude", "-Isrc", "-c", str(source), "-o", str(made))
+    real = [str(o) for p, o in objects.items() if p.parent.name != "faults"]
+    faulty = [str(o) for p, o in objects.items() if p != HERE / "src" / "ops" / "table.c"]
+    for name, parts in ((f"qvrt-{architecture}", real), (f"qvrt-faulty-{architecture}", faulty)):
+        _run(str(COMPILER), *SANITIZERS, *parts, "-o", str(folder / name), "-lm")
+    return folder
+
+
+@functools.cache
 def binary(sanitized: bool = False) -> Path:
-    if sanitized:
-        return _compile("qvrt-sanitized", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    return _compile("qvrt")
+    return sanitized_folder() / f"qvrt-{host_architecture()}" if sanitized else _compile("qvrt")

@@ -240,7 +240,7 @@ def test_at_most_three_times() -> None:
     links = Links(ScriptedAgent({frames.PING: echoes}), 1, 1, 1, 1, None)
     with links.opened() as agent:
         for _ in range(2):
-            with pytest.raises(LinkClosed, match="^the board was unplugged$"):
+            with pytest.raises(LinkClosed, match=r"^the board was unplugged$"):
                 agent.ping()
         assert agent.generation == 3 and len(links.made) == 4
 
@@ -268,7 +268,7 @@ def test_without_a_way_to_make_it_again() -> None:
     agent = Agent(ScriptedLink(script, ends=2), ALL, 60)
     agent.ping()
     for _ in range(2):
-        with pytest.raises(LinkClosed, match="^the board was unplugged$"):
+        with pytest.raises(LinkClosed, match=r"^the board was unplugged$"):
             agent.ping()
     assert not agent.shared and agent.generation == 0
     agent.close()

@@ -44,7 +44,12 @@ def test_how_many_there_can_be(ledger: Events, most: int) -> None:
         (Events(), 0, event("a", 1), "an event of iteration 1; this run has 1, counted from 0"),
         (Events(repeat=3), 0, event("a", 3), "an event of iteration 3; this run has 3, counted from 0"),
         (Events(repeat=0), 0, event("a", 1), "an event of iteration 1; this run has 0"),
-        (Events(wanted=["a", "b"]), 1, event("a"), "event 1 as 'a' of iteration 0; in this run it is 'b' of iteration 0"),
+        (
+            Events(wanted=["a", "b"]),
+            1,
+            event("a"),
+            "event 1 as 'a' of iteration 0; in this run it is 'b' of iteration 0",
+        ),
         (Events(wanted=["a", "b"], repeat=2), 2, event("a", 0), "event 2 as 'a' of iteration 0; .* 'a' of iteration 1"),
         (Events(frozenset("ab")), 0, event("x\x1b" * 60), r"an event of '(x\?){30}', no tensor"),
     ],
@@ -87,7 +92,7 @@ def test_the_same_event_again() -> None:
 def test_one_index_has_one_content(other: NodeEvent) -> None:
     ledger = Events(repeat=2)
     ledger.add(4, event("a"), 0)
-    with pytest.raises(Contradiction, match="event 4 twice, as 'a' with digest 0a and as '[ab]' with 0[ab]"):
+    with pytest.raises(Contradiction, match=r"event 4 twice, as 'a' with digest 0a and as '[ab]' with 0[ab]"):
         ledger.add(4, other, 0, asked=True)
 
 

@@ -37,7 +37,7 @@ def test_a_text() -> None:
     for wrong in ("x" * 1024, "é" * 512, "a\0b"):
         with pytest.raises(ProtocolError, match="a name longer than 1023 bytes cannot be sent"):
             messages.text(wrong)
-    with pytest.raises(ProtocolError, match="^y{60}\\.\\.\\.: "):
+    with pytest.raises(ProtocolError, match=r"^y{60}\.\.\.: "):
         messages.text("y" * 2000)
 
 
@@ -229,9 +229,7 @@ def test_events_that_were_asked_for() -> None:
         (event(3) + event(4) + event(5), 5),
         (event(2), 2),
     ):
-        with pytest.raises(
-            Contradiction, match=f"asked for its events from 3 of 5 and sent event {sent}$"
-        ):
+        with pytest.raises(Contradiction, match=f"asked for its events from 3 of 5 and sent event {sent}$"):
             messages.read_events_from(3, 5, payload)
 
 

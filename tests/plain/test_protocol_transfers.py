@@ -315,7 +315,7 @@ def test_what_the_end_of_a_run_says_is_kept() -> None:
         agent.run(A, [])
         assert agent.kept is False
         script.done = (-6, "two inputs wanted", 0, 1)
-        with pytest.raises(AgentError, match="the agent says: two inputs wanted .status -6") as caught:
+        with pytest.raises(AgentError, match=r"the agent says: two inputs wanted .status -6") as caught:
             agent.run(A, [])
         assert caught.value.status == -6 and agent.kept is True
 

@@ -230,7 +230,9 @@ def test_signedness() -> None:
     }
     for said, zero in (("", 0), (", its zero point 128 further", 128), (", its zero point 128 less", -128)):
         unsigned = c.x.astype(np.int64) % 256
-        wanted[f"signedness: the input is read as uint8{said}"] = c.out(c.acc(x=unsigned, zero=ZX + zero, pad=ZX + zero))
+        wanted[f"signedness: the input is read as uint8{said}"] = c.out(
+            c.acc(x=unsigned, zero=ZX + zero, pad=ZX + zero)
+        )
         wanted[f"signedness: the weights is read as uint8{said}"] = c.out(c.acc(w=c.w.astype(np.int64) % 256 - zero))
     check("signedness", case_of(c), wanted)
 
@@ -254,7 +256,9 @@ def pool(x: Array, kernel: Any, stride: Any, pads: Any, dilation: Any = (1, 1), 
     for i in range(5):
         for j in range(6):
             top, left = i * stride[0], j * stride[1]
-            made[:, i, j] = wide[:, top : top + reach[0] : dilation[0], left : left + reach[1] : dilation[1]].max((1, 2))
+            made[:, i, j] = wide[:, top : top + reach[0] : dilation[0], left : left + reach[1] : dilation[1]].max(
+                (1, 2)
+            )
     return made[None]
 
 
@@ -335,7 +339,12 @@ def test_pad_modes(mode: int) -> None:
 
 def test_zero_points() -> None:
     c = Conv()
-    among("zero-point", case_of(c, c.out(c.acc(zero=11))), {"zero point of the input: 11 instead of -7": c.out(c.acc(zero=11))}, 8.0)
+    among(
+        "zero-point",
+        case_of(c, c.out(c.acc(zero=11))),
+        {"zero point of the input: 11 instead of -7": c.out(c.acc(zero=11))},
+        8.0,
+    )
     usual = {f"zero point of the input: {z} instead of -7": c.out(c.acc(zero=z)) for z in (0, 121, -135)}
     usual |= {f"zero point of the weights: {z} instead of 0": c.out(c.acc(w=c.w.astype(int) - z)) for z in (128, -128)}
     among("zero-point", case_of(c, c.out(c.acc(zero=11))), usual)
@@ -349,7 +358,9 @@ def test_zero_points() -> None:
     moved = np.clip(c.out().astype(int) - 5, -128, 127).astype(np.int8)
     case = case_of(c, moved)
     every = [v for v in PAGES["zero-point"].variants(case) if v.said == "zero point of the output: 0 instead of 5"]
-    for variant, wanted_value in zip(every, (c.clipped(steps, zero=0), moved), strict=True):  # before and after the clamp
+    for variant, wanted_value in zip(
+        every, (c.clipped(steps, zero=0), moved), strict=True
+    ):  # before and after the clamp
         assert np.array_equal(variant.make(case), wanted_value) and variant.bits == 0
 
 
@@ -425,9 +436,9 @@ def test_accumulators_that_are_too_narrow() -> None:
             for k in places:
                 total = np.clip(total + weights[:, k, None, None] * columns[k], -32768, 32767)
             total = total if first else np.clip(total + b, -32768, 32767)
-            steps[
-                f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if first else 'last'}"
-            ] = c.out(total)
+            steps[f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if first else 'last'}"] = (
+                c.out(total)
+            )
         for zero, said in ((0, ""), (ZX, ", the input's zero point still in")):
             total = np.repeat(c.b.astype(np.int64), 99).reshape(10, 9, 11)
             total = total - zero * weights.sum(1)[:, None, None]
@@ -567,7 +578,11 @@ def test_lines_of_what_is_read() -> None:
     every = found("dropped-input", case_of(c, recorded))
     variants = {said: v for said, v in every.items() if not said.startswith("channel")}
     wanted = {"row 5 of the input left out: 0 there": x}
-    for value, other, said in ((ZX, None, "left out: -7 there"), (None, 4, "repeats row 4"), (None, 6, "repeats row 6")):
+    for value, other, said in (
+        (ZX, None, "left out: -7 there"),
+        (None, 4, "repeats row 4"),
+        (None, 6, "repeats row 6"),
+    ):
         changed = c.x.copy()
         changed[:, :, 5] = value if other is None else c.x[:, :, other]
         wanted[f"row 5 of the input {said}"] = changed

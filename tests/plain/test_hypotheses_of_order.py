@@ -172,7 +172,9 @@ def test_layout() -> None:
     unit = Table(1, 4, 3, 5)
     check("layout", unit.case(unit.y), each(unit, BOTH, layouts(names, unit.x.shape), "layout: {place} {way}"))
     flat = Table(4, 3)
-    check("layout", flat.case(flat.y), each(flat, BOTH, layouts({(1, 0): "transposed"}, (4, 3)), "layout: {place} {way}"))
+    check(
+        "layout", flat.case(flat.y), each(flat, BOTH, layouts({(1, 0): "transposed"}, (4, 3)), "layout: {place} {way}")
+    )
     line = Table(12)
     assert found("layout", line.case(line.y)) == {}
 
@@ -270,7 +272,9 @@ def turned(rows: int, columns: int, size: int, whole: bool) -> list[int]:
         for column in range(columns):
             top, left = row // size * size, column // size * size
             source = (top + column - left, left + row - top)
-            fits = top + size <= rows and left + size <= columns if whole else source < (rows, 0) and source[1] < columns
+            fits = (
+                top + size <= rows and left + size <= columns if whole else source < (rows, 0) and source[1] < columns
+            )
             if fits:
                 order[row * columns + column] = source[0] * columns + source[1]
     return order
@@ -295,7 +299,9 @@ def test_tiles() -> None:
     row = Table(1, 3, 1, 9)
     assert found("tiles", row.case(row.y)) == {}
     even = Table(4, 4)
-    assert not [said for said in found("tiles", even.case(even.y)) if "square, of 2x2" in said or "square, of 4x4" in said]
+    assert not [
+        said for said in found("tiles", even.case(even.y)) if "square, of 2x2" in said or "square, of 4x4" in said
+    ]
 
 
 def test_vector_tail() -> None:
@@ -548,7 +554,9 @@ def test_what_is_scrubbed_from_floats() -> None:
     x = np.array([NAN, INF, -INF, -0.0, TINY, -TINY, 1.5], np.float32)
     unit = Small("reshape", (), ("float32", 0, 0), (7, 1), x=(x,))
     case = Case(unit.graph, units(unit.graph)[0], unit.inputs, "y", x.reshape(7, 1))
-    wanted = {f"NaN scrub: in {p} {s}": np.array(v, np.float32).reshape(7, 1) for p in BOTH for s, v in SCRUBBED.items()}
+    wanted = {
+        f"NaN scrub: in {p} {s}": np.array(v, np.float32).reshape(7, 1) for p in BOTH for s, v in SCRUBBED.items()
+    }
     check("nan-scrub", case, wanted)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin import container

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import NEEDS, SHARED
 from tests.board_kinds import NAMES
+from tests.needs import NEEDS, SHARED
 
 HERE = Path(__file__).resolve().parent
 FILES = [path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py")]

@@ -12,8 +12,8 @@ from onnx import numpy_helper
 from onnxruntime.quantization import QuantFormat
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.onnx_model.view import View
-from qverify.triage.float_pairing import Paired, pair_ends, pair_float
-from qverify.triage.loss import Losses, quantized_range, switches
+from qverify.triage.float_pairing import FloatPairs, pair_ends, pair_float
+from qverify.triage.loss import Losses, make_switches, quantized_range
 
 from tests.plain.test_triage import float_model, quantized
 
@@ -52,7 +52,7 @@ def views(folder: Path, floats: str, kind: str) -> tuple[View, View, Any]:
     return View(onnx.load(folder / f"{floats}.onnx"), floats), View(onnx.load_from_string(data), kind), graph
 
 
-def paired(folder: Path, floats: str = "float", kind: str = "qdq") -> Paired:
+def paired(folder: Path, floats: str = "float", kind: str = "qdq") -> FloatPairs:
     return pair_float(*views(folder, floats, kind))
 
 
@@ -226,7 +226,7 @@ def test_channels_whose_weights_are_lost(folder: Path) -> None:
 def test_a_switch_for_each_tensor(folder: Path) -> None:
     floats, quant, graph = views(folder, "float", "qdq")
     pairs = pair_float(floats, quant, graph)
-    found = switches(pairs, floats, graph)
+    found = make_switches(pairs, floats, graph)
     assert [s.tensor for s in found] == [p.tensor for p in pairs.pairs]
     for switch, pair in zip(found, pairs.pairs, strict=True):
         spec = graph.spec(pair.quantized)

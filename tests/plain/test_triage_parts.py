@@ -22,11 +22,11 @@ from qverify.triage.advice import ADVICE, advice, loss_evidence, loss_kind
 from qverify.triage.case import Case, noise
 from qverify.triage.difference_description import described, drawing
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
-from qverify.triage.ladder import Distance, Gate, Outputs, bare, default_gate, parse_gate, real
-from qverify.triage.loss import Outcome, channels_lost, nearest, quantized_range, sqnr_db
-from qverify.triage.loudness import Step, quiet, said
+from qverify.triage.ladder import Distance, Outputs, RungGate, default_gate, parse_gate, real_spec, real_values
+from qverify.triage.loss import ExperimentResult, channels_lost, nearest, quantized_range, sqnr_db
+from qverify.triage.loudness import OutputStep, loudness_text, quiet_outputs
+from qverify.triage.memory_sources import memory_sources, output_from_all
 from qverify.triage.neighbourhood import neighbourhoods, numbers
-from qverify.triage.memory_sources import at_all, places
 from qverify.triage.what_if import what_if
 
 from tests.plain.forensic_units import Small, generator
@@ -40,20 +40,20 @@ Array = Any
 @pytest.mark.parametrize(
     ("kinds", "gate", "text"),
     [
-        (("float", "float"), Gate("cosine", 0.9999), "cosine >= 0.9999"),
-        (("float", "reference"), Gate("cosine", 0.7), "cosine >= 0.7"),
-        (("float", "fake-quantized"), Gate("cosine", 0.7), "cosine >= 0.7"),
-        (("fake-quantized", "reference"), Gate("cosine", 0.98), "cosine >= 0.98"),
-        (("reference", "dump"), Gate("cosine", 0.98), "cosine >= 0.98"),
-        (("reference", "simulator"), Gate("decimals", 5), None),
-        (("reference", "board"), Gate("decimals", 5), None),
-        (("simulator", "board"), Gate("exact"), "equal values"),
-        (("board", "application"), Gate("decimals", 3), None),
-        (("float", "application"), Gate("decimals", 3), None),
-        (("simulator", "float"), Gate("cosine", 0.98), "cosine >= 0.98"),
+        (("float", "float"), RungGate("cosine", 0.9999), "cosine >= 0.9999"),
+        (("float", "reference"), RungGate("cosine", 0.7), "cosine >= 0.7"),
+        (("float", "fake-quantized"), RungGate("cosine", 0.7), "cosine >= 0.7"),
+        (("fake-quantized", "reference"), RungGate("cosine", 0.98), "cosine >= 0.98"),
+        (("reference", "dump"), RungGate("cosine", 0.98), "cosine >= 0.98"),
+        (("reference", "simulator"), RungGate("decimals", 5), None),
+        (("reference", "board"), RungGate("decimals", 5), None),
+        (("simulator", "board"), RungGate("exact"), "equal values"),
+        (("board", "application"), RungGate("decimals", 3), None),
+        (("float", "application"), RungGate("decimals", 3), None),
+        (("simulator", "float"), RungGate("cosine", 0.98), "cosine >= 0.98"),
     ],
 )
-def test_the_gate_between_two_kinds_of_stages(kinds: tuple[str, str], gate: Gate, text: str | None) -> None:
+def test_the_gate_between_two_kinds_of_stages(kinds: tuple[str, str], gate: RungGate, text: str | None) -> None:
     assert default_gate(*kinds) == gate
     assert text is None or gate.describe() == text
 
@@ -61,16 +61,16 @@ def test_the_gate_between_two_kinds_of_stages(kinds: tuple[str, str], gate: Gate
 @pytest.mark.parametrize(
     ("text", "rung", "gate"),
     [
-        ("a~b=exact", "a~b", Gate("exact")),
-        (" a ~ b =exact", "a~b", Gate("exact")),
-        ("a~b=decimals:0", "a~b", Gate("decimals", 0)),
-        ("a=1~b=decimals:15", "a=1~b", Gate("decimals", 15)),
-        ("a~b=cosine:-1", "a~b", Gate("cosine", -1)),
-        ("a~b=cosine:1", "a~b", Gate("cosine", 1)),
-        ("a~b=cosine:0.5", "a~b", Gate("cosine", 0.5)),
+        ("a~b=exact", "a~b", RungGate("exact")),
+        (" a ~ b =exact", "a~b", RungGate("exact")),
+        ("a~b=decimals:0", "a~b", RungGate("decimals", 0)),
+        ("a=1~b=decimals:15", "a=1~b", RungGate("decimals", 15)),
+        ("a~b=cosine:-1", "a~b", RungGate("cosine", -1)),
+        ("a~b=cosine:1", "a~b", RungGate("cosine", 1)),
+        ("a~b=cosine:0.5", "a~b", RungGate("cosine", 0.5)),
     ],
 )
-def test_a_gate_of_the_command_line(text: str, rung: str, gate: Gate) -> None:
+def test_a_gate_of_the_command_line(text: str, rung: str, gate: RungGate) -> None:
     assert parse_gate(text) == (rung, gate)
 
 
@@ -86,18 +86,18 @@ def test_no_gate(text: str) -> None:
 @pytest.mark.parametrize(
     ("gate", "max_abs", "cosine", "holds"),
     [
-        (Gate("exact"), 0.0, 1.0, True),
-        (Gate("exact"), 1e-30, 1.0, False),
-        (Gate("decimals", 2), 0.005, 0.0, True),
-        (Gate("decimals", 2), 0.00501, 1.0, False),
-        (Gate("cosine", 0.5), 99.0, 0.5, True),
-        (Gate("cosine", 0.5), 0.0, 0.4999, False),
-        (Gate("cosine", -1), 0.0, math.nan, False),
-        (Gate("decimals", 2), math.nan, 1.0, False),
-        (Gate("exact"), math.nan, 1.0, False),
+        (RungGate("exact"), 0.0, 1.0, True),
+        (RungGate("exact"), 1e-30, 1.0, False),
+        (RungGate("decimals", 2), 0.005, 0.0, True),
+        (RungGate("decimals", 2), 0.00501, 1.0, False),
+        (RungGate("cosine", 0.5), 99.0, 0.5, True),
+        (RungGate("cosine", 0.5), 0.0, 0.4999, False),
+        (RungGate("cosine", -1), 0.0, math.nan, False),
+        (RungGate("decimals", 2), math.nan, 1.0, False),
+        (RungGate("exact"), math.nan, 1.0, False),
     ],
 )
-def test_what_a_gate_holds(gate: Gate, max_abs: float, cosine: float, holds: bool) -> None:
+def test_what_a_gate_holds(gate: RungGate, max_abs: float, cosine: float, holds: bool) -> None:
     assert gate.holds(max_abs, cosine) is holds
 
 
@@ -105,40 +105,40 @@ def test_distances_add_up_over_frames() -> None:
     found, a = Distance(), np.array([[3.0, -4.0]], np.float32)
     assert found.rmse == 0
     for b in (a + np.float32([[1, 0]]), a + np.float32([[0, -2]])):
-        found.add(a, b, bare("a", a), bare("b", b))
+        found.add(a, b, real_spec("a", a), real_spec("b", b))
     assert (found.elements, found.largest, found.metric("max_abs")) == (4, 4.0, 2.0)
     assert found.rmse == pytest.approx(math.sqrt(5 / 4))
     assert found.metric("sqnr_db") == pytest.approx(10 * math.log10(50 / 5))
     assert found.metric("cosine") == pytest.approx((12 + 16 + 9 + 24) / math.sqrt(50 * (32 + 45)))
     with pytest.raises(ValueError, match=r"shape \[1, 2\] and \[2\]"):
-        found.add(a, a[0], bare("a", a), bare("b", a[0]))
-    found.add(a, np.array([[np.inf, 0]], np.float32), bare("a", a), bare("b", a))
+        found.add(a, a[0], real_spec("a", a), real_spec("b", a[0]))
+    found.add(a, np.array([[np.inf, 0]], np.float32), real_spec("a", a), real_spec("b", a))
     assert (found.one_sided, found.both_sided) == (1, 0)
 
 
 def test_real_values_of_integers() -> None:
     spec = TensorSpec("y", "int8", (2,), (), (0.5,), (3,))
-    assert real(np.array([5, 1], np.int8), spec).tolist() == [1.0, -1.0]
-    assert real(np.array([5, 1], np.int8), spec).dtype == np.float32
+    assert real_values(np.array([5, 1], np.int8), spec).tolist() == [1.0, -1.0]
+    assert real_values(np.array([5, 1], np.int8), spec).dtype == np.float32
     value = np.array([5, 1], np.int8)
-    assert real(value, TensorSpec("y", "int8", (2,))) is value
+    assert real_values(value, TensorSpec("y", "int8", (2,))) is value
 
 
-def outputs_of(gate: Gate, names: dict[str, str], one: dict[str, Array], two: dict[str, Array]) -> Any:
+def outputs_of(gate: RungGate, names: dict[str, str], one: dict[str, Array], two: dict[str, Array]) -> Any:
     found = Outputs("a", "b", gate, names)
-    sides = [{n: (np.float32(v), bare(n, np.float32(v))) for n, v in side.items()} for side in (one, two)]
+    sides = [{n: (np.float32(v), real_spec(n, np.float32(v))) for n, v in side.items()} for side in (one, two)]
     found.add(*sides)
     return found.rung()
 
 
 def test_the_worst_of_several_outputs_is_said() -> None:
     x = np.arange(1.0, 5)
-    rung = outputs_of(Gate("cosine", 0.9), {"y": "y2", "z": "z2", "w": "w2"},
+    rung = outputs_of(RungGate("cosine", 0.9), {"y": "y2", "z": "z2", "w": "w2"},
                       {"y": x, "z": x, "w": x}, {"y2": x, "z2": -x, "w2": x[::-1]})  # fmt: skip
     assert (rung.a, rung.b, rung.gate, rung.verdict, rung.kind) == ("a", "b", "cosine >= 0.9", "FAILED", "outputs")
     assert rung.why == "z: cosine -1.0000, off by up to 8 (2 of 3 outputs)"
     assert [(r.name, r.holds, r.elements) for r in rung.outputs] == [("y", True, 4), ("z", False, 4), ("w", False, 4)]
-    one = outputs_of(Gate("cosine", 0.9), {"y": "y"}, {"y": x}, {"y": -x})
+    one = outputs_of(RungGate("cosine", 0.9), {"y": "y"}, {"y": x}, {"y": -x})
     assert one.why == "y: cosine -1.0000, off by up to 8"
 
 
@@ -153,18 +153,18 @@ def test_the_worst_of_several_outputs_is_said() -> None:
     ],
 )
 def test_outputs_that_cannot_be_compared(one: dict[str, Any], two: dict[str, Any], why: str) -> None:
-    rung = outputs_of(Gate("decimals", 5), {"y": "y2"}, one, two)
+    rung = outputs_of(RungGate("decimals", 5), {"y": "y2"}, one, two)
     assert (rung.verdict, rung.why) == ("INCONCLUSIVE", why)
 
 
 # How loud an output is
 
-STEP = Step(1.0, 256.0)
+STEP = OutputStep(1.0, 256.0)
 
 
 def test_the_step_of_a_tensor() -> None:
-    assert Step.of(TensorSpec("y", "int16", (2,), (), (0.5, 0.25), (0, 0), 0)) == Step(0.25, 0.25 * 65535)
-    assert Step.of(TensorSpec("y", "uint8", (1,), (), (2.0,), (0,))) == Step(2.0, 510.0)
+    assert OutputStep.of(TensorSpec("y", "int16", (2,), (), (0.5, 0.25), (0, 0), 0)) == OutputStep(0.25, 0.25 * 65535)
+    assert OutputStep.of(TensorSpec("y", "uint8", (1,), (), (2.0,), (0,))) == OutputStep(2.0, 510.0)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_a_cosine_below_its_limit_tells(largest: float, off: float, judged:
     ],
 )
 def test_how_loud_is_said(largest: float, text: str) -> None:
-    assert said(largest, 1.0) == text
+    assert loudness_text(largest, 1.0) == text
 
 
 def loss(tensor: str = "t", **fields: Any) -> TensorLoss:
@@ -222,7 +222,7 @@ def test_tensors_that_no_frame_made_loud() -> None:
     ]
     losses = [loss("a", float_low=-0.049, float_high=0.01), loss("b", float_low=-0.05, float_high=0.01),
               loss("c", float_low=0.0, float_high=0.0)]  # fmt: skip
-    found = [(q.tensor, q.output, q.largest, q.step, q.said) for q in quiet(rows, losses)]
+    found = [(q.tensor, q.output, q.largest, q.step, q.said) for q in quiet_outputs(rows, losses)]
     assert found == [
         ("y", True, 0.02, 0.1, "its largest value is 0.4 of half a step"),
         ("a", False, 0.049, 0.1, "its largest value is 0.98 of half a step"),
@@ -373,12 +373,12 @@ class Measured:
         self.harms, self.runs, self.frames, self.all = harms, 10, [{}, {}], [f"t{i}" for i in range(12)]
         self.asked: list[str] = []
 
-    def measure(self, on: Any) -> Outcome:
+    def measure(self, on: Any) -> ExperimentResult:
         left = "".join(sorted(set(self.all) - set(on)))
         self.runs += 2
         self.asked.append(left)
         harm = self.harms.get(left, 0.0)
-        return Outcome("y", harm, 9.0, harm, 0.5)
+        return ExperimentResult("y", harm, 9.0, harm, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ class Measured:
 )  # fmt: skip
 def test_what_few_tensors_restore(harms: dict[str, float], limit: float, steps: list[list[str]], holds: bool) -> None:
     experiment, told = Measured(harms), list[tuple[int, int]]()
-    found = what_if(experiment, experiment.all, Gate("cosine", limit), lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
+    found = what_if(experiment, experiment.all, RungGate("cosine", limit), lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
     assert [s.tensors for s in found.steps] == steps and found.holds is holds
     assert (found.candidates, found.most, found.frames) == (experiment.all[:8], 4, 2)
     assert found.runs == 2 * len(experiment.asked) and experiment.asked[0] == ""
@@ -407,7 +407,7 @@ def test_what_few_tensors_restore(harms: dict[str, float], limit: float, steps: 
 def test_a_gate_that_is_no_cosine_wants_nearly_all_of_it() -> None:
     for harm, holds in ((0.9999, True), (0.9998, False)):
         experiment = Measured({"": harm})
-        assert what_if(experiment, experiment.all, Gate("decimals", 5)).holds is holds  # type: ignore[arg-type]
+        assert what_if(experiment, experiment.all, RungGate("decimals", 5)).holds is holds  # type: ignore[arg-type]
 
 
 # Next steps
@@ -423,7 +423,7 @@ def test_every_step_can_be_said() -> None:
 
 
 def restored(holds: bool, *steps: list[str]) -> WhatIf:
-    base = what_if(Measured({"": 0.0}), [], Gate("cosine", 1.0))  # type: ignore[arg-type]
+    base = what_if(Measured({"": 0.0}), [], RungGate("cosine", 1.0))  # type: ignore[arg-type]
     return replace(base, holds=holds, steps=[WhatIfStep(t, "y", 0.5) for t in steps])
 
 
@@ -551,7 +551,7 @@ def test_bits_that_the_differing_elements_tell() -> None:
     unit = Table(4, 10)
     recorded = unit.y.copy()
     recorded[0, :3] += 1
-    assert evidence.in_all(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + 24)
+    assert evidence.difference_bits(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + 24)
 
 
 def test_a_copy_tells_by_how_rare_its_values_are() -> None:
@@ -561,14 +561,16 @@ def test_a_copy_tells_by_how_rare_its_values_are() -> None:
     recorded[0, :8] = unit.y[1, :8]
     told = 8 * log2(81) - 16
     case = unit.case(recorded)
-    assert evidence.of_copy(case, told - 0.1) and not evidence.of_copy(case, told + 0.1)
+    assert evidence.copy_is_evidence(case, told - 0.1) and not evidence.copy_is_evidence(case, told + 0.1)
     free = np.zeros(80, bool)
     free[4:] = True  # these are not counted
     told = 4 * log2(81) - 16
-    assert evidence.of_copy(case, told - 0.1, free) and not evidence.of_copy(case, told + 0.1, free)
+    assert evidence.copy_is_evidence(case, told - 0.1, free) and not evidence.copy_is_evidence(case, told + 0.1, free)
     other = recorded.copy()
     other[0, :8] = np.setdiff1d(np.arange(-128, 128), unit.y)[:8]  # nowhere among the computed: 8 bits, no more
-    assert evidence.of_copy(unit.case(other), 48 - 0.1) and not evidence.of_copy(unit.case(other), 48.1)
+    assert evidence.copy_is_evidence(unit.case(other), 48 - 0.1) and not evidence.copy_is_evidence(
+        unit.case(other), 48.1
+    )
 
 
 def test_garbage_is_unrelated_to_the_computed() -> None:
@@ -577,9 +579,11 @@ def test_garbage_is_unrelated_to_the_computed() -> None:
     free[:200] = True
     noise_ = np.where(free.reshape(40, 50), rng.integers(-128, 128, (40, 50)), unit.y).astype(np.int8)
     case = unit.case(noise_)
-    assert evidence.unrelated(case, free) and evidence.of_garbage(case, 0.0, free)
-    told = evidence.in_all(case) - 1600 - 16
-    assert evidence.of_garbage(case, told - 0.1, free) and not evidence.of_garbage(case, told + 0.1, free)
+    assert evidence.unrelated(case, free) and evidence.garbage_is_evidence(case, 0.0, free)
+    told = evidence.difference_bits(case) - 1600 - 16
+    assert evidence.garbage_is_evidence(case, told - 0.1, free) and not evidence.garbage_is_evidence(
+        case, told + 0.1, free
+    )
     near = np.where(free.reshape(40, 50), unit.y.astype(int) // 2 + rng.integers(-9, 9, (40, 50)), unit.y)
     assert not evidence.unrelated(unit.case(near.astype(np.int8)), free)
     equal = noise_.copy()
@@ -608,13 +612,13 @@ def test_noise_keeps_what_it_must() -> None:
 def test_places_of_a_unit() -> None:
     unit = Table(4, 10)
     case = unit.case(unit.y)
-    assert [(p.name, p.kind, p.said) for p in places(case)] == [
+    assert [(p.name, p.kind, p.said) for p in memory_sources(case)] == [
         ("y", "output", "the output"), ("x", "input", "the input"), ("c_table", "constant", "the table")
     ]  # fmt: skip
-    assert [p.name for p in places(case, "constant", "output")] == ["y", "c_table"]
+    assert [p.name for p in memory_sources(case, "constant", "output")] == ["y", "c_table"]
     a, b = np.array([8, 20], np.int8), np.array([-6, 10], np.int8)
     rq = np.array([0.25, 0.5])
     small = Small("add", (0, -128, 127), ("int8", 1.0, 3), (2,), a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(rq,))
     two = Case(small.graph, units(small.graph)[0], small.inputs, "y", a)
-    assert [p.said for p in places(two)] == ["the output", "the input a", "the input b", "the scales"]
-    assert two.made.tolist() == [4, 15] and at_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]
+    assert [p.said for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
+    assert two.made.tolist() == [4, 15] and output_from_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]

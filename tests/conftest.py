@@ -75,7 +75,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--op"):
+        _keep_tests_of(config.getoption("--op"), config, items)
     arrange(items)
 
 
@@ -101,18 +103,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """--op STEM: tests with a parameter `stem` of this op, tests over one of its reference cases, and test_random_nodes."""
-    stem = config.getoption("--op")
-    if stem is None:
-        return
+def _keep_tests_of(stem: str, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of --op STEM: tests with a parameter `stem` of this op, tests over one of its reference cases, and test_random_nodes."""
     from tests.ops.case_files import CASES, FILES
 
     if stem not in FILES:
         raise pytest.UsageError(f"--op {stem}: no tests/ops/cases/{stem}.py; scripts/new_op {stem} writes it")
-    kept = [item for item in items if _tests(item, stem, {n for n, (_, op, _) in CASES.items() if op == stem})]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    cases = {name for name, (_, op, _) in CASES.items() if op == stem}
+    config.hook.pytest_deselected(items=[item for item in items if not _tests(item, stem, cases)])
+    items[:] = [item for item in items if _tests(item, stem, cases)]
 
 
 def _tests(item: pytest.Item, stem: str, cases: set[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -11,8 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from qverify import ops
-from qverify.compiler import lowerings as folder
+from qverify import ops, pages
 from qverify.compiler.lowerings import lowerings
 
 from tests.ops.runtime_library import COMPILER
@@ -20,14 +18,13 @@ from tests.ops.runtime_library import COMPILER
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def written(monkeypatch: pytest.MonkeyPatch, package: Any, stem: str, **names: Any) -> None:
-    """Adds or replaces a page of this package."""
-    page = ModuleType(f"{package.__name__}.{stem}")
+def written(monkeypatch: pytest.MonkeyPatch, package: str, stem: str, **names: Any) -> None:
+    """Adds this page to a package, as if its file were there."""
+    page = ModuleType(f"{package}.{stem}")
     vars(page).update(names)
-    held = package.page_names(package.__name__)
-    loaded = package.load_page
-    monkeypatch.setattr(package, "page_names", lambda _: sorted({*held, stem}))
-    monkeypatch.setattr(package, "load_page", lambda p, n, wanted: page if n == stem else loaded(p, n, wanted))
+    held = pages.page_names
+    monkeypatch.setattr(pages, "page_names", lambda p: sorted({*held(p), *([stem] if p == package else [])}))
+    monkeypatch.setitem(sys.modules, page.__name__, page)
 
 
 def nothing(*_: Any) -> None:
@@ -60,13 +57,13 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_lowering_names_itself(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stem, names, said = WRONG[case]
-    written(monkeypatch, folder, stem, **names)
+    written(monkeypatch, "qverify.compiler.lowerings", stem, **names)
     with pytest.raises(ImportError, match=f"compiler/lowerings/{said}"):
         lowerings.__wrapped__()
 
 
 def test_words_that_are_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    written(monkeypatch, ops, "unpack", WORDS="axis", simulate=nothing)
+    written(monkeypatch, "qverify.ops", "unpack", WORDS="axis", simulate=nothing)
     with pytest.raises(ImportError, match=r"ops/unpack\.py: WORDS"):
         ops._loaded.__wrapped__("unpack")
 
@@ -102,7 +99,7 @@ def test_new_op_writes_four_files_and_registers_nothing_by_hand(copy: Path) -> N
     assert "  X(cum_sum) " in (copy / "board_runtime/src/ops/list.h").read_text()
     for path in made[1:]:
         text = (copy / path).read_text()
-        ast.parse(text)
+        exec(compile(text, path, "exec"), {})  # what it imports is there
         assert f'NotImplementedError("{path}: ' in text, "what is not written says so"
     assert '"CumSum": {}' in (copy / made[2]).read_text()
     assert f'"{made[0]} is not written yet"' in (copy / made[0]).read_text()

@@ -88,6 +88,7 @@ def test_every_fault(graph: Graph, part: int) -> None:
     """Each kind at one node: it spoils, it says why it cannot, or (die, garbage) it ends the conversation."""
     data, prepared = encode(graph), random_inputs(graph)
     nodes = [n.name for n in graph.nodes if n.op in ("conv", "fully_connected")]
+    right, spoiled, refused = Simulator(graph).run(prepared).digests, 0, 0
     for number, kind in enumerate(k for k in KINDS[part::4] if k != "hang"):
         fault = f"{kind}:{number}@{nodes[number % len(nodes)]}"
         board = Board(f"faulty:local?fault={fault}", data, graph, 60.0)
@@ -96,6 +97,9 @@ def test_every_fault(graph: Graph, part: int) -> None:
         finally:
             board.close()
         assert recording.state == "complete" or recording.why, fault
+        spoiled += recording.state == "complete" and recording.digests != right
+        refused += recording.state != "complete"
+    assert spoiled > 5 and refused > 0
 
 
 @pytest.mark.parametrize("source", CORPUS[::7], ids=lambda p: p.name)

@@ -33,7 +33,7 @@ GENERATED = {  # a marker in a page: what takes its place
     "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
 }
 LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
-IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/(\w+\.svg)" ?/?>')
+IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/([\w-]+\.svg)" ?/?>')
 LIST = re.compile(r"(?:- |\d+\. )")
 CODE = re.compile(r"^(?: {4}|```)")
 

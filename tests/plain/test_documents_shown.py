@@ -13,6 +13,7 @@ import pytest
 from scripts.documents import diagrams, shown_output
 from scripts.documents.blocks import ROOT, Block, blocks, commands, pages
 from scripts.documents.command_lines import problem
+from tests.test_layering import FLOORS
 
 PAGES = pages()
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
@@ -71,6 +72,12 @@ def test_the_diagrams_are_as_they_would_be_drawn_today() -> None:
     """scripts/docs_output draws them anew: from the floors of tests/test_layering.py, among others."""
     for path, text in diagrams.every().items():
         assert path.read_text() == text, path.name
+
+
+def test_the_architecture_names_every_room() -> None:
+    table = re.findall(r"^\| (`.*?) \| ", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    named = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
+    assert {room for rooms in FLOORS["qverify"] for room in rooms} == named
 
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="MkDocs is not installed: scripts/setup docs")

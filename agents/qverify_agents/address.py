@@ -1,4 +1,4 @@
-"""-b parsed, nothing opened."""
+"""Parses -b; opens nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from qverify_agents.schemes import BOARDS
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv: a plainer one's command."""
+    """A parsed address. scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv, environment: the
+    command that a resolved address starts."""
 
     scheme: str
     rest: str = ""
@@ -27,12 +28,13 @@ WRAPPERS = ("finals", "faulty")  # kinds of board that wrap another
 
 
 def parse(uri: str) -> Address:
-    """`local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22`, `serial:///dev/ttyUSB0?baud=115200`;
-    whatever names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config."""
+    """Parses `local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22` or
+    `serial:///dev/ttyUSB0?baud=115200`. Any text that names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of
+    ~/.ssh/config. Raises BadAddress."""
     head, _, query = uri.partition("?")
-    if _holds_a_password(head):
+    if _contains_password(head):
         raise BadAddress(
-            "-b: a password within a board's address would be printed and reported; wanted USER@HOST, and the password in "
+            "-b: a password in a board's address would be printed and reported; wanted USER@HOST, and the password in "
             "QVERIFY_SSH_PASSWORD or at the prompt"
         )
     pairs = [part.partition("=")[::2] for part in query.split("&")] if query else []
@@ -42,9 +44,7 @@ def parse(uri: str) -> Address:
     check(f"-b {uri}", options)
     scheme, colon, rest = head.partition(":")
     if colon and not rest and scheme in WRAPPERS:
-        raise BadAddress(
-            f"-b {uri}: names no board behind {scheme}: (an unset shell variable?); {scheme} alone wraps local"
-        )
+        raise BadAddress(f"-b {uri}: no board after {scheme}: (an unset shell variable?); {scheme} alone wraps local")
     if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
         return Address(scheme, rest.removeprefix("//") if colon else "", options)
     if not re.fullmatch(r"[^\s/?#]+", head):
@@ -55,15 +55,15 @@ def parse(uri: str) -> Address:
 
 
 def merged(uri: str, options: Mapping[str, str]) -> str:
-    """The URI with these options, in the place of its own of their names."""
+    """Returns the URI with these options; they replace its own options of the same names."""
     for name in options:
         uri = without(uri, name)
     more = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in options.items())
     return uri + (("&" if "?" in uri else "?") + more if more else "")
 
 
-def _holds_a_password(head: str) -> bool:
-    """Of an address of SSH: user:password@host. An image of a container may have : before @, too."""
+def _contains_password(head: str) -> bool:
+    """Returns whether an SSH address has the form user:password@host. A container's image may have : before @, too."""
     target = re.sub(r"^(?:(?:faulty|finals):)*", "", head)
     if target.partition(":")[0] in BOARDS or re.match(r"(?!ssh:)[a-z][a-z0-9-]*://", target):
         return False
@@ -71,7 +71,7 @@ def _holds_a_password(head: str) -> bool:
 
 
 def without(uri: str, option: str) -> str:
-    """The URI without one of its options."""
+    """Returns the URI without this option."""
     head, _, query = uri.partition("?")
     kept = "&".join(part for part in query.split("&") if part.partition("=")[0] != option)
     return f"{head}?{kept}" if kept else head

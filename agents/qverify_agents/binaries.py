@@ -1,4 +1,4 @@
-"""The qvrt binary of an architecture, shipped in the wheel."""
+"""Finds the qvrt binary of an architecture, which the wheel contains."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ MACHINES = {
 
 
 def host_architecture() -> str:
+    """Returns the runtime's name of this machine's architecture. Raises BoardUnreachable for any other."""
     machine = platform.machine().lower()
     if machine not in MACHINES:
         raise BoardUnreachable(
@@ -32,7 +33,8 @@ def host_architecture() -> str:
 
 
 def runtime_path(architecture: str, faulty: bool = False) -> Path:
-    """Where the binary lies (QVERIFY_BIN_DIR names another folder). BoardUnreachable says how it is built."""
+    """Returns the binary's path (QVERIFY_BIN_DIR names another folder). Raises BoardUnreachable, with how to build it, if it is
+    missing."""
     folder = Path(os.environ.get("QVERIFY_BIN_DIR") or Path(__file__).parent / "bin")
     path = folder / f"qvrt{'-faulty' if faulty else ''}-{MACHINES.get(architecture, architecture)}"
     if not path.is_file():

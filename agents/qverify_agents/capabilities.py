@@ -1,4 +1,4 @@
-"""What a link or a shell declares."""
+"""The interfaces of a link and of a shell."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ALL = frozenset({"finals", "per_node", "inject", "digests"})
 
 
 class Link(Protocol):
-    """A byte stream to an agent. read gives at least one byte, b"" only when the other end closed, LinkTimeout at the
-    deadline. piece_bytes: how much of a content one frame takes. patience_s: an answer that has not begun to come by
-    then is asked for again. packs: slow enough that packing contents and gathering events pays. ahead: requests that may
-    be sent before the answers to the ones before came; 0 where bytes get lost."""
+    """A byte stream to an agent. read returns at least one byte, b"" only if the other end closed, and raises LinkTimeout at the
+    deadline. piece_bytes: how much of a content one frame carries. patience_s: a request whose answer has not begun by then is
+    sent again. packs: whether the link is so slow that compressing contents and collecting events pays. ahead: how many
+    requests may be sent before earlier answers came; 0 where bytes get lost."""
 
     piece_bytes: int
     patience_s: float
@@ -29,7 +29,7 @@ class Link(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command that ended. status: its exit status, -1 when a signal ended it and the other end does not say which."""
+    """A command that ended. status: its exit status, -1 if a signal ended it and the other end does not say which."""
 
     status: int
     out: bytes
@@ -37,7 +37,7 @@ class CommandResult:
 
 
 class Shell(Protocol):
-    """A POSIX shell on a board. run and start take one command line. close ends everything started."""
+    """A POSIX shell on a board. run and start take one command line. close ends everything that was started."""
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult: ...
     def start(self, command: str, deadline: Deadline) -> Link: ...

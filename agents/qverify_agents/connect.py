@@ -1,4 +1,4 @@
-"""-b to an agent that said HELLO."""
+"""Connects the board of -b to an agent that has answered HELLO."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # 
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
-    """uri: an address, a name or tags of the inventory; of several boards that fit, the first that is free.
-    options: as ?key=value in the URI (store, memory, link_fault ...); they win over the URI's, and those of a kind of
-    board that knows them not are left away. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    """Connects to a board's agent. uri: an address, a name or tags of the inventory; if several boards match, the first free one.
+    options: like ?key=value in the URI (store, memory, link_fault ...); they override the URI's, and a board of a kind that does
+    not have an option ignores it. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
     options = options or {}
     check(f"-b {uri}", options)
     fitting = resolve(uri)
@@ -42,7 +42,7 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
 
 
 def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str]) -> Agent:
-    """Of several boards: asked in rounds, each without waiting, for as long as the longest of them may be waited for."""
+    """Connects to the first free one of several boards: tries them in rounds, for at most the longest of their wait options."""
     end = time.monotonic() + max(float({**options, **parse(one).options}.get("wait", "0")) for one in fitting)
     failed = dict[str, LinkError]()
     while True:
@@ -54,7 +54,7 @@ def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str
             except LinkError as error:
                 failed[one] = error
         if time.monotonic() >= end or not _any_busy(failed):
-            raise _none(uri, failed) from failed[fitting[-1]]
+            raise _all_failed(uri, failed) from failed[fitting[-1]]
         time.sleep(0.5)
 
 
@@ -62,10 +62,13 @@ def _any_busy(failed: Mapping[str, LinkError]) -> bool:
     return any(isinstance(error, BoardBusy) for error in failed.values())
 
 
-def _none(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
-    """Why none of several boards could be had."""
+def _all_failed(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
+    """Returns the error that says why none of several boards could be connected."""
     kind = BoardBusy if _any_busy(failed) else BoardUnreachable
-    return kind(f"-b {uri}: none of {len(failed)} boards: " + "; ".join(str(error) for error in failed.values()))
+    return kind(
+        f"-b {uri}: none of {len(failed)} boards could be connected: "
+        + "; ".join(str(error) for error in failed.values())
+    )
 
 
 def _connected(uri: str, deadline_s: float, options: Mapping[str, str]) -> Agent:
@@ -101,13 +104,13 @@ def _agent(
         agent = Agent(
             link, offers, deadline_s, owner=_own_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
         )
-        held = stack.pop_all()
-        agent.at_close(held.close)
+        stack_to_close = stack.pop_all()
+        agent.at_close(stack_to_close.close)
         return agent
 
 
 def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManager[object]:
-    """The host's lock; nothing where this host has no place for one: the board's own remains."""
+    """Takes the host's lock; does nothing where this host has no place for one, as the board has its own lock, too."""
     try:
         return contextlib.closing(HostLock(address, _owner(), wait_s))
     except OSError:
@@ -115,20 +118,21 @@ def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManage
 
 
 def _owner() -> str:
-    """Who is told to others that wait for the board."""
+    """Returns the name of this process that others who wait for the board are shown."""
     return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
 
 
 def _own_owner() -> str:
-    """With a token by which the board knows this connection's own holder, should the connection be lost and made again: 16 hex
-    digits, all of it within the board's 127 bytes."""
+    """Returns the owner with a token of 16 hex digits, by which the board recognizes this connection's owner after the connection
+    was lost and made again. At most the board's 127 bytes."""
     return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
 def resolve_address(
     uri: str, options: Mapping[str, str], deadline: Deadline
 ) -> tuple[Address, frozenset[str], Callable[[], None]]:
-    """The address a link opens, what the board offers, and the way down; every option is known to somebody on the way."""
+    """Returns the address a link opens, what the board offers, and a function that ends what was started. Raises BadAddress for an
+    option that no page on the way has."""
     down: Callable[[], None] = _nothing
     address, offers, known = parse(uri), ALL, set(NOISE)
     asked = set(address.options)
@@ -150,7 +154,7 @@ def resolve_address(
             plainer = page.plainer(address)
         address = replace(plainer, options={**address.options, **plainer.options})
     else:
-        raise BadAddress(f"-b {uri}: boards wrapped too deep")
+        raise BadAddress(f"-b {uri}: boards wrapped more than 4 deep; name the board with fewer wrappers")
     link = import_module(LINKS[address.scheme])
     known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
     unknown = asked - known
@@ -165,15 +169,15 @@ def _nothing() -> None:
 
 
 def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float) -> Link:
-    """A link that is an agent already, or a shell with the agent put there and started, which ends when a node takes longer
-    than deadline_s."""
+    """Opens the link of an agent that is already there, or opens a shell, puts the agent there and starts it. The agent ends if a
+    node takes longer than deadline_s."""
     if hasattr(page, "open_link"):
         link: Link = page.open_link(address, deadline)
         return link
     if hasattr(page, "open_direct"):
-        there: Link | None = page.open_direct(address, deadline)
-        if there is not None:
-            return there
+        direct: Link | None = page.open_direct(address, deadline)
+        if direct is not None:
+            return direct
     shell: Shell = page.open_shell(address, deadline)
     try:
         fault = address.options.get("fault")
@@ -196,7 +200,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
 
 
 class DeployedLink:
-    """A Link whose shell is closed with it."""
+    """A Link that closes its shell, too."""
 
     def __init__(self, stream: Link, at_close: Callable[[], None]):
         self._stream, self._at_close, self._open = stream, at_close, True
@@ -220,19 +224,21 @@ class DeployedLink:
 def shell_of(
     uri: str, deadline_s: float, options: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Callable[..., CommandResult], OnBoard]]:
-    """A board's shell and the agent that is there already, if any, for commands that are not runs. An agent that a killed
-    host left on a console is ended. BadAddress for boards without a shell."""
+    """Yields a function that runs a command in a board's shell, and the agent that is already there, if any; for commands other
+    than runs. An agent that a killed host left on a console is ended. Raises BadAddress for a board without a shell."""
     deadline = Deadline(deadline_s, uri)
     check(f"-b {uri}", options or {})
     address, _, down = resolve_address(resolve(uri)[0], options or {}, deadline)
     try:
         page = import_module(LINKS[address.scheme])
         if not hasattr(page, "open_shell"):
-            raise BadAddress(f"{uri}: has no shell; this is for boards behind ssh or a console")
+            raise BadAddress(f"{uri}: has no shell; wanted a board reached by ssh or a console")
         owned: Link | None = page.open_direct(address, deadline) if hasattr(page, "open_direct") else None
         if owned is not None:
             owned.close()
-            raise BadAddress(f"{uri}: an agent of its own owns the line, there is no shell behind it")
+            raise BadAddress(
+                f"{uri}: the board's own agent uses the line, there is no shell; wanted a board with a shell"
+            )
         shell: Shell = page.open_shell(address, deadline)
         try:
             deployed = find_agent(shell, uri, deadline, address)
@@ -249,7 +255,7 @@ def shell_of(
 
 
 def _noisy(link: Link, address: Address) -> Link:
-    """The link behind faulty.py when ?link_fault=KIND asks for it."""
+    """Returns the link, within a FaultyLink if ?link_fault=KIND is given."""
     if "link_fault" not in address.options:
         return link
     from qverify_agents.faulty_link import FaultyLink

@@ -1,4 +1,4 @@
-"""One deadline, passed all the way down."""
+"""A deadline that all calls of one operation share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from qverify_agents.errors import LinkTimeout
 
 
 class Deadline:
-    """Seconds from now. what: the operation, for the message."""
+    """A deadline some seconds from now. what: the operation, for the message."""
 
     def __init__(self, seconds: float, what: str = "the board"):
         self._end, self._seconds, self._what = time.monotonic() + seconds, seconds, what
 
     def left(self) -> float:
-        """Seconds left; LinkTimeout when none."""
+        """Returns the seconds left. Raises LinkTimeout if there are none."""
         rest = self._end - time.monotonic()
         if rest <= 0:
             raise LinkTimeout(f"{self._what}: no answer within {self._seconds:g} s; give --timeout to wait longer")
@@ -22,8 +22,9 @@ class Deadline:
 
     @property
     def over(self) -> bool:
+        """Whether the deadline has passed."""
         return time.monotonic() >= self._end
 
     def part(self, seconds: float) -> Deadline:
-        """A deadline within this one."""
+        """Returns a deadline some seconds from now, at most this one."""
         return Deadline(min(seconds, self.left()), self._what)

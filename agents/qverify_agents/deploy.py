@@ -1,4 +1,4 @@
-"""The agent onto a board that has a POSIX shell and little else: one look, one push where it is not there yet, checked by its own hash."""
+"""Puts the agent on a board that needs only a POSIX shell: one look, and one push if it is missing, checked by its own hash."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
 
 ARCHITECTURES = ("x86_64", "aarch64", "armv7", "riscv64", "s390x")
-IDLE_S = 900  # an agent nobody speaks to for so long ends, and with it its hold on the board
+IDLE_S = 900  # an agent that receives nothing for so long ends, and releases the board
 STORE_LIMIT = 2 << 30
-TRIES, REFUSED = 3, 9  # REFUSED: the status by which PUSH says that the board itself cannot
-# Where the agent and the store may lie, the first that can be written and executed from. The last ones are shared folders:
-# a folder there must be ours and no link.
+TRIES, REFUSED = 3, 9  # REFUSED: PUSH's exit status when the board itself fails
+# Where the agent and the store may be: the first folder that is writable and executable. The last ones are in shared folders:
+# a folder there must be our own and not a symbolic link.
 LOOK = r"""
 umask 077; export LC_ALL=C
 say() { printf 'qverify:%s=%s\n' "$1" "$2"; }
@@ -53,7 +53,8 @@ mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/@STEM@-*; do [ "$old" = @
 
 @dataclass(frozen=True, slots=True)
 class DeployedAgent:
-    """folder: the agent's own on the board. name: of the binary in its bin. pushed_bytes: 0 when it was there. lock: as of start."""
+    """An agent on a board. folder: its own folder there. name: of the binary in its bin. pushed_bytes: 0 if it was already there.
+    lock: as for start_agent."""
 
     folder: str
     name: str
@@ -61,49 +62,49 @@ class DeployedAgent:
     lock: str = "auto"
 
     def agent(self, words: str) -> str:
-        """A command line for the board's shell: `lock show`, `lock break`."""
+        """Returns the board's command line for these words of the agent: `lock show`, `lock break`."""
         return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
 def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> DeployedAgent:
-    """Options of the address: cache; arch, for a board whose uname -m misleads; fault. Raises BoardUnreachable that says
-    what of the board stands in the way."""
-    faulty, told = "fault" in address.options, MACHINES.get(address.options.get("arch", ""), "")
-    names = {a: _name(a, faulty) for a in ([told] if told else ARCHITECTURES)}
-    said = _looked(shell, where, deadline, address.options.get("cache", ""), list(names.values()))
-    if "agent" in said and said["agent"] in names.values():
-        return DeployedAgent(said["dir"], said["agent"], 0)
-    architecture = told or MACHINES.get(said["machine"].lower(), "")
+    """Puts the agent on the board, unless it is there. Options of the address: cache; arch, for a board whose uname -m is wrong;
+    fault. Raises BoardUnreachable with what failed on the board."""
+    faulty, named = "fault" in address.options, MACHINES.get(address.options.get("arch", ""), "")
+    names = {a: _name(a, faulty) for a in ([named] if named else ARCHITECTURES)}
+    answers = _look(shell, where, deadline, address.options.get("cache", ""), list(names.values()))
+    if "agent" in answers and answers["agent"] in names.values():
+        return DeployedAgent(answers["dir"], answers["agent"], 0)
+    architecture = named or MACHINES.get(answers["machine"].lower(), "")
     if architecture not in names:
         raise BoardUnreachable(
-            f"{where} is {said['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"
+            f"{where} is {answers['machine'] or 'of an unknown kind'}; the runtime is built for {', '.join(ARCHITECTURES)}"
         )
-    return _push(shell, where, deadline, said["dir"], architecture, faulty)
+    return _push(shell, where, deadline, answers["dir"], architecture, faulty)
 
 
 def find_agent(shell: Shell, where: str, deadline: Deadline, address: Address) -> DeployedAgent:
-    """The agent that is there, of whatever version; its name is empty where none is. Nothing is pushed."""
-    said = _looked(shell, where, deadline, address.options.get("cache", ""), [_name(a, False) for a in ARCHITECTURES])
-    return DeployedAgent(said["dir"], said.get("agent", said.get("other", "")), 0)
+    """Returns the agent that is there, of any version; its name is empty if there is none. Pushes nothing."""
+    answers = _look(shell, where, deadline, address.options.get("cache", ""), [_name(a, False) for a in ARCHITECTURES])
+    return DeployedAgent(answers["dir"], answers.get("agent", answers.get("other", "")), 0)
 
 
-def _looked(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
-    """What LOOK says: machine, dir, and perhaps agent (of names) or other. BoardUnreachable where there is no dir."""
-    asked = '"$HOME"' + shlex.quote(cache[1:]) if cache.startswith("~/") else shlex.quote(cache)
-    look = LOOK.replace("@CACHE@", asked).replace("@NAMES@", " ".join(names))
+def _look(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
+    """Returns what LOOK prints: machine, dir, and perhaps agent (of names) or other. Raises BoardUnreachable without a dir."""
+    quoted = '"$HOME"' + shlex.quote(cache[1:]) if cache.startswith("~/") else shlex.quote(cache)
+    look = LOOK.replace("@CACHE@", quoted).replace("@NAMES@", " ".join(names))
     for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
         done = shell.run("sh -s", deadline, look.encode())  # not as a word: csh takes no line ends between quotes
-        said = _said(done.out)
-        if "machine" in said and ("dir" in said or "why" in said):
+        answers = _parse_answers(done.out)
+        if "machine" in answers and ("dir" in answers or "why" in answers):
             break
-    if "machine" not in said:
-        why = last_line(done.err or done.out, "it says nothing")
-        raise BoardUnreachable(f"{where}: its shell does not run a plain sh script (status {done.status}: {why})")
-    if "dir" not in said:
+    if "machine" not in answers:
+        why = last_line(done.err or done.out, "no output")
+        raise BoardUnreachable(f"{where}: its shell cannot run a POSIX sh script (status {done.status}: {why})")
+    if "dir" not in answers:
         raise BoardUnreachable(
-            f"{where}: no folder for the agent:{said.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"
+            f"{where}: no folder for the agent:{answers.get('why', '') or ' none found'} Next: name one with ?cache=DIR in the board's address"
         )
-    return said
+    return answers
 
 
 def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architecture: str, faulty: bool) -> DeployedAgent:
@@ -121,7 +122,7 @@ def _push(shell: Shell, where: str, deadline: Deadline, folder: str, architectur
     if done.status != 0:
         lines = done.err.decode(errors="replace").strip().splitlines()
         raise BoardUnreachable(
-            f"{where}: the agent of {len(data)} bytes cannot be put into {folder}/bin: {lines[0][:200] if lines else f'status {done.status}'}"
+            f"{where}: the agent of {len(data)} bytes cannot be written to {folder}/bin: {lines[0][:200] if lines else f'status {done.status}'}"
         )
     return DeployedAgent(folder, name, len(data))
 
@@ -131,14 +132,14 @@ def _name(architecture: str, faulty: bool) -> str:
     return f"{path.name}-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
 
 
-def _said(out: bytes) -> dict[str, str]:
-    """The lines qverify:key=value, whatever banners stand around them."""
-    found = {}
+def _parse_answers(out: bytes) -> dict[str, str]:
+    """Returns the lines qverify:key=value as a dict; other lines, such as banners, are ignored."""
+    values = {}
     for line in out.decode(errors="replace").splitlines():
         if line.startswith("qverify:") and "=" in line:
             key, _, value = line[8:].partition("=")
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def start_agent(
@@ -151,8 +152,8 @@ def start_agent(
     lock: str = "auto",
     quota_bytes: int = STORE_LIMIT,
 ) -> Link:
-    """The agent, started; it takes the shell's place. node_limit_s: it ends when a node takes longer. lock: a file of the
-    board, or auto. quota_bytes: of all contents kept there."""
+    """Starts the agent in the shell's place and returns the link to it. node_limit_s: it ends if a node takes longer. lock: a file
+    on the board, or auto. quota_bytes: of all contents kept there."""
     words = [
         f"{deployed.folder}/bin/{deployed.name}",
         "agent",
@@ -161,5 +162,5 @@ def start_agent(
     ]
     words += [f"--lock={lock}", f"--idle={IDLE_S}", f"--node_limit={math.ceil(min(node_limit_s, 1e6))}"]
     words += [f"--memory={memory}"] if memory else []
-    given = ["env", *(f"{k}={v}" for k, v in environment.items())] if environment else []
-    return shell.start(f"exec {shlex.join([*given, *words])}", deadline)
+    prefix = ["env", *(f"{k}={v}" for k, v in environment.items())] if environment else []
+    return shell.start(f"exec {shlex.join([*prefix, *words])}", deadline)

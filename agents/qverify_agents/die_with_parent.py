@@ -1,4 +1,4 @@
-"""For children that must not outlive this process, however it ends."""
+"""Ends child processes with this process, however it ends."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """For preexec_fn: the child gets this signal when the thread that started it ends."""
+    """Makes the child, when called as preexec_fn, get this signal when the thread that started it ends."""
     _LIBC.prctl(PR_SET_PDEATHSIG, number)

@@ -2,13 +2,13 @@
 
 LinkError            one line for the user; exit 3
  +- BoardUnreachable the board or its agent could not be started or found
-     +- BadAddress   what -b names cannot be meant: a mistake of the user, exit 2
- +- BoardBusy       somebody else uses the board; names him
+     +- BadAddress   the address of -b is wrong: a mistake of the user, exit 2
+ +- BoardBusy       somebody else uses the board; names the holder
  +- LinkTimeout      a deadline passed
  +- LinkClosed       the other end went away
- +- AgentError       the call failed, the agent lives: status and text of the agent
- +- ProtocolError    what came cannot be understood
-     +- Contradiction two things that came cannot both be true, or one that cannot be true of what was asked
+ +- AgentError       the call failed, the agent still runs: status and text of the agent
+ +- ProtocolError    what was received cannot be understood
+     +- Contradiction what was received contradicts itself or the request
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qverify_agents.printable import one_line
 
 
 class LinkError(Exception):
-    """Much of it quotes a board; whatever that sends, the text is one line without control characters."""
+    """The base of all errors of boards. Its text may quote a board, and is always one line without control characters."""
 
     exit_status = 3
 
@@ -26,34 +26,38 @@ class LinkError(Exception):
 
 
 class BoardUnreachable(LinkError):
-    pass
+    """Raised if a board or its agent cannot be found or started."""
 
 
 class BadAddress(BoardUnreachable):
+    """Raised for an address that is wrong, a mistake of the user."""
+
     exit_status = 2
 
 
 class BoardBusy(LinkError):
-    pass
+    """Raised if somebody else uses the board."""
 
 
 class LinkTimeout(LinkError):
-    pass
+    """Raised when a deadline has passed."""
 
 
 class LinkClosed(LinkError):
-    pass
+    """Raised when the other end has closed the link."""
 
 
 class AgentError(LinkError):
+    """Raised for a call that the agent answers with an error. status: the agent's."""
+
     def __init__(self, status: int, text: str):
         super().__init__(f"the agent says: {text} (status {status})")
         self.status = status
 
 
 class ProtocolError(LinkError):
-    pass
+    """Raised for data that does not follow PROTOCOL.md."""
 
 
 class Contradiction(ProtocolError):
-    """Nothing else that the board said in this run is to be believed, either."""
+    """Raised when a board contradicts itself: nothing that it sent in this run is trusted."""

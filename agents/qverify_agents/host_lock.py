@@ -1,5 +1,5 @@
-"""Who of this host uses a board: an advisory lock (flock) on a file a board; the kernel frees it however its holder ends. The
-board has a lock of its own (PROTOCOL.md), for the other hosts."""
+"""The lock of a board among the processes of this host: an advisory lock (flock) on one file per board, which the kernel
+releases however its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ASK_AGAIN_S = 0.2
 
 
 class HostLock:
-    """Held from construction to close(). BoardBusy, naming the holder, where another process has it for wait_s more seconds."""
+    """The lock, held from construction to close(). Raises BoardBusy, naming the holder, if another process still holds it after
+    wait_s seconds."""
 
     def __init__(self, address: Address, owner: str, wait_s: float):
         named = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"
@@ -49,10 +50,10 @@ class HostLock:
             self._file = -1
 
 
-def _busy(held: bytes) -> str:
+def _busy(content: bytes) -> str:
     try:
-        said = json.loads(held)
-        who = f"{str(said['owner'])[:120]} since {max(0.0, time.time() - float(said['since'])):.0f} s ago"
+        holder = json.loads(content)
+        who = f"{str(holder['owner'])[:120]} since {max(0.0, time.time() - float(holder['since'])):.0f} s ago"
     except (ValueError, KeyError, TypeError, RecursionError):
         who = "another process"
     return f"the board is in use by {who}, on this host; --wait SECONDS waits for it"

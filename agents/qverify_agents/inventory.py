@@ -1,4 +1,4 @@
-"""boards.toml: boards by name, of the project, the user and the system; the nearer file wins."""
+"""boards.toml: boards by name, of the project, the user and the system; the nearer file takes precedence."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from qverify_agents.this_user import home
 
 KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache", "arch"}
 OURS = "qvrt"
-PROJECT = Path("boards.toml")  # of the folder one happens to be in: a clone of somebody's repository, perhaps
+PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of somebody else's repository
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """One [boards.NAME] table. uri: what -b would name. tags: soc, firmware ... power, reset: command lines of this host.
-    foreign: the key and value that ask for another runtime than qvrt, which nothing here drives yet."""
+    """One [boards.NAME] table. uri: an address as for -b. tags: soc, firmware ... power, reset: command lines of this host.
+    foreign: the key and value that name another runtime than qvrt, which is not supported yet."""
 
     name: str
     uri: str
@@ -35,47 +35,49 @@ class InventoryEntry:
 
     @property
     def address(self) -> str:
-        """The URI with the options of the inventory."""
+        """The URI with the inventory's options."""
         more = "&".join(f"{k}={v.replace('%', '%25').replace('&', '%26')}" for k, v in self.options.items())
         return self.uri + (("&" if "?" in self.uri else "?") + more if more else "")
 
 
 def files() -> list[Path]:
-    """Nearest first: QVERIFY_BOARDS alone, or the project's, the user's, the system's."""
-    if given := os.environ.get("QVERIFY_BOARDS"):
-        if not Path(given).is_file():
-            raise BadAddress(f"QVERIFY_BOARDS={given}: no such file")
-        return [Path(given)]
+    """Returns the inventory files, nearest first: QVERIFY_BOARDS alone, or the project's, the user's and the system's."""
+    if named := os.environ.get("QVERIFY_BOARDS"):
+        if not Path(named).is_file():
+            raise BadAddress(f"QVERIFY_BOARDS={named}: no such file")
+        return [Path(named)]
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config")
     return [PROJECT, config / "qverify" / "boards.toml", Path("/etc/qverify/boards.toml")]
 
 
 def boards() -> dict[str, InventoryEntry]:
-    """Raises BadAddress naming the file and the key that is wrong."""
-    found: dict[str, InventoryEntry] = {}
+    """Returns all boards by name. Raises BadAddress naming the file and the key that is wrong."""
+    entries: dict[str, InventoryEntry] = {}
     for path in files():
         if path.is_file():
             for name, board in _read(path).items():
-                found.setdefault(name, board)
-    return found
+                entries.setdefault(name, board)
+    return entries
 
 
 def resolve_wrapped(text: str) -> str:
-    """The address a wrapped board stands for: `desk` of `finals:desk`; the first where tags fit several."""
+    """Returns the address of a wrapped board: of `desk` in `finals:desk`; the first if tags match several."""
     return resolve(text)[0] if text else "local"
 
 
 def _read(path: Path) -> dict[str, InventoryEntry]:
     try:
-        held = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadAddress(f"{path}: {error}") from error
-    tables = held.get("boards", {})
-    if not isinstance(tables, dict) or held.keys() - {"boards"}:
+    tables = content.get("boards", {})
+    if not isinstance(tables, dict) or content.keys() - {"boards"}:
         raise BadAddress(f"{path}: wanted tables [boards.NAME] and nothing else")
     for name in tables:
         if name in BOARDS or name in LINKS or not re.fullmatch(r"[\w.-]+", name):
-            raise BadAddress(f"{path}: [boards.{name}]: a name is letters, digits, . _ and -, and no kind of board")
+            raise BadAddress(
+                f"{path}: [boards.{name}]: wanted a name of letters, digits, . _ and - that is not a kind of board"
+            )
     return {name: _board(path, name, table) for name, table in tables.items()}
 
 
@@ -86,7 +88,7 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     if unknown := table.keys() - KEYS:
         raise BadAddress(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
     if "uri" not in table:
-        raise BadAddress(f'{where}: no uri; wanted uri = "...", an address as -b takes it')
+        raise BadAddress(f'{where}: no uri; wanted uri = "...", an address as for -b')
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
         raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
@@ -104,8 +106,8 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
     if not trusted and (address.scheme == "exec" or "ssh_config" in address.options):
         raise BadAddress(
-            f"{where}: {'exec:' if address.scheme == 'exec' else 'ssh_config'} runs commands of this folder's choice. "
-            f"Next: into ~/.config/qverify/boards.toml with it, or name this file by QVERIFY_BOARDS={path}"
+            f"{where}: {'exec:' if address.scheme == 'exec' else 'ssh_config'} would run commands that this folder chooses. "
+            f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
         )
     return board
 
@@ -114,17 +116,17 @@ def _text(where: str, key: str, value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
     hint = f', as "{value}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
-    raise BadAddress(f"{where} {key} = {_shown(value)}: wanted a text in quotes{hint or ', and not an empty one'}")
+    raise BadAddress(f"{where} {key} = {_shown(value)}: wanted a text in quotes{hint or ' that is not empty'}")
 
 
 def _shown(value: object) -> str:
-    """As TOML has it, or nearly."""
+    """Returns the value about as TOML writes it, at most 80 characters."""
     return json.dumps(value, default=str)[:80]
 
 
 def resolve(text: str) -> list[str]:
-    """Addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text itself.
-    BadAddress where tags fit no board, or none whose runtime is ours."""
+    """Returns the addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text itself.
+    Raises BadAddress if the tags match no board, or none whose runtime is qvrt."""
     head = text.partition("?")[0]
     if "=" not in head:
         board = boards().get(head)
@@ -142,18 +144,19 @@ def resolve(text: str) -> list[str]:
 
 
 def _driven(fitting: list[InventoryEntry], text: str) -> list[str]:
-    """Addresses of those whose runtime is ours. BadAddress where none is: to run qvrt there would not be what was asked for."""
-    found = [_with(b.address, text) for b in fitting if not b.foreign]
-    if not found:
+    """Returns the addresses of the boards whose runtime is qvrt. Raises BadAddress if there is none: running qvrt on the others
+    is not what was asked for."""
+    addresses = [_with(b.address, text) for b in fitting if not b.foreign]
+    if not addresses:
         board = fitting[0]
         raise BadAddress(
-            f"{board.file}: [boards.{board.name}] {board.foreign}: this version drives no runtime on a board but its own, {OURS}. "
-            f"Next: leave the key out, and {OURS} is put there"
+            f"{board.file}: [boards.{board.name}] {board.foreign}: this version supports no runtime but its own, {OURS}. "
+            f"Next: leave the key out to use {OURS}"
         )
-    return found
+    return addresses
 
 
 def _with(address: str, text: str) -> str:
-    """The address and the options -b gave behind the name, which win."""
+    """Returns the address with the options that -b gives after the name; these override the address's own."""
     query = text.partition("?")[2]
     return merged(address, parse(f"local?{query}").options) if query else address

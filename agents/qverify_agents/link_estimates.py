@@ -1,4 +1,4 @@
-"""What links carry, for predictions made before a board is touched. Rates are assumptions or a line's own speed, never measured here."""
+"""Estimates of link rates, for predictions before a board is contacted: assumptions or a line's own speed, never measured."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PIECE_COMMAND = 280  # bytes a piece of the agent takes on a console besides its
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape: of frames, as
-    options of `local`. pushes_agent: whether a board of this kind is given one. architecture: of the board, "" where its
+    """Estimates of one link. bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape:
+    of frames, as options of `local`. pushes_agent: whether the agent must be put there. architecture: of the board, "" if its
     address does not say."""
 
     name: str
@@ -37,7 +37,7 @@ class Rate:
     architecture: str = ""
 
     def agent_bytes(self, architecture: str) -> int:
-        """What putting the agent there costs on this link."""
+        """Returns the bytes that putting the agent there takes on this link."""
         if not self.pushes_agent:
             return 0
         size = runtime_path(architecture).stat().st_size
@@ -56,7 +56,7 @@ SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _shape(SshStream))
 
 
 def serial(baud: int) -> Rate:
-    """8N1: ten bits a byte."""
+    """Returns the rate of a serial line, 8N1: ten bits per byte."""
     return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(ConsoleLink))
 
 
@@ -70,7 +70,7 @@ COMMON = (
 
 
 def estimate_rate(uri: str) -> Rate:
-    """By the address alone; BadAddress where it cannot be meant."""
+    """Returns the rate by the address alone. Raises BadAddress for a wrong address."""
     address = parse(resolve(uri)[0])
     while address.scheme in WRAPPERS:
         inner = parse(resolve_wrapped(address.rest))
@@ -79,7 +79,7 @@ def estimate_rate(uri: str) -> Rate:
 
 
 def _architecture(address: Address) -> str:
-    """Whose agent is put there; "" where only the board knows."""
+    """Returns the architecture of the agent to put there; "" if only the board knows."""
     if "arch" in address.options:
         return MACHINES[address.options["arch"]]
     if address.scheme == "qemu-user":

@@ -1,4 +1,4 @@
-"""A command line on a board, run to its end; whatever carries it."""
+"""Runs a command line on a board to its end, over any stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_OUTPUT = 1 << 20  # bytes of its answer
 
 
 class RunningCommand(Link, Protocol):
-    """A Link to a command. end_of_input: nothing more is written. status: once it ended. errors: the start of its stderr."""
+    """A Link to a command. end_of_input: closes its stdin. status: waits for its exit status. errors: the start of its stderr."""
 
     def end_of_input(self) -> None: ...
     def status(self, deadline: Deadline) -> int: ...
@@ -21,16 +21,16 @@ class RunningCommand(Link, Protocol):
 
 
 def run_to_end(stream: RunningCommand, deadline: Deadline, stdin: bytes) -> CommandResult:
-    """LinkClosed for one that does not stop talking. The stream is closed in any case."""
+    """Runs the command with this stdin and closes the stream. Raises LinkClosed if its output exceeds MOST_OUTPUT bytes."""
     try:
         with contextlib.suppress(LinkClosed):  # it ended before it read all; its status says why
             stream.write(stdin, deadline)
             stream.end_of_input()
         out = bytearray()
-        while came := stream.read(deadline):
-            out += came
+        while chunk := stream.read(deadline):
+            out += chunk
             if len(out) > MOST_OUTPUT:
-                raise LinkClosed(f"a command of the board wrote more than the {MOST_OUTPUT} bytes that are read of one")
+                raise LinkClosed(f"a command on the board wrote more than {MOST_OUTPUT} bytes, the most that is read")
         return CommandResult(stream.status(deadline), bytes(out), stream.errors())
     finally:
         stream.close()

@@ -1,4 +1,4 @@
-"""What each option of an address must be: checked where the address is read, so that links and boards take it as it is."""
+"""The permitted values of each option of an address, checked where the address is read, so that links and boards need not."""
 
 from __future__ import annotations
 
@@ -15,32 +15,36 @@ ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """words: for the message. fits: whether a text is that."""
+    """What a value must be. words: for the message. fits: returns whether a text is such a value."""
 
     words: str
     fits: Callable[[str], bool]
 
 
 def whole(low: int, high: int, words: str = "a whole number") -> OptionValue:
+    """Returns the check for a whole number from low to high."""
     return OptionValue(
         f"{words} from {low} to {high}", lambda t: bool(re.fullmatch(r"[0-9]{1,19}", t)) and low <= int(t) <= high
     )
 
 
 def number(low: float, high: float, words: str = "a number") -> OptionValue:
+    """Returns the check for a number from low to high."""
     return OptionValue(f"{words} from {low:g} to {high:g}", lambda t: low <= _float(t) <= high)
 
 
 def one_of(*known: str) -> OptionValue:
+    """Returns the check for one of these texts."""
     return OptionValue(f"one of {', '.join(known)}", lambda t: t in known)
 
 
 def matching(pattern: str, words: str) -> OptionValue:
+    """Returns the check for a text that matches the pattern as a whole."""
     return OptionValue(words, lambda t: bool(re.fullmatch(pattern, t)))
 
 
 def _float(text: str) -> float:
-    """NaN, which is within no range, where the text is no number."""
+    """Returns the number, or NaN, which is within no range, for a text that is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -55,7 +59,7 @@ def _compiles(text: str) -> bool:
     return True
 
 
-TEXT = matching(r"[^\x00-\x1f\x7f]+", "a text without control characters, and not an empty one")
+TEXT = matching(r"[^\x00-\x1f\x7f]+", "a text without control characters that is not empty")
 FLAG = OptionValue("1 or 0", lambda t: t.lower() in ON + OFF)
 REGEX = OptionValue("a regular expression", _compiles)
 BYTES = whole(1, (1 << 62) - 1, "a number of bytes")
@@ -81,7 +85,7 @@ VALUES = {
     "lock": TEXT,
     "login_prompt": REGEX,
     "memory": BYTES,
-    "memory_limit": matching(r"[0-9]+[bkmgBKMG]?", "a size as 256m"),
+    "memory_limit": matching(r"[0-9]+[bkmgBKMG]?", "a size such as 256m"),
     "mirror": TEXT,
     "mode": one_of("console", "direct"),
     "offers": one_of("finals"),
@@ -89,9 +93,9 @@ VALUES = {
     "parity": one_of("N", "E", "O"),
     "password_prompt": REGEX,
     "piece": whole(1, 1_000_000, "a number of bytes"),
-    "platform": matching(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?", "a platform as linux/arm64"),
+    "platform": matching(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?", "a platform such as linux/arm64"),
     "prompt": REGEX,
-    "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or as 500k, 64M, 2G"),
+    "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or such as 500k, 64M, 2G"),
     "rts": FLAG,
     "ssh_config": TEXT,
     "store": TEXT,
@@ -101,7 +105,7 @@ VALUES = {
 
 
 def check(where: str, options: Mapping[str, str]) -> None:
-    """BadAddress for the first value that cannot be meant; names unknown here are for connect.py to refuse."""
+    """Raises BadAddress for the first wrong value. Unknown names are refused by connect.py."""
     for name, text in options.items():
         wanted = VALUES.get(name)
         if wanted is not None and not wanted.fits(text):
@@ -109,11 +113,11 @@ def check(where: str, options: Mapping[str, str]) -> None:
 
 
 def size_bytes(text: str) -> int:
-    """64M and its like: K, M and G are powers of 1024."""
+    """Returns the number of bytes of a size such as 64M: K, M and G are powers of 1024."""
     shift = {"k": 10, "m": 20, "g": 30}.get(text[-1].lower(), 0)
     return int(text.rstrip("kmgKMG")) << shift
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:
-    """A flag that is given and not 0."""
+    """Returns whether a flag is given and on."""
     return options.get(name, "0").lower() in ON

@@ -1,4 +1,4 @@
-"""A board reset: an emulated one by its monitor, another by the command its inventory entry names."""
+"""Resets a board: an emulated one by its monitor, another by the command in its inventory entry."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from qverify_agents.inventory import boards, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.protocol.client import Agent
 
-ASK_S = 10.0  # an attempt to reach it
+ASK_S = 10.0  # for one attempt to reach it
 MOST_SAID = 1 << 16
-MOST_S = 1 << 63  # of its uptime: a larger number says nothing
+MOST_S = 1 << 63  # of its uptime: a larger number is ignored
 
 
 def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapping[str, str] | None = None) -> float:
-    """Seconds until its agent answered again. BadAddress where nothing says how to reset it, BoardUnreachable where the
-    command fails or the board does not come back."""
+    """Resets a board and returns the seconds until its agent answered again. Raises BadAddress if no command to reset it is known,
+    BoardUnreachable if the command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force, options)
     address = parse(resolve(name)[0])
     if address.scheme == "qemu":
-        found = machine.running(address.rest)
-        if found is None:
+        emulated = machine.running(address.rest)
+        if emulated is None:
             raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
-        machine.reset(found, deadline)
+        machine.reset(emulated, deadline)
     else:
-        _commanded(name, deadline)
-    _wait_until_it_is_another(name, deadline, before, start, options)
+        _run_command(name, deadline)
+    _wait_until_restarted(name, deadline, before, start, options)
     return time.monotonic() - start
 
 
 def refuse_used(name: str) -> None:
-    """BoardBusy where somebody uses it; one that does not answer is used by nobody."""
+    """Raises BoardBusy if somebody uses the board; a board that does not answer is not in use."""
     try:
         _uptime(name, Deadline(ASK_S, name), force=False, options=None)
     except BoardBusy as error:
         who = str(error).partition("; --wait")[0]
-        raise BoardBusy(f"{name}: {who}; --force ends it all the same") from error
+        raise BoardBusy(f"{name}: {who}; --force ends it anyway") from error
 
 
 def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, str] | None) -> float | None:
-    """Seconds; None of a board that does not answer, which a reset is for. BoardBusy where somebody uses it."""
+    """Returns the board's uptime in seconds; None if it does not answer, which a reset is for. Raises BoardBusy if it is in use."""
     try:
         with connect(name, min(ASK_S, deadline.left()), options) as agent:
             return _said(agent)
@@ -70,27 +70,27 @@ def _said(agent: Agent) -> float | None:
     return float(up) if isinstance(up, int) and abs(up) < MOST_S else None
 
 
-def _commanded(name: str, deadline: Deadline) -> None:
+def _run_command(name: str, deadline: Deadline) -> None:
     board = boards().get(name)
     command = (board.reset or board.power) if board is not None else ""
     if not command:
         raise BadAddress(f"{name}: boards.toml has no reset or power command for it")
     try:
-        status, said = _run(command, deadline.left())
+        status, output = _run(command, deadline.left())
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{name}: {command!r} does not end in time") from None
     if status:
-        raise BoardUnreachable(f"{name}: {command!r} ended with status {status}: {last_line(said, 'it says nothing')}")
+        raise BoardUnreachable(f"{name}: {command!r} ended with status {status}: {last_line(output, 'no output')}")
 
 
 def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
-    """Status, and the end of what it wrote. TimeoutExpired; then, and when interrupted, nothing of it runs on. What one that
-    ended leaves running was meant so."""
-    with tempfile.TemporaryFile() as said:  # a pipe would be held open by what it leaves running
+    """Returns a command's exit status and the end of its output. Raises TimeoutExpired; then, and if interrupted, all its
+    processes are killed. Processes left running by a command that ended are kept."""
+    with tempfile.TemporaryFile() as output:  # a pipe would be kept open by processes it leaves running
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -101,14 +101,14 @@ def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
-        said.seek(max(0, said.seek(0, os.SEEK_END) - MOST_SAID))
-        return status, said.read()
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_SAID))
+        return status, output.read()
 
 
-def _wait_until_it_is_another(
+def _wait_until_restarted(
     name: str, deadline: Deadline, before: float | None, start: float, options: Mapping[str, str] | None
 ) -> None:
-    """Until it answers and has not been up for longer than since the reset."""
+    """Waits until the board answers with an uptime that began after the reset. Raises BoardUnreachable."""
     why = "it did not answer"
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A subprocess' stdin and stdout as a byte stream; the process and everything it started end with the stream."""
+"""A subprocess' stdin and stdout as a byte stream; closing the stream ends the process and everything it started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 
 
 class ProcessStream:
-    """A Link (capabilities.py). BoardUnreachable when the program cannot be started. LinkClosed after close."""
+    """A Link (capabilities.py) to a process. Raises BoardUnreachable if the program cannot be started, LinkClosed after close."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
@@ -63,7 +63,7 @@ class ProcessStream:
         return os.read(self._stdout, 1 << 20)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Takes what comes meanwhile, so that two full pipes never wait for each other."""
+        """Writes all data and reads what arrives meanwhile, so that two full pipes never wait for each other."""
         _check(self._takes)
         view = memoryview(data)
         with selectors.DefaultSelector() as waiting:
@@ -79,20 +79,20 @@ class ProcessStream:
                         waiting.unregister(self._stdout)
 
     def end_of_input(self) -> None:
-        """Nothing more will be written; the process sees the end of its stdin."""
+        """Closes the process' stdin."""
         self._takes = False
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     def status(self, deadline: Deadline) -> int:
-        """The exit status, negative for a signal."""
+        """Waits for the exit status and returns it, negative for a signal."""
         while (status := self._process.poll()) is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(min(0.2, deadline.left()))
         return status
 
     def errors(self, last: bool = False) -> bytes:
-        """The first 2000 bytes of what it wrote to stderr, or the last; none after close."""
+        """Returns the first 2000 bytes that it wrote to stderr, or the last ones; none after close."""
         if not self._open:
             return b""
         return self._errors.text(last, ended=self._process.poll() is not None)
@@ -106,7 +106,7 @@ class ProcessStream:
             raise LinkClosed(self.why_closed()) from error
 
     def why_closed(self) -> str:
-        """How the process ended, with the first line it wrote to stderr."""
+        """Returns how the process ended, with the first line it wrote to stderr."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         code = self._process.poll()
@@ -132,51 +132,52 @@ class ProcessStream:
 
 
 class StderrExcerpt:
-    """The start and the end of what a process writes to its stderr, however much that is; taken by a thread, so that a process
-    that writes more than a pipe holds never waits for us."""
+    """The start and the end of what a process writes to its stderr, read by a thread, so that a process that writes more than a
+    pipe buffers never waits for us."""
 
     MOST = 2000  # bytes of each
 
     def __init__(self, pipe: IO[bytes]):
         self._pipe, self._first, self._last, self._lock = pipe, b"", b"", threading.Lock()
-        self._told, self._tell = os.pipe()  # closing the second ends the thread
+        self._stopped, self._stop = os.pipe()  # closing the second ends the thread
         self._thread = threading.Thread(target=self._take, name="qverify-stderr", daemon=True)
         self._thread.start()
 
     def _take(self) -> None:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._pipe, selectors.EVENT_READ)
-            waiting.register(self._told, selectors.EVENT_READ)
+            waiting.register(self._stopped, selectors.EVENT_READ)
             while all(key.fileobj is self._pipe for key, _ in waiting.select()):
-                came = os.read(self._pipe.fileno(), 1 << 16)
-                if not came:
+                chunk = os.read(self._pipe.fileno(), 1 << 16)
+                if not chunk:
                     return
                 with self._lock:
-                    self._first += came[: self.MOST - len(self._first)]
-                    self._last = (self._last + came)[-self.MOST :]
+                    self._first += chunk[: self.MOST - len(self._first)]
+                    self._last = (self._last + chunk)[-self.MOST :]
 
     def text(self, last: bool, ended: bool) -> bytes:
-        """ended: the process; what it wrote at its end is then waited for, but not for what a child of it holds open."""
+        """Returns the start, or the end, of the text. ended: whether the process has ended; its last output is then waited for, but no
+        longer than half a second, as a child may keep the pipe open."""
         if ended:
             self._thread.join(0.5)
         with self._lock:
             return self._last if last else self._first
 
     def close(self) -> None:
-        """Also where a process that left the group (a master connection of ssh) still holds the pipe open."""
-        os.close(self._tell)
+        """Ends the thread, also if a process that left the group (a master connection of ssh) still keeps the pipe open."""
+        os.close(self._stop)
         try:
             self._thread.join()
         finally:  # Ctrl-C, too
             self._thread.join(1.0)
-            os.close(self._told)
+            os.close(self._stopped)
             self._pipe.close()
 
 
 def _check(still_open: bool) -> None:
-    """A closed descriptor's number may be another file's by now."""
+    """Raises LinkClosed after close: a closed descriptor's number may belong to another file by now."""
     if not still_open:
-        raise LinkClosed("the link to the agent is closed already, from this side")
+        raise LinkClosed("the link to the agent is already closed on this side")
 
 
 def _signal_name(number: int) -> str:

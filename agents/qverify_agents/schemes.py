@@ -1,4 +1,4 @@
-"""The scheme table: one line a board kind, one line a link; a page is imported only when it is asked for."""
+"""The scheme table: one line per kind of board, one per link; a page is imported only when it is needed."""
 
 from __future__ import annotations
 

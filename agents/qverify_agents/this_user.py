@@ -1,4 +1,4 @@
-"""Name and folders of who runs this, also of a uid that no passwd entry names."""
+"""Name and folders of the current user, also for a uid without a passwd entry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 
 def user_name() -> str:
+    """Returns the user's name, or uidN."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -16,6 +17,7 @@ def user_name() -> str:
 
 
 def home() -> Path:
+    """Returns the user's home folder, or a folder for this uid in the temporary folder."""
     try:
         return Path.home()
     except RuntimeError:
@@ -23,5 +25,5 @@ def home() -> Path:
 
 
 def cache_folder() -> Path:
-    """qverify's own of this user."""
+    """Returns qverify's cache folder of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "qverify"

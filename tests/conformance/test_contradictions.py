@@ -78,7 +78,7 @@ if at == 1: return []
 if f.type == frames.EVENTS: return [(f.type, node(1, 0, 1, "t") + node(2, 0, 1, "u") + node(3, 0, 1, "y"))]""",
         "event 2 twice",
     ),
-    "bytes behind an event": ("if at == 1: return [(f.type, f.payload + b'x')]", "NODE has a wrong size"),
+    "bytes behind an event": ("if at == 1: return [(f.type, f.payload + b'x')]", "bytes, wanted"),
     "another kind of answer": (
         "if f.type == frames.DATA: return [(frames.PING, f.payload)]",
         "answered with message 10, wanted 9",

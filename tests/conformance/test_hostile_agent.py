@@ -173,7 +173,7 @@ def test_endless_events_of_a_run_after_the_first(mode: str, tmp_path: Path, monk
     }
     try:
         board.run(prepared())
-        with pytest.raises(LinkError, match="no tensor of this model"):
+        with pytest.raises(LinkError, match="not a tensor of this model"):
             calls[mode]()
     finally:
         board.close()

@@ -78,7 +78,7 @@ def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Relay:
         ("1e999", "not JSON: the number 1e999"),
         ("9" * 400, "not JSON: the number 9999"),
         ("[" * 3000, "a text of 30.. bytes; wanted at most 1023"),
-        ("[" * 300 + "]" * 300, "more than 8 lists or objects in one another"),
+        ("[" * 300 + "]" * 300, "lists or objects nested more than 8 deep"),
         ('"' + "x" * 1000 + '"', "a text of 10.. bytes; wanted at most 1023"),
         ('"\0"', "none of them NUL"),
     ],

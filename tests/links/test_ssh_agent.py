@@ -58,6 +58,6 @@ def test_more_keys_than_the_server_lets_try_is_said(agent, openssh, tmp_path):
     lines = [line for line in openssh.config.read_text().splitlines() if "Identit" not in line]
     openssh.config.write_text("\n".join([*lines, "  IdentityFile /none\n"]))
     with pytest.raises(
-        BoardUnreachable, match=r"hung up at try \d .*ssh-agent.*Next: name the one key, by identity=FILE"
+        BoardUnreachable, match=r"hung up at login attempt \d .*ssh-agent.*Next: name the right key, by identity=FILE"
     ):
         said_by(openssh)

@@ -22,7 +22,7 @@ WRONG = {
     "one of": ("", "nosuch"),
     "a text": ("", "%00", "a%0Ab", "%1b[2J"),
     "a regular": ("(", "[a"),
-    "a size as": ("", "lots", "-1"),
+    "a size such": ("", "lots", "-1"),
     "a size in": ("", "0", "M", "-1", "1.5G", "1T", "1e9"),
     "a platform": ("", "arm64", "linux/arm64;rm"),
 }
@@ -95,5 +95,5 @@ def test_an_option_given_twice_is_not_half_believed() -> None:
 
 @pytest.mark.parametrize("uri", ["finals:", "faulty:?fault=bitflip@x", "finals:?quota=1M"])
 def test_a_wrapper_of_an_empty_name_is_a_mistake(uri):
-    with pytest.raises(BadAddress, match="names no board behind"):
+    with pytest.raises(BadAddress, match="no board after"):
         parse(uri)

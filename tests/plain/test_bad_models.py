@@ -45,11 +45,11 @@ def _dynamic(model: onnx.ModelProto) -> None:
 
 
 CASES: dict[str, tuple[Spoil, str]] = {
-    "nan_scale": (_scale(np.nan), "'w1_scale' holds NaN"),
+    "nan_scale": (_scale(np.nan), "'w1_scale' contains NaN"),
     "infinite_scale": (_scale(np.inf), "not finite and positive"),
     "zero_scale": (_scale(0), "not finite and positive"),
     "negative_scale": (_scale(-1), "not finite and positive"),
-    "nan_bias": (_nan_bias, "'nan_bias' holds NaN"),
+    "nan_bias": (_nan_bias, "'nan_bias' contains NaN"),
     "unknown_operator": (_operator("MadeUpOp"), "node 'prob' is of the unknown operator MadeUpOp"),
     "unknown_domain": (_operator("Foo", "my.domain"), "unknown operator my.domain::Foo"),
     "dynamic": (_dynamic, "give --shape image="),

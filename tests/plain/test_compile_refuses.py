@@ -44,16 +44,16 @@ def reshape(shape: Dims) -> onnx.ModelProto:
 
 
 CASES = {
-    "a fixed dim given otherwise": (relu([1, 3, 8, 8]), ["x=2,3,8,8"], "2 is given where it is 1"),
-    "a fixed dim among dynamic ones": (relu(["n", 3, 8, 8]), ["x=1,4,8,8"], "4 is given where it is 3"),
+    "a fixed dim given otherwise": (relu([1, 3, 8, 8]), ["x=2,3,8,8"], "got 2 where the model has 1"),
+    "a fixed dim among dynamic ones": (relu(["n", 3, 8, 8]), ["x=1,4,8,8"], "got 4 where the model has 3"),
     "too few dims": (relu(["n", 3, 8, 8]), ["x=1,3,8"], "3 dims, the model's input has 4"),
     "one input twice": (relu(["n", 3]), ["x=1,3", "x=2,3"], "another --shape gives 'x' the dims 1,3"),
     "beyond 64 bits": (relu(["n", 3]), ["x=99999999999999999999,3"], "at most 1073741824"),
-    "beyond 2 GiB": (relu(["n", 3]), ["x=500000000,3"], "6000000000 bytes, a tensor holds at most 2147483647"),
+    "beyond 2 GiB": (relu(["n", 3]), ["x=500000000,3"], "6000000000 bytes, a tensor may have at most 2147483647"),
     "no such input": (relu(["n", 3]), ["image=1,3"], "names ['image'], the model's inputs are ['x']"),
     "a shape that the graph contradicts": (reshape(["n", 4, 8]), ["x=2,4,8"], "does not run with --shape x=2,4,8"),
-    "no shape at all": (relu(None), [], "give --shape x=1,3,224,224"),
-    "nine dims": (relu([1] * 8 + [2]), [], "tensor 'x' has 9 dims [1, 1, 1, 1, 1, 1, 1, 1, 2]; model.bin holds at most 8"),
+    "no shape at all": (relu(None), [], "for example --shape x=1,3,224,224"),
+    "nine dims": (relu([1] * 8 + [2]), [], "tensor 'x' has 9 dims [1, 1, 1, 1, 1, 1, 1, 1, 2]; model.bin may have at most 8"),
     "nine dims inside": (
         model([1, 8], [helper.make_node("Reshape", ["d", "to"], ["r"])], [1] * 8 + [8], to=[1] * 8 + [8]),
         [],
@@ -63,7 +63,7 @@ CASES = {
     "4200 nodes in one table": (
         model([1], [helper.make_node("Relu", [f"t{i}" if i else "d"], [f"t{i + 1}" if i < 4199 else "r"]) for i in range(4200)]),
         [],
-        "4200 ONNX nodes it stands for; model.bin holds at most 4096",
+        "4200 ONNX nodes it stands for; model.bin may have at most 4096",
     ),
     "a step beyond 32 bits": (
         model([1, 3], [helper.make_node("Slice", ["d", *"abce"], ["r"])], [1, 1], a=[0], b=[9], c=[1], e=[2**40]),
@@ -103,8 +103,8 @@ def test_shapes_given_at_compile_time_hold_in_the_main_job(shape: Dims, tmp_path
 @pytest.mark.parametrize(
     ("nodes", "tensors", "said"),
     [
-        (1, 65_536, "65537 tensors; model.bin holds at most 65536. Cut the model in two"),
-        (65_537, 0, "65537 nodes; model.bin holds at most 65536"),
+        (1, 65_536, "65537 tensors; model.bin may have at most 65536. Cut the model in two"),
+        (65_537, 0, "65537 nodes; model.bin may have at most 65536"),
     ],
 )
 def test_counts(nodes: int, tensors: int, said: str):
@@ -119,7 +119,7 @@ def test_a_name_with_nul_and_a_tensor_of_two_gigabytes():
     with pytest.raises(BadFileError, match=r"node 'y' \(reshape\): its output 'y' has 2147483648 bytes"):
         check_graph(Graph([Node("y", "reshape", ("x",), ("y",))], specs, {}, ("x",), ("y",)))
     specs["y"] = TensorSpec("y", "float32", (1,))
-    with pytest.raises(BadFileError, match="holds a NUL character"):
+    with pytest.raises(BadFileError, match="contains a NUL character"):
         check_graph(Graph([Node("y", "reshape", ("x",), ("y",), covers=("a\0b",))], specs, {}, ("x",), ("y",)))
 
 

@@ -92,29 +92,32 @@ def chain(count: int) -> Change:
     ("change", "message"),
     [
         (with_(rounding="up"), "unknown rounding 'up'; known: ref-exact, "),
-        (with_(outputs=("z",) * 65537), "65537 outputs; model.bin holds at most 65536. Cut the model in two"),
-        (with_(nodes=[Node("y", "any", (), ("y",))] * 65537), "65537 nodes; model.bin holds at most 65536"),
-        (chain(65537), "65537 tensors; model.bin holds at most 65536"),
+        (with_(outputs=("z",) * 65537), "65537 outputs; model.bin may have at most 65536. Cut the model in two"),
+        (with_(nodes=[Node("y", "any", (), ("y",))] * 65537), "65537 nodes; model.bin may have at most 65536"),
+        (chain(65537), "65537 tensors; model.bin may have at most 65536"),
         (shaped("x", *[1] * 9), r"tensor 'x' has 9 dims \[1, 1.*Reshape it to fewer, or cut the model before it"),
         (shaped("y", *[1] * 9), r"node 'y' \(first\): its output 'y' has 9 dims"),
-        (shaped("x", 0, 3), r"is \[0, 3\]; model.bin holds dims of 1 to 1073741824"),
-        (shaped("x", 2**30 + 1), r"is \[1073741825\]; model.bin holds dims"),
-        (shaped("x", 2, aligned=(2**30 + 1,)), r"is \[1073741825\]; model.bin holds dims"),
-        (shaped("x", 2, 2**30), r"has 2147483648 bytes \(int8\[2, 1073741824\]\); a tensor holds at most 2147483647"),
-        (channels(2**20 + 1), "has 1048577 scales; model.bin holds at most 1048576"),
-        (of_first_node(inputs=("x",) * 65), r"node 'y' \(first\): 65 inputs; model.bin holds at most 64"),
-        (many_outputs(65), "65 outputs; model.bin holds at most 64"),
-        (of_first_node(words=(0,) * 65), "65 words; model.bin holds at most 64"),
-        (of_first_node(covers=("N",) * 4097), "4097 ONNX nodes it stands for; model.bin holds at most 4096"),
-        (of_first_node(words=(0, 2**31)), "a word is 2147483648; model.bin holds 32 bits"),
+        (shaped("x", 0, 3), r"is \[0, 3\]; model.bin may have dims of 1 to 1073741824"),
+        (shaped("x", 2**30 + 1), r"is \[1073741825\]; model.bin may have dims"),
+        (shaped("x", 2, aligned=(2**30 + 1,)), r"is \[1073741825\]; model.bin may have dims"),
+        (
+            shaped("x", 2, 2**30),
+            r"has 2147483648 bytes \(int8\[2, 1073741824\]\); a tensor may have at most 2147483647",
+        ),
+        (channels(2**20 + 1), "has 1048577 scales; model.bin may have at most 1048576"),
+        (of_first_node(inputs=("x",) * 65), r"node 'y' \(first\): 65 inputs; model.bin may have at most 64"),
+        (many_outputs(65), "65 outputs; model.bin may have at most 64"),
+        (of_first_node(words=(0,) * 65), "65 words; model.bin may have at most 64"),
+        (of_first_node(covers=("N",) * 4097), "4097 ONNX nodes it stands for; model.bin may have at most 4096"),
+        (of_first_node(words=(0, 2**31)), "a word is 2147483648; model.bin has words of 32 bits"),
         (of_first_node(words=(-(2**31) - 1,)), "a word is -2147483649"),
-        (of_first_node(op="a\0b"), r"the name 'a\\x00b' holds a NUL"),
-        (of_first_node(covers=("A", "a\0")), r"the name 'a\\x00' holds a NUL"),
-        (of_tensor("x", name="other"), "tensor 'x': bad name"),
+        (of_first_node(op="a\0b"), r"the name 'a\\x00b' contains a NUL"),
+        (of_first_node(covers=("A", "a\0")), r"the name 'a\\x00' contains a NUL"),
+        (of_tensor("x", name="other"), "tensor 'x': its name contains a NUL"),
         (of_tensor("x", scale=(0.5, 0.5)), "2 scales and 1 zero points"),
         (of_tensor("w", channel_axis=-1), r"2 scales for axis -1 of \[2, 3\]"),
         (of_tensor("w", channel_axis=1), r"2 scales for axis 1 of \[2, 3\]"),
-        *[(scaled(0, dtype=d), f"{d} carries a scale") for d in ("float32", "float64", "bool")],
+        *[(scaled(0, dtype=d), f"a scale for {d}; only integers have scales") for d in ("float32", "float64", "bool")],
         (scaled(128), "a zero point is outside int8"),
         (scaled(-129), "a zero point is outside int8"),
         (scaled(-1, dtype="uint8"), "a zero point is outside uint8"),
@@ -124,12 +127,12 @@ def chain(count: int) -> Change:
         (with_(inputs=("x", "w")), "graph input 'w' is also a constant"),
         (of_first_node(outputs=()), "node 'y': not named after its first output"),
         (of_first_node(name="other"), "node 'other': not named after its first output"),
-        (of_first_node(inputs=("z",)), "node 'y' reads 'z' before anything makes it"),
-        (of_first_node(inputs=("nothing",)), "node 'y' reads 'nothing' before anything makes it"),
-        (of_first_node(outputs=("y", "x")), "node 'y': 'x' is made twice or has no record"),
-        (of_first_node(outputs=("y", "y")), "'y' is made twice"),
-        (of_first_node(outputs=("y", "other")), "'other' is made twice or has no record"),
-        (with_(outputs=("other",)), "graph output 'other' is never made"),
+        (of_first_node(inputs=("z",)), "node 'y' reads 'z' before any node computes it"),
+        (of_first_node(inputs=("nothing",)), "node 'y' reads 'nothing' before any node computes it"),
+        (of_first_node(outputs=("y", "x")), "node 'y': 'x' is computed twice or has no record"),
+        (of_first_node(outputs=("y", "y")), "'y' is computed twice"),
+        (of_first_node(outputs=("y", "other")), "'other' is computed twice or has no record"),
+        (with_(outputs=("other",)), "graph output 'other' is never computed"),
         (with_(inputs=("x",), tensors={**graph().tensors, "a": TensorSpec("a", "int8", (1,))}), "tensor 'a' is never"),
         (of_tensor("y", interior=True), "tensor 'y': flagged interior, which would keep it from being compared"),
     ],
@@ -179,7 +182,9 @@ def test_a_name_has_at_most_1023_bytes(letter: str, count: int, fits: bool) -> N
     if fits:
         check_graph(made)
         return
-    with pytest.raises(BadFileError, match=f"^tensor '{letter * 60}'...: its name is 1024 bytes long, at most 1023"):
+    with pytest.raises(
+        BadFileError, match=f"^tensor '{letter * 60}'...: its name is 1024 bytes long, wanted at most 1023"
+    ):
         check_graph(made)
 
 
@@ -187,5 +192,5 @@ def test_no_name_holds_nul() -> None:
     made = graph()
     made.tensors["a\0b"] = TensorSpec("a\0b", "int8", (1,))
     made.inputs = ("x", "a\0b")
-    with pytest.raises(BadFileError, match=r"tensor 'a\\x00b': bad name"):
+    with pytest.raises(BadFileError, match=r"tensor 'a\\x00b': its name contains a NUL"):
         check_graph(made)

@@ -148,7 +148,7 @@ GRPH = [
     (7, 10**6, "producer: string offset 1000000 is outside STRS"),
     *[(at, 1, "at most 65536 each") for at in range(8, 16)],
 ]
-RECORD = "bad record"
+RECORD = "its record is invalid"
 TNSR = [
     ("x", 0, 0, RECORD),
     ("x", 0, 10**6, "tensor 0: string offset"),
@@ -156,7 +156,7 @@ TNSR = [
     ("x", 1, 10, RECORD),
     ("x", 2, 0, "its input or output flag disagrees"),
     ("x", 2, 6, "its input or output flag disagrees"),
-    ("x", 2, 31, "does not lie in DATA"),  # every flag that there is: a constant as well
+    ("x", 2, 31, "is not within DATA"),  # every flag that there is: a constant as well
     ("x", 2, 32, RECORD),
     ("x", 3, 9, RECORD),
     ("x", 3, 2, "do not follow from"),
@@ -174,11 +174,11 @@ TNSR = [
     ("q", 11, BIG - 1, "scales on axis -2"),
     ("q", 11, 3, "scales on axis 3 of rank 3"),
     ("q", 11, 2, None),
-    ("q", 12, 64, "not a constant, yet has a data offset"),
-    ("c", 12, 60, "does not lie in DATA"),
-    ("c", 12, 0, "its bytes at 0 belong to another constant"),
-    ("c", 12, 128, "does not lie in DATA"),
-    ("c", 13, 1, "does not lie in DATA"),
+    ("q", 12, 64, "has data offset .* but is not a constant"),
+    ("c", 12, 60, "is not within DATA"),
+    ("c", 12, 0, "its bytes at 0 also belong to another constant"),
+    ("c", 12, 128, "is not within DATA"),
+    ("c", 13, 1, "is not within DATA"),
     ("q", 14, 4, None),
     ("q", 14, 5, RECORD),
     ("q", 15, 1, RECORD),
@@ -251,7 +251,7 @@ def word_at(kind: bytes, field: int, place: int = 0) -> int:
         (word_at(b"NODE", 12 + 3), BIG - 1, r"an input index is outside -1..7"),
         (word_at(b"NODE", 12 + 5, 1), BIG, r"a tensor index is outside 0..7"),
         (word_at(b"NODE", 12 + 5, 1), 8, r"a tensor index is outside 0..7"),
-        (word_at(b"NODE", 12 + 5, 1), 7, "is made twice|is never made"),
+        (word_at(b"NODE", 12 + 5, 1), 7, "is computed twice|is never computed"),
         (word_at(b"NODE", 12 + 9), 10**6, "string offset 1000000"),
         (word_at(b"TNSR", tensor("x", 4), 2), 0, "shape .* in aligned shape"),
         (word_at(b"TNSR", tensor("x", 4), 2), 9, "shape .* in aligned shape"),
@@ -313,7 +313,7 @@ def test_pools_may_be_used_to_their_end() -> None:
 
 def test_constants_fill_data_to_its_end() -> None:
     body = sections()[b"DATA"]
-    refused(changed(b"DATA", 0, body[:-1]), "constant at 64 of 8 bytes does not lie in DATA")
+    refused(changed(b"DATA", 0, body[:-1]), "constant at 64 of 8 bytes is not within DATA")
     assert decode(changed(b"DATA", 0, body + b"\0")).constants["c"].tolist() == [70000, -3]
 
 

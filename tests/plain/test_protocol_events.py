@@ -38,7 +38,7 @@ def test_how_many_there_can_be(ledger: Events, most: int) -> None:
 @pytest.mark.parametrize(
     ("ledger", "index", "given", "message"),
     [
-        (Events(frozenset("ab")), 0, event("c"), "an event of 'c', no tensor of this model"),
+        (Events(frozenset("ab")), 0, event("c"), "an event of 'c', which is not a tensor of this model"),
         (Events(frozenset("ab")), 2, event("a"), "event 2; this run has at most 2"),
         (Events(), 1 << 20, event("a"), "event 1048576; this run has at most 1048576"),
         (Events(), 0, event("a", 1), "an event of iteration 1; this run has 1, counted from 0"),
@@ -51,7 +51,7 @@ def test_how_many_there_can_be(ledger: Events, most: int) -> None:
             "event 1 as 'a' of iteration 0; in this run it is 'b' of iteration 0",
         ),
         (Events(wanted=["a", "b"], repeat=2), 2, event("a", 0), "event 2 as 'a' of iteration 0; .* 'a' of iteration 1"),
-        (Events(frozenset("ab")), 0, event("x\x1b" * 60), r"an event of '(x\?){30}', no tensor"),
+        (Events(frozenset("ab")), 0, event("x\x1b" * 60), r"an event of '(x\?){30}', which is not a tensor"),
     ],
 )
 def test_an_event_that_the_run_does_not_have(ledger: Events, index: int, given: NodeEvent, message: str) -> None:
@@ -109,10 +109,10 @@ def test_what_the_end_of_a_run_says() -> None:
     for ledger in (known, unknown):
         ledger.add(1, event("b"), 0)
     for count in (1, 3):
-        with pytest.raises(Contradiction, match=f"ended its run with {count} events; this run has 2"):
+        with pytest.raises(Contradiction, match=f"ended its run with {count} events?; this run has 2"):
             known.first_lacking(done(count))
     assert known.first_lacking(done(2)) == unknown.first_lacking(done(2)) == 0
-    with pytest.raises(Contradiction, match="sent event 1 and then ended its run with 1 events"):
+    with pytest.raises(Contradiction, match="sent event 1 and then ended its run with 1 event"):
         unknown.first_lacking(done(1))
     assert known.first_lacking(done(1, status=-7)) == 0 and known.first_lacking(done(0, status=-7)) is None
     assert Events().first_lacking(done(0)) is None and Events(wanted=[]).first_lacking(done(0)) is None

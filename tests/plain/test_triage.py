@@ -228,7 +228,7 @@ def test_a_spoiled_node_of_the_board_is_drawn_and_blamed(
     assert (rung["blame"]["side"], rung["blame"]["node"], rung["forced_failures"]) == ("board", node, [node])
     text = capsys.readouterr().out
     assert f"[X] {node} (conv)" in text and "┌─ = r1_QuantizeLinear_Output" in text and "~ a_QuantizeLinear" in text
-    assert "report the driver" in text
+    assert "board's driver or runtime" in text
 
 
 def test_a_board_that_cannot_be_reached_is_inconclusive(made: Path, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_a_quiet_output_gates_nothing_and_is_said() -> None:
     rung = rung_of(COSINE, y=LOUD, z=QUIET)
     assert rung.verdict == "PASSED"
     assert rung.evidence == [
-        "quiet on this input, gates nothing: z: its largest value is 0.6 of half a step (0.003 of 0.01)"
+        "quiet on this input, not judged: z: its largest value is 0.6 of half a step (0.003 of 0.01)"
     ]
     assert rung_of(COSINE, y=(LOUD[0], -LOUD[1]), z=QUIET).verdict == "FAILED"
     assert rung_of(RungGate("decimals", 5), y=(LOUD[0], LOUD[0]), z=QUIET).verdict == "FAILED"  # an absolute gate

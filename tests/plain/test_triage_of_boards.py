@@ -147,7 +147,7 @@ def test_a_board_that_breaks_is_to_be_run_first(kind: str, digits: Path, capsys:
         "3",
     ]
     assert main(words) == 3
-    assert "next step: make the board run to its end and send what is missing" in capsys.readouterr().out
+    assert "next step: get the board to finish its run and send what is missing" in capsys.readouterr().out
 
 
 def test_a_board_that_is_not_the_same_twice(digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +162,7 @@ def test_a_board_that_is_not_the_same_twice(digits: Path, capsys: pytest.Capture
     ]
     assert main(words) == 1
     told = capsys.readouterr().out
-    assert "next step: the board is not the same from run to run" in told and "EXPLAINED" not in told
+    assert "next step: the board differs from run to run" in told and "EXPLAINED" not in told
 
 
 @pytest.mark.parametrize("command", ["triage", "soak"])

@@ -225,7 +225,7 @@ def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_
 def test_a_full_and_a_noexec_folder_are_said(board):
     with shell_of("qemu:arm64", 30) as (run_there, _):
         run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")
-        with pytest.raises(BoardUnreachable, match=r"cannot be put into /small/full/bin: .*No space left"):
+        with pytest.raises(BoardUnreachable, match=r"cannot be written to /small/full/bin: .*No space left"):
             connect("qemu:arm64?cache=/small/full", 30)
         assert run_there("ls -A /small/full/bin").out == b""  # nothing half-written stays
     with connect("qemu:arm64?cache=/noexec/qv", 30) as agent:  # passed over for a folder that can execute

@@ -1,4 +1,4 @@
-"""docker:IMAGE, podman:IMAGE: a container as a board, its shell by `exec`; made for the run, and removed however that ends."""
+"""docker:IMAGE, podman:IMAGE: a container as a board, with a shell by `exec`; made for the run and removed however that ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from qverify_agents.process_stream import ProcessStream
 OPTIONS: frozenset[str] = frozenset({"engine", "platform", "memory_limit"})
 ENGINES = ("docker", "podman")
 READY = b"qverify-container-up"
-HOLD = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"  # to the end of its stdin, which a killed qverify is, too
+HOLD = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"  # until its stdin ends, also when qverify is killed
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """engine: docker or podman (default: the scheme, else whichever is there). platform: as linux/arm64. memory_limit: as 256m."""
+    """Starts the container; returns its address and a function that removes it. Options: engine, docker or podman (default: the
+    scheme, else the one that is installed); platform, such as linux/arm64; memory_limit, such as 256m."""
     if not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", address.rest):
         raise BadAddress(f"-b {address.scheme}:{address.rest}: wanted {address.scheme}:IMAGE")
     engine = _engine(address)
@@ -32,7 +33,7 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     words += ["--memory", address.options["memory_limit"]] if "memory_limit" in address.options else []
     words += ["--entrypoint", "/bin/sh", address.rest, "-c", HOLD]
 
-    held = contextlib.ExitStack()
+    resources = contextlib.ExitStack()
 
     def down() -> None:
         at_once = ["-t", "0"] if engine == "podman" else []  # docker does not wait, and knows no -t
@@ -40,36 +41,36 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run([engine, "rm", "-f", *at_once, name], capture_output=True, timeout=60, check=False)
         finally:
-            held.close()
+            resources.close()
 
     try:
         holder = ProcessStream(words)
-        held.callback(holder.close)
+        resources.callback(holder.close)
         _wait(holder, deadline, f"{address.scheme}:{address.rest}: {engine}")
-    except BaseException:  # it may be there all the same
+    except BaseException:  # the container may exist nevertheless
         down()
         raise
     return Address("shell", name, argv=(engine, "exec", "-i", name, "/bin/sh", "-c")), down
 
 
 def _engine(address: Address) -> str:
-    asked = address.options.get("engine", "")
-    order = [asked] if asked else [address.scheme, *ENGINES]
-    found = next((e for e in order if e in ENGINES and shutil.which(e)), None)
-    if found is None:
+    wanted = address.options.get("engine", "")
+    order = [wanted] if wanted else [address.scheme, *ENGINES]
+    program = next((e for e in order if e in ENGINES and shutil.which(e)), None)
+    if program is None:
         raise BoardUnreachable(f"-b {address.scheme}:{address.rest}: no {' or '.join(order)} on this machine")
-    return found
+    return program
 
 
 def _wait(holder: ProcessStream, deadline: Deadline, who: str) -> None:
-    """Until the container runs."""
-    said = b""
+    """Waits until the container runs. Raises BoardUnreachable."""
+    output = b""
     try:
-        while READY not in said:
-            came = holder.read(deadline)
-            if not came:
+        while READY not in output:
+            chunk = holder.read(deadline)
+            if not chunk:
                 status = holder.status(deadline)
                 raise BoardUnreachable(f"{who} says: {last_line(holder.errors(last=True), f'status {status}')}")
-            said += came
+            output += chunk
     except LinkTimeout:
-        raise BoardUnreachable(f"{who} does not start it within the deadline") from None
+        raise BoardUnreachable(f"{who} does not start it in time; give --timeout to wait longer") from None

@@ -1,5 +1,5 @@
-"""faulty:BOARD?fault=KIND[:SEED]@NODE: a board whose runtime spoils a node; for tests, benchmarks and demonstrations.
-Two faults stand apart by |; an & within a name is %26."""
+"""faulty:BOARD?fault=KIND[:SEED]@NODE: a board whose runtime corrupts a node; for tests, benchmarks and demonstrations.
+Several faults are separated by |; an & within a name is written %26."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ KINDS = (*KNOWN, *WITHHELD, *SLIGHT, *UNSTEADY, *FATAL)
 
 
 def plainer(address: Address) -> Address:
-    asked = address.options.get("fault", "")
-    if not all(_valid(one) for one in asked.split("|")):
+    """Returns the wrapped board's address with the faults. Raises BadAddress for an unknown fault."""
+    faults = address.options.get("fault", "")
+    if not all(_valid(one) for one in faults.split("|")):
         raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})

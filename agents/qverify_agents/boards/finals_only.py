@@ -1,4 +1,4 @@
-"""finals:BOARD: a board that offers its final outputs only: no per-node dumps, no digests, no injection."""
+"""finals:BOARD: a board that offers only its final outputs: no dumps per node, no digests, no injection."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ OPTIONS: frozenset[str] = frozenset({"offers"})
 
 
 def plainer(address: Address) -> Address:
+    """Returns the wrapped board's address with this restriction."""
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options, "offers": "finals"})

@@ -9,6 +9,7 @@ OPTIONS: frozenset[str] = frozenset()
 
 
 def plainer(address: Address) -> Address:
+    """Returns the address that starts the runtime."""
     faulty = "fault" in address.options
     path = runtime_path(host_architecture(), faulty)
     environment = {"QVRT_FAULT": address.options["fault"]} if faulty else {}

@@ -1,4 +1,4 @@
-"""qemu:arm64: a whole board under QEMU, kernel, SSH server and serial console; the one `boards up` left, or one for this run."""
+"""qemu:arm64: a board under QEMU with kernel, SSH server and serial console: the one `boards up` started, or one for this run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """The board's address for a link, and the way down. ?link=serial: by its console."""
+    """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its console."""
     built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
         raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")
-    found = running(address.rest)
+    existing = running(address.rest)
     cold = link == "serial" and not built.kind.restores_console
-    machine = found or start(built, deadline, ends_with_us=True, cold=cold)
+    machine = existing or start(built, deadline, ends_with_us=True, cold=cold)
 
     def down() -> None:
-        if found is None:
+        if existing is None:
             stop(machine)
 
     if link == "serial":
@@ -32,5 +32,6 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 
 
 def ssh_address(built: Image, machine: RunningMachine) -> Address:
+    """Returns the machine's address by SSH, with its host key and our key."""
     options = {"host_key": built.host_key, "identity": str(built.identity.absolute()), "ask": "never"}
     return Address("ssh", f"root@127.0.0.1:{machine.port}", options)

@@ -11,13 +11,15 @@ OPTIONS: frozenset[str] = frozenset()
 
 
 def architecture_of(address: Address) -> str:
-    found = MACHINES.get(address.rest, "")
-    if found not in QEMU:
+    """Returns the runtime's name of the architecture. Raises BadAddress."""
+    architecture = MACHINES.get(address.rest, "")
+    if architecture not in QEMU:
         raise BadAddress(f"-b qemu-user:{address.rest}: known architectures are {', '.join(QEMU)}")
-    return found
+    return architecture
 
 
 def plainer(address: Address) -> Address:
+    """Returns the address that starts the runtime under the emulator. Raises BoardUnreachable without one."""
     architecture = architecture_of(address)
     program = emulator(architecture)
     if program is None:

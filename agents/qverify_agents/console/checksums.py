@@ -1,4 +1,4 @@
-"""The checksums a board's own programs print, computed here."""
+"""Computes the checksums that a board's own programs print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def cksum(data: bytes) -> int:
-    """POSIX cksum: CRC-32 (polynomial 04C11DB7, most significant bit first) of the bytes and their number."""
+    """Returns POSIX cksum: CRC-32 (polynomial 04C11DB7, most significant bit first) of the bytes and their number."""
     length, more = len(data), bytearray()
     while length:
         more.append(length & 255)
@@ -20,7 +20,7 @@ _MIRROR = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))
 
 
 def _forward_crc(data: bytes) -> int:
-    """zlib's CRC is the same one with every byte, and the result, mirrored; started at all ones, which cksum does not."""
+    """Returns the CRC of cksum by zlib, whose CRC has every byte and the result mirrored and, unlike cksum, starts at all ones."""
     crc = zlib.crc32(data.translate(_MIRROR), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2) ^ 0xFFFFFFFF
 

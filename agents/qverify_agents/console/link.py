@@ -1,4 +1,4 @@
-"""The agent that has a console, as a Link; and whether one has it already."""
+"""A console's agent as a Link, and the search for an agent that already uses the console."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout, ProtocolEr
 from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
 from qverify_agents.protocol.messages import read_hello
 
-# Said before the agent, after it, and when the terminal is the shell's again.
+# Printed before the agent, after it, and when the shell has the terminal again.
 GO, END, BACK = b"<qvgo", b"<qvend", b"<qvback"
-LOST, FAREWELL_S = 3, 0.6  # for an agent that does not answer any more
-AGENT_S, ECHO_S = 0.8, 0.15  # an agent that is there answers within this; what a line says comes without such a gap
+LOST, FAREWELL_S = 3, 0.6  # unanswered readings after which an agent is given up, and the limit of closing then
+AGENT_S, ECHO_S = (
+    0.8,
+    0.15,
+)  # an agent answers within the first; a line's other output has no gaps as long as the second
 
 
 class ConsoleLink:
-    """A Link: the agent on the terminal."""
+    """A Link to the agent on a console's terminal. said_before: what the console printed before."""
 
     piece_bytes = 3000
     patience_s = 1.5
@@ -25,10 +28,10 @@ class ConsoleLink:
     def __init__(self, port: Port, where: str, said_before: str = ""):
         self._port, self._where, self._tail, self.said_before = port, where, b"", said_before
         self._unanswered, self._answers = 0, True  # readings in a row that ended without what they waited for
-        self._over = self._back = self._closed = False  # the agent has ended; the terminal is the shell's again
+        self._over = self._back = self._closed = False  # the agent has ended; the shell has the terminal again
 
     def _taken(self, seconds: float) -> bytes:
-        """What came of the agent: nothing from the end mark on. Marks may be spread over readings."""
+        """Returns what came from the agent, up to the end mark. A mark may be spread over readings."""
         data, before, over = self._port.read(seconds), len(self._tail), self._over
         window = self._tail + data
         self._back = self._back or BACK in window
@@ -58,7 +61,7 @@ class ConsoleLink:
         return "the agent ended on the console"
 
     def close(self) -> None:
-        """The agent is asked to end; the shell then puts the terminal back."""
+        """Asks the agent to end and waits until the shell has restored the terminal."""
         if self._closed:
             return
         self._closed, deadline = True, Deadline(6.0 if self._unanswered < LOST else FAREWELL_S, self._where)
@@ -72,18 +75,19 @@ class ConsoleLink:
 
 
 def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
-    """The HELLO of an agent that has the line already. A shell that echoes what it is sent is told apart at once."""
-    reader, end, heard, asked = FrameReader(), deadline.part(AGENT_S), False, _harmless_hello()
+    """Returns the HELLO of an agent that already uses the line, or None. A shell, which echoes what is sent, is recognized at
+    once."""
+    reader, end, heard, request = FrameReader(), deadline.part(AGENT_S), False, _harmless_hello()
     try:
-        port.write(asked, deadline)
+        port.write(request, deadline)
         while True:
             data = port.read(min(ECHO_S if heard else 0.1, end.left()))
             reader.feed(data)
             frame = reader.next()
             if frame is not None and frame.type == HELLO:
-                return _said(frame.payload)
+                return _hello(frame.payload)
             if frame is not None and frame.type == AGAIN:
-                port.write(asked, deadline)
+                port.write(request, deadline)
             elif heard and not data:
                 return None
             heard = heard or bool(data)
@@ -93,13 +97,13 @@ def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
 
 
 def _harmless_hello() -> bytes:
-    """Without a byte that a terminal takes for the end of a line or an interrupt."""
+    """Returns a HELLO frame without bytes that a terminal takes for a line end or an interrupt."""
     numbered = (frame_bytes(HELLO, number, b"") for number in range(1, 1000))
     return next(frame for frame in numbered if not set(frame) & set(b"\r\n\x03\x04\x11\x13\x1a\x1c"))
 
 
-def _said(payload: bytes) -> dict[str, object]:
+def _hello(payload: bytes) -> dict[str, object]:
     try:
         return dict(read_hello(payload))
     except ProtocolError:
-        return {"idle_s": 1}  # of another protocol: nothing we could go on with
+        return {"idle_s": 1}  # of another protocol version, which cannot be used

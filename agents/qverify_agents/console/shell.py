@@ -1,4 +1,4 @@
-"""A serial console as a Shell: logs in, types command lines, finds their answers between marks, pushes bytes as text."""
+"""A serial console as a Shell: logs in, types command lines, finds their answers between marks, sends bytes as text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOGIN = r"(?i)(?:^|[\r\n ])[\w.-]* ?login: ?$"
 PASSWORD = r"(?i)password[^\r\n]*: ?$"
 PROMPT = r"[#$>%] ?(?:\x1b\[[0-9;]*[a-zA-Z])*$"
 MOST_WAKES = 12  # returns sent to a console that shows no prompt
-BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may stand behind it
-SANE = b"\x03\nstty sane 2>/dev/null\n"  # to a shell whose terminal was left raw: a return ends no line there
+BLIND = (2, 6)  # after so many unanswered returns a command is tried without a prompt: messages may follow the prompt
+SANE = b"\x03\nstty sane 2>/dev/null\n"  # for a shell whose terminal was left raw, where a return does not end a line
 QUIET = (
     ': "${qp1=$PS1}" "${qp2=$PS2}" "${qs=$(stty -g)}"; set -o ignoreeof 2>/dev/null; stty -echo 2>/dev/null; PS1=; PS2='
 )
@@ -29,8 +29,8 @@ MOST_LOG = 1 << 16
 
 
 class ConsoleShell:
-    """prompt, login, password: regular expressions of what the console shows. user: to log in as; the password comes from
-    QVERIFY_SERIAL_PASSWORD and stands in no log."""
+    """A Shell (capabilities.py). prompt, login, password: regular expressions of what the console shows. user: to log in as; the
+    password comes from QVERIFY_SERIAL_PASSWORD and is in no log."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class ConsoleShell:
         self._upload = Upload(self._line)
         self._prompt, self._login, self._password = re.compile(prompt), re.compile(login), re.compile(password)
         self._logged_in, self._shown = False, ""
-        self._late = False  # the last thing asked for did not come in time: nothing is waited for at the end
-        self._log = ""  # what the console said before it was ours: a boot log, perhaps
+        self._late = False  # the last command timed out: close does not wait
+        self._log = ""  # what the console printed before the login: perhaps a boot log
 
     def log_in(self, deadline: Deadline) -> None:
-        """To a shell prompt that answers; BoardUnreachable with the last line the console showed."""
+        """Logs in and waits for a shell that answers. Raises BoardUnreachable with the last line that the console showed."""
         self._shown = ""
         try:
             if self._to_a_prompt(deadline):
@@ -59,10 +59,10 @@ class ConsoleShell:
                 return
         except LinkTimeout:
             pass
-        shown = last_line(self._shown, "none, it is silent")
+        shown = last_line(self._shown, "none, the console is silent")
         raise BoardUnreachable(
             f"{self._where}: no shell prompt on the console (last line: {shown}); "
-            "is the board up, the baud rate right? ?prompt=REGEX tells another prompt, ?mode=direct an agent of its own; "
+            "is the board running, the baud rate right? Give ?prompt=REGEX for another prompt, ?mode=direct for an agent that owns the line; "
             "the agent of a run that was killed ends by itself after that run's --timeout"
         )
 
@@ -77,7 +77,7 @@ class ConsoleShell:
             tail = self._shown[-200:]
             if self._password.search(tail) or self._login.search(tail):
                 word = bool(self._password.search(tail))
-                if word and not self._logged_in:  # of a name that somebody else, or noise, gave
+                if word and not self._logged_in:  # for a user name that somebody else, or noise, entered
                     self._shown, wakes = "", wakes + 1
                     self._port.write(b"\r", deadline)
                     continue
@@ -96,14 +96,14 @@ class ConsoleShell:
         return False
 
     def _answers(self, deadline: Deadline) -> bool:
-        """A first command, which also quiets echo and line editing."""
+        """Returns whether a first command is answered; it also turns off echo and line editing."""
         try:
             return self._line.typed(QUIET, deadline.part(5.0), 4.0)[0] == 0
         except LinkTimeout:
             return False
 
     def run(self, command: str, deadline: Deadline, stdin: bytes = b"") -> CommandResult:
-        """What is too long for a line, and stdin, go to files on the board first."""
+        """Runs a command. A command too long for a line, and stdin, are put into files on the board first."""
         with self._in_time():
             return self._ran(command, deadline, stdin)
 
@@ -131,33 +131,35 @@ class ConsoleShell:
         return CommandResult(status, out, out if status else b"")
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
-        """The command gets the terminal, raw before we write to it (a byte of a frame may be Ctrl-C); when it ends, however
-        it ends, the terminal's settings are put back."""
+        """Starts a command on the terminal, which is made raw before anything is written (a frame may contain Ctrl-C). The terminal's
+        settings are restored however the command ends."""
         with self._in_time():
             return self._started(command.removeprefix("exec "), deadline)
 
     def _started(self, command: str, deadline: Deadline) -> ConsoleLink:
-        drain = "stty raw -echo min 0 time 4; cat >/dev/null"  # what is still on its way must not reach the shell as commands
-        said = [f"printf %s%s\\\\n \\{m[:2]} {m[2:]}" for m in (GO.decode(), END.decode(), BACK.decode())]
-        whole = (
-            f's=$(stty -g); stty raw -echo; {said[0]}; {command} 2>/dev/null; {said[1]}; {drain}; stty "$s"; {said[2]}'
-        )
+        drain = "stty raw -echo min 0 time 4; cat >/dev/null"  # late bytes must not reach the shell as commands
+        marks = [f"printf %s%s\\\\n \\{m[:2]} {m[2:]}" for m in (GO.decode(), END.decode(), BACK.decode())]
+        whole = f's=$(stty -g); stty raw -echo; {marks[0]}; {command} 2>/dev/null; {marks[1]}; {drain}; stty "$s"; {marks[2]}'
         for _ in range(3):
             self._port.write(self._line.guarded(whole).encode() + b"\r", deadline)
             try:
                 self._line.until(GO, deadline.part(4.0))
                 break
-            except LinkTimeout:  # the line, or only its mark, was damaged; to an agent that runs, another is noise
+            except (
+                LinkTimeout
+            ):  # the line, or only its mark, was damaged; a running agent would read another line as noise
                 deadline.left()
                 if agent_there(self._port, deadline) is not None:
                     break
                 self._port.write(b"\x03\r", deadline)
         else:
-            raise LinkClosed(f"{self._where}: the agent does not start on the console")
+            raise LinkClosed(
+                f"{self._where}: the agent does not start on the console; repeat the run, or restart the board"
+            )
         return ConsoleLink(self._port, self._where, self._log)
 
     def close(self) -> None:
-        """The terminal as a person would want to find it, and no file of ours on the board."""
+        """Restores the terminal's settings, logs out and removes our files on the board."""
         deadline = Deadline(6.0 if self._upload.begun else FAREWELL_S if self._late else 3.0, self._where)
         try:
             if self._upload.begun:  # a push was cut off; the shell may still be waiting for the rest

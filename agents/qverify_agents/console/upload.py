@@ -1,4 +1,4 @@
-"""Bytes onto a board through its console: as text, in pieces, each checked by a program of the board and sent again alone."""
+"""Sends bytes to a board through its console: as text, in pieces, each checked by a program of the board and sent again alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
 
 PIECE, SMALLEST_PIECE, MOST_FAILURES = 6000, 400, 20  # bytes of a piece
-CHARACTERS = 72  # a line, a multiple of 4; a terminal's line buffer is far longer
+CHARACTERS = 72  # per line, a multiple of 4; a terminal's line buffer is far longer
 WINDOW = 16  # lines; less than a terminal's buffer of 4096 characters
 OCTAL = 'while IFS= read -r l && [ "$l" != . ]; do printf "$l" >&3; printf +; done 3>NAME'
 FOLDERS = "/tmp /dev/shm /var/tmp ."
@@ -24,7 +24,7 @@ LEFT = (
 
 
 class Upload:
-    """What the board's shell can decode is found out once."""
+    """Sends files through a console. Which encoding the board can decode is determined once."""
 
     def __init__(self, line: ConsoleLine):
         self._line = line
@@ -32,16 +32,16 @@ class Upload:
         self.begun = False  # a file of ours may be on the board
 
     def clear(self, deadline: Deadline) -> None:
-        """What sessions left that were cut off: of this shell, and of shells that have ended."""
+        """Removes files that interrupted sessions left: those of this shell, and of shells that have ended."""
         self._line.typed(LEFT, deadline)
         self.begun = False
 
     def sent(self, data: bytes, ending: str, deadline: Deadline) -> str:
-        """The name of a file on the board with these bytes."""
+        """Writes these bytes to a file on the board and returns its name. Raises BoardUnreachable."""
         line = self._line
         if not line.checker:
             raise BoardUnreachable(
-                f"{line.where}: the board has none of {', '.join(CHECKERS)}; what is pushed could not be checked"
+                f"{line.where}: the board has none of {', '.join(CHECKERS)}; wanted one to check the files sent to it"
             )
         if self._base64 is None:
             self._base64 = b"qvb64ok" in line.typed("printf cXZiNjRvaw== | base64 -d", deadline)[1]
@@ -58,17 +58,17 @@ class Upload:
         return name
 
     def _stem(self, deadline: Deadline) -> str:
-        """Of this console's files: the board may have another."""
+        """Returns the path prefix of this console's files, which differs from those of other consoles of the board."""
         for _ in range(TRIES):
-            _, said = self._line.typed(
+            _, out = self._line.typed(
                 f'for d in {FOLDERS}; do [ -w $d ] && {{ echo "<$d/.qv-$$>"; break; }}; done', deadline
             )
-            if found := NAME.search(said):  # a kernel message may stand beside it, or in it
-                return found[1].decode()
-        raise BoardUnreachable(f"{self._line.where}: none of {FOLDERS} can be written to: {last_line(said)}")
+            if match := NAME.search(out):  # a kernel message may be beside it, or within it
+                return match[1].decode()
+        raise BoardUnreachable(f"{self._line.where}: none of {FOLDERS} can be written to: {last_line(out)}")
 
     def _pieces_sent(self, data: bytes, name: str, deadline: Deadline) -> None:
-        """As name.000000 and so on; smaller ones after one that was wrong."""
+        """Sends the pieces as name.000000 and so on; the pieces get smaller after one that failed."""
         start, number, size, failures = 0, 0, PIECE, 0
         while start < len(data):
             piece = data[start : start + size]
@@ -101,7 +101,7 @@ class Upload:
         return self._line.until(end.encode(), deadline.part(3.0 + len(text) / 500))
 
     def _in_octal(self, piece: bytes, end: str, deadline: Deadline) -> bytes:
-        """The shell reads a byte at a time; a few lines go out, then as many signs of life are waited for."""
+        """Sends a piece in octal to a shell that reads byte by byte: sends a few lines, then waits for as many acknowledgements."""
         port, lines = self._line.port, _lines("".join(f"\\{b:03o}" for b in piece))
         for first in range(0, len(lines), WINDOW):
             part, signs = lines[first : first + WINDOW], 0

@@ -1,1 +1,1 @@
-"""Full boards under QEMU: an image out of distribution packages, and machines that boot it."""
+"""Complete boards under QEMU: an image made from distribution packages, and machines that boot it."""

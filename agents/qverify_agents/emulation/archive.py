@@ -1,4 +1,4 @@
-"""What is in a .deb, and a newc archive whose bytes depend on nothing but its entries."""
+"""Reads .deb packages, and writes newc archives whose bytes depend only on their entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE, LINK, FOLDER, DEVICE = 0o100000, 0o120000, 0o040000, 0o020000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """kind: FILE, LINK (data: its target), FOLDER, DEVICE (a character device of numbers `device`)."""
+    """One entry. kind: FILE, LINK (data: its target), FOLDER, DEVICE (a character device of numbers `device`)."""
 
     kind: int
     mode: int
@@ -24,15 +24,15 @@ class Entry:
 
 
 def deb_files(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Files and links of the package, names without ./ in front."""
+    """Yields files and links of the package, with names without a leading ./."""
     for name, data in _members(path):
         if not name.startswith("data.tar"):
             continue
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as tar:
             for member in tar:
                 at = member.name.removeprefix("./")
-                if member.isfile() and (held := tar.extractfile(member)) is not None:
-                    yield at, Entry(FILE, member.mode & 0o7777, held.read())
+                if member.isfile() and (file := tar.extractfile(member)) is not None:
+                    yield at, Entry(FILE, member.mode & 0o7777, file.read())
                 elif member.issym():
                     yield at, Entry(LINK, 0o777, member.linkname.encode())
 
@@ -49,7 +49,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def newc(entries: Mapping[str, Entry]) -> bytes:
-    """Sorted by name, everything root's and of 1970; folders on the way are made."""
+    """Returns a newc archive: sorted by name, owned by root, dated 1970; parent folders are added."""
     whole = dict(entries)
     for name in list(whole):
         for parent in Path(name).parents:

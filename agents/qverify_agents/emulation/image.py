@@ -1,4 +1,4 @@
-"""A board's kernel and initramfs: a distribution's kernel, busybox and dropbear, keys of its own; the same bytes from the same packages."""
+"""Builds a board's kernel and initramfs from a distribution's kernel, busybox and dropbear, with its own keys; reproducible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, Entry, 
 from qverify_agents.emulation.packages import Packages
 from qverify_agents.errors import BadAddress, BoardUnreachable
 
-RECIPE = 3  # of this file: another number, another image
+RECIPE = 3  # version of this file's recipe: a new number makes a new image
 ROOTS = ["busybox-static", "dropbear-bin"]
 SKIP = {"openssh-client", "gcc-12-base", "gcc-14-base", "debconf", "passwd", "adduser"}
 MODULES = [
@@ -131,9 +131,9 @@ exec setsid sh -c 'while :; do setsid cttyhack sh -l; done'
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """suite, kernel: of the distribution. machine: qemu's words. console: the kernel's. apt: the package that brings qemu.
-    restores_console: whether qemu's serial device goes on sending after a snapshot was restored. no_console: why no agent
-    can be spoken to over it."""
+    """A kind of board. suite, kernel: of the distribution. machine: qemu's arguments. console: the kernel's. apt: the package with
+    qemu. restores_console: whether qemu's serial device keeps working after a snapshot was restored. no_console: why no agent
+    can be used over the console, or ""."""
 
     suite: str
     kernel: str
@@ -180,6 +180,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
+    """A built image in its folder."""
+
     folder: Path
     kind: Kind
     architecture: str
@@ -194,27 +196,29 @@ class Image:
 
 
 def kind_of(architecture: str) -> Kind:
+    """Returns the kind of board. Raises BadAddress for an unknown architecture."""
     if architecture not in KINDS:
         raise BadAddress(f"qemu:{architecture}: known boards are {', '.join(f'qemu:{k}' for k in KINDS)}")
     return KINDS[architecture]
 
 
 def cache_folder() -> Path:
+    """Returns the folder of images and running machines."""
     return this_user.cache_folder() / "boards"
 
 
 def image(architecture: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None) -> Image:
-    """The built image, from the cache or built now (about half a minute); one builder at a time."""
+    """Returns the image, from the cache or built now (about half a minute); only one process builds at a time."""
     kind = kind_of(architecture)
     folder = cache_folder() / f"{architecture}-{RECIPE}"
     folder.mkdir(parents=True, exist_ok=True)
-    found = Image(folder, kind, architecture)
+    result = Image(folder, kind, architecture)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "packages.json").is_file():
-            say(f"building the image of qemu:{architecture} out of distribution packages, once")
-            _build(found, mirror)
-    return found
+            say(f"building the image of qemu:{architecture} from distribution packages, once")
+            _build(result, mirror)
+    return result
 
 
 def _build(wanted: Image, mirror: str | None) -> None:
@@ -222,7 +226,7 @@ def _build(wanted: Image, mirror: str | None) -> None:
     packages.update()
     kernels = [name for name in packages.depends(wanted.kind.kernel) if name.startswith("linux-image-")]
     if not kernels:
-        raise BoardUnreachable(f"{wanted.kind.kernel} depends on no kernel in {wanted.kind.suite}")
+        raise BoardUnreachable(f"{wanted.kind.kernel} has no kernel among its dependencies in {wanted.kind.suite}")
     debs = packages.fetch([kernels[0], *packages.closure(ROOTS, SKIP)])
     entries, kernel, modules = _contents(debs, kernels[0])
     entries |= _modules(modules)
@@ -244,7 +248,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _contents(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, Entry], bytes, dict[str, bytes]]:
-    """Files for the board, the kernel, its modules by name."""
+    """Returns the files for the board, the kernel, and its modules by name. Raises BoardUnreachable."""
     entries: dict[str, Entry] = {}
     kernel, modules = b"", dict[str, bytes]()
     for package, path in debs.items():
@@ -258,7 +262,7 @@ def _contents(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, Entry]
             elif name.endswith(("sbin/dropbear", "/copyright")) or _library(name):
                 entries[name] = entry
     if not kernel or "bin/busybox" not in entries:
-        raise BoardUnreachable(f"{kernel_name} or busybox-static holds not what was looked for")
+        raise BoardUnreachable(f"{kernel_name} or busybox-static contains no kernel or no busybox")
     return entries, kernel, modules
 
 
@@ -266,27 +270,27 @@ def _library(name: str) -> bool:
     return ".so" in name and "/gconv/" not in name and "/audit/" not in name and Path(name).name.startswith(LIBRARIES)
 
 
-def _modules(held: dict[str, bytes]) -> dict[str, Entry]:
-    """The modules wanted and those they depend on, and the order to load them in."""
-    found: dict[str, Entry] = {}
+def _modules(compressed: dict[str, bytes]) -> dict[str, Entry]:
+    """Returns the modules of MODULES and those they depend on, and the order in which to load them."""
+    entries: dict[str, Entry] = {}
 
     def add(name: str) -> None:
-        spelled = next((n for n in (name, name.replace("_", "-"), name.replace("-", "_")) if n in held), None)
+        spelled = next((n for n in (name, name.replace("_", "-"), name.replace("-", "_")) if n in compressed), None)
         path = f"lib/modules/{spelled}.ko"
-        if spelled is None or path in found:
+        if spelled is None or path in entries:
             return
-        data = held[spelled]
+        data = compressed[spelled]
         data = lzma.decompress(data) if data[:6] == b"\xfd7zXZ\0" else data
         at = data.find(b"\0depends=")
         needed = data[at + 9 : data.index(b"\0", at + 1)].decode().split(",") if at >= 0 else []
         for other in filter(None, needed):
             add(other)
-        found[path] = Entry(FILE, 0o644, data)
+        entries[path] = Entry(FILE, 0o644, data)
 
     for name in MODULES:
         add(name)
-    order = "".join(f"/{path}\n" for path in found)
-    return {**found, "modules.order": Entry(FILE, 0o644, order.encode())}
+    order = "".join(f"/{path}\n" for path in entries)
+    return {**entries, "modules.order": Entry(FILE, 0o644, order.encode())}
 
 
 def _own_files(folder: Path) -> dict[str, Entry]:
@@ -298,28 +302,30 @@ def _own_files(folder: Path) -> dict[str, Entry]:
         "etc/profile": (0o644, "PS1='qvboard# '\n"),
         "etc/nsswitch.conf": (0o644, "passwd: files\ngroup: files\n"),
     }
-    found = {name: Entry(FILE, mode, content.encode()) for name, (mode, content) in text.items()}
-    found |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
-    found |= {name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "tmp", "small", "noexec", "run", "var/log")}
+    entries = {name: Entry(FILE, mode, content.encode()) for name, (mode, content) in text.items()}
+    entries |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
+    entries |= {
+        name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "tmp", "small", "noexec", "run", "var/log")
+    }
     host, client = _key(folder / "host"), _key(folder / "client")
-    found["etc/dropbear/dropbear_ed25519_host_key"] = Entry(FILE, 0o600, host[0])
-    found["root"] = found["root/.ssh"] = Entry(FOLDER, 0o700)
-    found["root/.ssh/authorized_keys"] = Entry(FILE, 0o600, client[1])
-    found["dev/console"] = Entry(DEVICE, 0o600, device=(5, 1))
-    found["dev/null"] = Entry(DEVICE, 0o666, device=(1, 3))
-    return found
+    entries["etc/dropbear/dropbear_ed25519_host_key"] = Entry(FILE, 0o600, host[0])
+    entries["root"] = entries["root/.ssh"] = Entry(FOLDER, 0o700)
+    entries["root/.ssh/authorized_keys"] = Entry(FILE, 0o600, client[1])
+    entries["dev/console"] = Entry(DEVICE, 0o600, device=(5, 1))
+    entries["dev/null"] = Entry(DEVICE, 0o666, device=(1, 3))
+    return entries
 
 
 def _key(path: Path) -> tuple[bytes, bytes]:
-    """An ed25519 key, made once: as dropbear keeps it, and its public line."""
+    """Returns an ed25519 key, made once: in dropbear's format, and its public line."""
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if not path.is_file():
-        made = Ed25519PrivateKey.generate()
-        public = made.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n"
+        generated = Ed25519PrivateKey.generate()
+        public = generated.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n"
         _write(path.with_name(f"{path.name}.pub"), public)
-        private = made.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+        private = generated.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as out:
             out.write(private)
@@ -332,11 +338,11 @@ def _key(path: Path) -> tuple[bytes, bytes]:
 
 
 def _merged(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """bin, sbin and lib are links into usr, whether the distribution has merged them or not."""
+    """Returns the entries with bin, sbin and lib as links into usr, whether the distribution has merged them or not."""
     tops = ("bin", "sbin", "lib", "lib64")
-    found = {f"usr/{name}" if name.split("/")[0] in tops else name: entry for name, entry in entries.items()}
+    moved = {f"usr/{name}" if name.split("/")[0] in tops else name: entry for name, entry in entries.items()}
     return {
-        **found,
+        **moved,
         **{top: Entry(LINK, 0o777, f"usr/{top}".encode()) for top in tops},
         **{f"usr/{top}": Entry(FOLDER, 0o755) for top in tops},
     }

@@ -1,4 +1,4 @@
-"""A machine under QEMU: booted, or restored from a snapshot in a fraction of a second; ended whatever happens."""
+"""A machine under QEMU: booted, or restored from a snapshot in a fraction of a second; ended in any case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
 
-_OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: to be waited for, and the hold on its folder
+_OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 BOOT_S = 120.0
 RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged
 MEMORY_MB, READY = 256, b"QVBOARD-READY"
@@ -31,7 +31,8 @@ MEMORY_MB, READY = 256, b"QVBOARD-READY"
 
 @dataclass(frozen=True, slots=True)
 class RunningMachine:
-    """architecture, port: of ssh on 127.0.0.1. console: a pty. folder: console.log, qmp.sock. started_s: until it answered."""
+    """A running machine. port: of ssh on 127.0.0.1. console: a pty. folder: contains console.log and qmp.sock. started_s: seconds
+    until it answered. warm: whether it was restored from a snapshot."""
 
     architecture: str
     port: int
@@ -47,20 +48,21 @@ class RunningMachine:
 
 
 def state_file(architecture: str) -> Path:
+    """Returns the path of the state file that `boards up` writes."""
     return run_folders.root() / f"{architecture}.json"
 
 
 def running(architecture: str) -> RunningMachine | None:
-    """The one `boards up` left there."""
+    """Returns the machine that `boards up` started, or None."""
     try:
-        found = RunningMachine(**json.loads(state_file(architecture).read_text()))
+        machine = RunningMachine(**json.loads(state_file(architecture).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.alive else None
+    return machine if machine.alive else None
 
 
 def sweep(architecture: str) -> bool:
-    """Ends what killed processes have left; whether a machine, or what was to be one, of this architecture was among it."""
+    """Ends machines that killed processes left; returns whether a machine, or its folder, of this architecture was among them."""
 
     def kept(folder: Path) -> bool:
         return any((one := running(kind)) is not None and Path(one.folder).name == folder.name for kind in KINDS)
@@ -69,8 +71,8 @@ def sweep(architecture: str) -> bool:
 
 
 def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> RunningMachine:
-    """ends_with_us: the machine dies with this process, however that ends. cold: booted though there is a snapshot.
-    BoardUnreachable with qemu's own words."""
+    """Starts a machine. ends_with_us: it ends with this process, however that ends. cold: boots even if there is a snapshot.
+    Raises BoardUnreachable with qemu's message."""
     program = image.kind.machine[0]
     if shutil.which(program) is None or shutil.which("qemu-img") is None:
         raise BoardUnreachable(
@@ -82,14 +84,15 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         try:
             return _started(image, deadline, ends_with_us, snapshot, warm=True)
         except BoardUnreachable:
-            if deadline.over:  # the caller would not wait: nothing is known against the snapshot
+            if deadline.over:  # the time ran out, which does not mean that the snapshot is damaged
                 raise
             snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
     return _started(image, deadline, ends_with_us, snapshot, warm=False)
 
 
 def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
-    """warm: out of the snapshot; otherwise booted, and the snapshot is made. BoardUnreachable where it does not answer."""
+    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot. Raises BoardUnreachable if it does not
+    answer."""
     begun = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
     port, process = _free_port(), None
@@ -101,12 +104,12 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
     except BaseException as error:
         if process is not None:
             _end(process)
-        said = _said(folder / "qemu.log")
+        message = _last_log_line(folder / "qemu.log")
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)
         if isinstance(error, LinkTimeout):
             raise BoardUnreachable(
-                f"qemu:{image.architecture} did not boot in time{': ' + said if said else ''}"
+                f"qemu:{image.architecture} did not boot in time{': ' + message if message else ''}"
             ) from error
         raise
     _OURS[process.pid] = process, owner
@@ -129,7 +132,7 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
 def _answering(
     process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path, warm: bool
 ) -> str:
-    """Waits until it takes ssh; of one that was booted, keeps the snapshot. Its console, a pty."""
+    """Waits until it accepts ssh, makes the snapshot if it was booted, and returns its console, a pty."""
     if not warm:
         _wait_for_boot(process, folder, limit)
     _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
@@ -141,7 +144,7 @@ def _answering(
 
 
 def keep(machine: RunningMachine) -> None:
-    """Writes the state by which later commands find it: its folder is no longer this process' own."""
+    """Writes the state file by which later commands find the machine, and releases its folder from this process."""
     path = state_file(machine.architecture)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
@@ -149,16 +152,16 @@ def keep(machine: RunningMachine) -> None:
     if machine.pid in _OURS:
         process, owner = _OURS[machine.pid]
         _OURS[machine.pid] = process, -1
-        _let_go(owner)
+        _release(owner)
 
 
-def _let_go(owner: int) -> None:
+def _release(owner: int) -> None:
     if owner >= 0:
         os.close(owner)
 
 
 def reset(machine: RunningMachine, deadline: Deadline) -> None:
-    """As its reset button; it has booted and answers when this returns."""
+    """Resets the machine and returns when it has booted and answers. Raises BoardUnreachable."""
     log = Path(machine.folder) / "console.log"
     boots = log.read_bytes().count(READY)
     with Monitor(Path(machine.folder) / "qmp.sock", deadline) as monitor:
@@ -171,10 +174,13 @@ def reset(machine: RunningMachine, deadline: Deadline) -> None:
 
 def _still_running(machine: RunningMachine) -> None:
     if not machine.alive:
-        raise BoardUnreachable(f"qemu:{machine.architecture} ended: {_said(Path(machine.folder) / 'qemu.log')}")
+        raise BoardUnreachable(
+            f"qemu:{machine.architecture} ended: {_last_log_line(Path(machine.folder) / 'qemu.log')}"
+        )
 
 
 def stop(machine: RunningMachine) -> None:
+    """Ends the machine and removes its folder and its state file."""
     _kill(machine.pid)
     process, owner = _OURS.pop(machine.pid, (None, -1))
     if process is not None:
@@ -183,7 +189,7 @@ def stop(machine: RunningMachine) -> None:
     while machine.alive and time.monotonic() < end:
         time.sleep(0.02)
     shutil.rmtree(machine.folder, ignore_errors=True)
-    _let_go(owner)
+    _release(owner)
     path = state_file(machine.architecture)
     with contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text()).get("pid") == machine.pid:
@@ -191,7 +197,7 @@ def stop(machine: RunningMachine) -> None:
 
 
 class Monitor:
-    """QMP, as little of it as is needed."""
+    """QEMU's monitor by QMP, as far as it is needed here. Raises BoardUnreachable."""
 
     def __init__(self, path: Path, deadline: Deadline):
         self._socket = socket.socket(socket.AF_UNIX)
@@ -217,10 +223,10 @@ class Monitor:
         raise BoardUnreachable("qemu ended")
 
     def line(self, text: str) -> None:
-        """A line of the human monitor; its complaint is an error."""
-        said = self.ask("human-monitor-command", **{"command-line": text})
-        if said:
-            raise BoardUnreachable(f"qemu says to {text}: {str(said).strip()[:200]}")
+        """Runs a line of the human monitor. Raises BoardUnreachable for any output, which is a complaint."""
+        output = self.ask("human-monitor-command", **{"command-line": text})
+        if output:
+            raise BoardUnreachable(f"qemu refuses {text}: {str(output).strip()[:200]}")
 
     def pty(self, label: str) -> str:
         return next(str(c["filename"]).removeprefix("pty:") for c in self.ask("query-chardev") if c["label"] == label)
@@ -234,7 +240,7 @@ class Monitor:
 
 
 def _connect(one: socket.socket, path: Path) -> None:
-    """However long the path: a socket's name has 108 bytes, and its folder's number has few."""
+    """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor is used."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         one.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -243,7 +249,7 @@ def _connect(one: socket.socket, path: Path) -> None:
 
 
 def _command(image: Image, folder: Path, port: int) -> list[str]:
-    """Started within the folder, and its files named without it: in most options a comma would end a name."""
+    """Returns qemu's command line. It runs in the folder and names files without it, as a comma would end a name in most options."""
     s390x = image.architecture == "s390x"
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
@@ -260,7 +266,7 @@ def _command(image: Image, folder: Path, port: int) -> list[str]:
 
 
 def _snapshot(image: Image) -> Path:
-    """The file for this image, this qemu and these words, wherever the image lies."""
+    """Returns the snapshot's path for this image, qemu version and command line, independent of the image's folder."""
     version = subprocess.run(
         [image.kind.machine[0], "--version"], capture_output=True, text=True, timeout=20, check=False
     ).stdout
@@ -300,7 +306,7 @@ def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Dea
 
 
 def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> None:
-    """Until a banner comes: qemu itself takes the connection long before the board does. check: raises when qemu ended."""
+    """Waits for ssh's banner: qemu itself accepts the connection long before the board does. check: raises if qemu has ended."""
     while True:
         check()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as one:
@@ -312,10 +318,10 @@ def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> N
 
 def _still_there(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.poll() is not None:
-        raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_said(folder / 'qemu.log')}")
+        raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_last_log_line(folder / 'qemu.log')}")
 
 
-def _said(log: Path) -> str:
+def _last_log_line(log: Path) -> str:
     try:
         return last_line(log.read_bytes())
     except OSError:
@@ -328,7 +334,7 @@ def _kill(pid: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """One that does not go (a disk that hangs) hides nothing of what the run found."""
+    """Ends the process. If it does not end (a disk that hangs), no error is raised, which would hide the run's result."""
     _kill(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(5)

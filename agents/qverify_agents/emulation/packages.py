@@ -1,4 +1,4 @@
-"""Distribution packages of another architecture, fetched by apt into a folder of their own; the machine's apt stays as it is."""
+"""Fetches distribution packages of another architecture by apt into a separate folder, without changing this machine's apt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ FETCH_S = 900
 
 
 class Packages:
-    """architecture: as Debian calls it. mirror: an archive's address; None for the one in the machine's own configuration."""
+    """Packages of one architecture. architecture: Debian's name. mirror: an archive's address; None for the one in this machine's
+    configuration. Raises BoardUnreachable."""
 
     def __init__(self, folder: Path, architecture: str, suite: str, mirror: str | None = None):
         if shutil.which("apt-get") is None:
@@ -47,23 +48,25 @@ class Packages:
         try:
             done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=FETCH_S, check=False)
         except subprocess.TimeoutExpired:
-            raise BoardUnreachable(f"{words[0]} {words[-1]}: no end within {FETCH_S} s") from None
+            raise BoardUnreachable(f"{words[0]} {words[-1]}: did not end within {FETCH_S} s") from None
         if done.returncode:
-            said = last_line(done.stderr, f"status {done.returncode}")
-            raise BoardUnreachable(f"{words[0]} {words[-1][:60]}: {said}")
+            message = last_line(done.stderr, f"status {done.returncode}")
+            raise BoardUnreachable(f"{words[0]} {words[-1][:60]}: {message}")
         return done.stdout
 
     def update(self) -> None:
+        """Fetches the package lists."""
         self._run("apt-get", "-q", "update")
 
     def depends(self, package: str) -> list[str]:
+        """Returns the packages that this one depends on directly."""
         words = ("--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances")
         out = self._run("apt-cache", "depends", *words, package)
-        found = [line.split()[-1] for line in out.splitlines() if line.strip().startswith(("Depends:", "PreDepends:"))]
-        return [name for name in found if not name.startswith("<")]
+        names = [line.split()[-1] for line in out.splitlines() if line.strip().startswith(("Depends:", "PreDepends:"))]
+        return [name for name in names if not name.startswith("<")]
 
     def closure(self, roots: list[str], skip: set[str]) -> list[str]:
-        """The roots and everything they depend on."""
+        """Returns the roots and everything they depend on, without skip."""
         words = (
             "--recurse",
             "--no-recommends",
@@ -92,20 +95,20 @@ class Packages:
         return seen
 
     def fetch(self, names: list[str]) -> dict[str, Path]:
-        """The newest .deb of each; apt checks signatures."""
+        """Downloads the packages and returns the newest .deb of each; apt checks signatures."""
         debs = self._folder / "debs"
         for old in debs.glob("*.deb"):
             old.unlink()
         self._run("apt-get", "-q", "download", *names, cwd=debs)
-        found = {name: sorted(debs.glob(f"{name}_*.deb")) for name in names}
-        missing = [name for name, files in found.items() if not files]
+        files = {name: sorted(debs.glob(f"{name}_*.deb")) for name in names}
+        missing = [name for name, files in files.items() if not files]
         if missing:
-            raise BoardUnreachable(f"apt-get download brought no {missing[0]}")
-        return {name: files[-1] for name, files in found.items()}
+            raise BoardUnreachable(f"apt-get download did not fetch {missing[0]}")
+        return {name: files[-1] for name, files in files.items()}
 
 
 def own_mirror() -> str:
-    """The first main archive of the machine's own apt configuration."""
+    """Returns the first main archive of this machine's apt configuration. Raises BoardUnreachable."""
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
         capture_output=True,

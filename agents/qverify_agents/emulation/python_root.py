@@ -1,4 +1,4 @@
-"""A folder with Python, numpy and onnxruntime for ARM, out of distribution packages and PyPI's wheels; run under QEMU's user mode."""
+"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels, run by QEMU's user mode."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ CPU revision\t: 4
 def python_root(
     root: Path, onnxruntime: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Makes the folder, unless it is whole already, and gives the command that runs its Python. onnxruntime: a version.
-    BoardUnreachable where something cannot be had, or does not run; a folder that was not there is then not there."""
+    """Makes the folder, unless it is complete, and returns the command that runs its Python. onnxruntime: a version. Raises
+    BoardUnreachable if something cannot be fetched or does not run; no new folder is then left."""
     program = emulator("aarch64")
     if program is None:
         raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
@@ -52,9 +52,9 @@ def _command(program: str, root: Path) -> list[str]:
 
 
 def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: Callable[[str], None]) -> None:
-    """Whole or not at all."""
+    """Makes the folder completely or not at all."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise BoardUnreachable(f"{root}: is there and is no root folder; wanted a new name or an empty folder")
+        raise BoardUnreachable(f"{root}: exists and is not a Python root folder; wanted a new name or an empty folder")
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as name:
         part = Path(name) / "root"
@@ -69,13 +69,13 @@ def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: C
 
 
 def _python(root: Path, mirror: str | None) -> str:
-    """Unpacks the interpreter and what it and the wheels need; its version, 3.N."""
+    """Unpacks the interpreter and the libraries that it and the wheels need; returns its version, 3.N."""
     state = root / "apt"
     packages = Packages(state, "arm64", SUITE, mirror)
     packages.update()
     name = next((n for n in packages.depends("python3-minimal") if re.fullmatch(r"python3\.\d+-minimal", n)), None)
     if name is None:
-        raise BoardUnreachable(f"python3-minimal depends on no Python in {SUITE}")
+        raise BoardUnreachable(f"python3-minimal has no Python among its dependencies in {SUITE}")
     version = name.removeprefix("python").removesuffix("-minimal")
     roots = [name, f"libpython{version}-stdlib", "libstdc++6"]
     for deb in packages.fetch(packages.closure(roots, SKIP)).values():
@@ -94,7 +94,7 @@ def _python(root: Path, mirror: str | None) -> str:
 
 
 def _wheels(root: Path, version: str, onnxruntime: str) -> None:
-    """Onto the path of that Python, by this one's pip."""
+    """Installs the wheels for that Python with this Python's pip."""
     platforms = [f"manylinux_2_{n}_aarch64" for n in range(LIBC, 16, -1)] + ["manylinux2014_aarch64"]
     words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
     words += ["--target", str(root / "usr/lib/python3/dist-packages"), "--implementation", "cp"]
@@ -103,26 +103,26 @@ def _wheels(root: Path, version: str, onnxruntime: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WHEELS_S, check=False)
     except subprocess.TimeoutExpired:
-        raise BoardUnreachable(f"pip: no end within {WHEELS_S} s") from None
+        raise BoardUnreachable(f"pip: did not end within {WHEELS_S} s") from None
     if done.returncode:
         raise BoardUnreachable(f"pip: {last_line(done.stderr, f'status {done.returncode}')}")
 
 
 def _own_files(root: Path) -> None:
-    """The emulator shows the host's /proc/cpuinfo; onnxruntime, which looks for ARM cores there, ends with a null pointer
-    when it finds none. Of the folder that -L names, files come first."""
+    """Writes files that replace the host's under -L. The emulator would show the host's /proc/cpuinfo, in which onnxruntime looks
+    for ARM cores and crashes with a null pointer if there are none."""
     text = {
         "proc/cpuinfo": "".join(CPUINFO.format(number=number) for number in range(2)),
         "sys/devices/system/cpu/possible": "0-1\n",
         "sys/devices/system/cpu/present": "0-1\n",
     }
-    for name, held in text.items():
+    for name, content in text.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(held)
+        (root / name).write_text(content)
 
 
 def _answers(command: list[str], onnxruntime: str) -> None:
-    """The command runs, and has what it is for."""
+    """Checks that the command runs and has this onnxruntime. Raises BoardUnreachable."""
     words = [*command, "-I", "-c", "import numpy, onnxruntime; print(onnxruntime.__version__)"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)

@@ -1,4 +1,4 @@
-"""A container's root folder out of one distribution package: busybox and what it needs to be a board."""
+"""Makes a container's root folder from one distribution package: busybox and what a board needs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
 
 
 def rootfs(architecture: str, mirror: str | None = None) -> bytes:
-    """A tar whose bytes depend on the package alone. architecture: as the runtime's."""
+    """Returns a tar whose bytes depend only on the package. architecture: the runtime's name. Raises BoardUnreachable."""
     if architecture not in DEBIAN:
-        raise BoardUnreachable(f"no container image for {architecture}; there are {', '.join(DEBIAN)}")
+        raise BoardUnreachable(f"no container image for {architecture}; wanted one of {', '.join(DEBIAN)}")
     with tempfile.TemporaryDirectory(prefix="qverify-rootfs-") as folder:
         packages = Packages(Path(folder), DEBIAN[architecture], SUITE, mirror)
         packages.update()
         deb = packages.fetch(["busybox-static"])["busybox-static"]
-        held = {name: entry for name, entry in deb_files(deb) if name.endswith(("bin/busybox", "/copyright"))}
-    busybox = next(entry.data for name, entry in held.items() if name.endswith("bin/busybox"))
+        files = {name: entry for name, entry in deb_files(deb) if name.endswith(("bin/busybox", "/copyright"))}
+    busybox = next(entry.data for name, entry in files.items() if name.endswith("bin/busybox"))
     entries = {"bin/busybox": Entry(FILE, 0o755, busybox)}
-    entries |= {name: entry for name, entry in held.items() if name.endswith("/copyright")}
+    entries |= {name: entry for name, entry in files.items() if name.endswith("/copyright")}
     entries |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
     entries |= {name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "etc", "root")} | {
         "tmp": Entry(FOLDER, 0o1777)
@@ -53,7 +53,7 @@ def _tar(entries: dict[str, Entry]) -> bytes:
 
 
 def import_image(engine: str, name: str, data: bytes) -> None:
-    """The tar as an image of docker or podman."""
+    """Imports the tar as an image of docker or podman. Raises BoardUnreachable."""
     done = subprocess.run([engine, "import", "-", name], input=data, capture_output=True, timeout=300, check=False)
     if done.returncode:
         raise BoardUnreachable(f"{engine} import: {last_line(done.stderr, f'status {done.returncode}')}")

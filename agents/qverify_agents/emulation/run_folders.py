@@ -1,4 +1,4 @@
-"""The folder of each running machine: it belongs to a living process or to a kept state; what belongs to nobody is ended."""
+"""The folder of each running machine, owned by a running process or a state file; machines without an owner are ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_S = 5.0
 
 
 def root() -> Path:
-    """Without links: qemu's command line names it."""
+    """Returns the parent of all folders, without symbolic links, as it appears in qemu's command line."""
     folder = cache_folder() / "run"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder.resolve()
@@ -27,7 +27,7 @@ def root() -> Path:
 
 @contextlib.contextmanager
 def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Of all processes that name the same. waits: called where another is there first."""
+    """Holds a lock between all processes that use this name. waits: called if another process holds it."""
     with open(root() / f"{name}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]
 
 
 def make(architecture: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that says it is ours: closed, or this process ended, it is nobody's."""
+    """Makes a folder and returns it with the descriptor that owns it: once that is closed or this process ends, it has no owner."""
     with alone("folders"):
         folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
         folder.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ def make(architecture: str) -> tuple[Path, int]:
 
 
 def sweep(kept: Callable[[Path], bool]) -> list[str]:
-    """Ends the machines and removes the folders that no process of this host owns and nobody keeps; the folders' names."""
+    """Ends the machines and removes the folders that no process of this host owns and that are not kept; returns their names."""
     swept = []
     with alone("folders"):
         for folder in root().iterdir():
@@ -62,7 +62,7 @@ def sweep(kept: Callable[[Path], bool]) -> list[str]:
 
 
 def runs_in(process_id: int, folder: Path) -> bool:
-    """Whether that process is the machine of this folder."""
+    """Returns whether that process is the machine of this folder."""
     try:
         words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -71,7 +71,7 @@ def runs_in(process_id: int, folder: Path) -> bool:
 
 
 def _ownerless(folder: Path) -> bool:
-    """A folder of another host, with which this one shares its files, is not ours to judge."""
+    """Returns whether no process of this host owns the folder; False for a folder of another host with a shared file system."""
     try:
         owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # made before there were owners: the name holds the process

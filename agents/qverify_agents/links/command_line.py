@@ -1,4 +1,4 @@
-"""shell: a board's shell behind a command of this machine (`podman exec -i NAME /bin/sh -c`); what containers become."""
+"""shell: a board's shell, reached by a command of this machine (`podman exec -i NAME /bin/sh -c`); the link of containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ OPTIONS: frozenset[str] = frozenset()
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
+    """Returns the shell. Raises BadAddress for an address without a command."""
     deadline.left()
     if not address.argv:
-        raise BadAddress("-b shell: is how other kinds of boards reach theirs; name one of those")
+        raise BadAddress("-b shell: is only used by other kinds of boards; name one of those, for example docker:IMAGE")
     return CommandShell(address.argv)

@@ -14,12 +14,12 @@ OPTIONS = frozenset({"store", "memory", "address_space", "packs", "piece", "ahea
 
 
 def open_link(address: Address, deadline: Deadline) -> ProcessStream:
-    """Options of the address: store (a directory kept between runs; without it, the agent keeps contents in memory), memory
-    (bytes the board may use for keeping every tensor), address_space (bytes of memory the runtime gets at all); packs, piece,
-    ahead: frames as a slower link has them (capabilities.py), for rehearsals and tests."""
+    """Starts the agent. Options of the address: store (a directory kept between runs; without it, the agent keeps contents in
+    memory), memory (bytes the board may use to keep every tensor), address_space (limit of the runtime's memory in bytes); packs,
+    piece, ahead: values of a slower link (capabilities.py), for rehearsals and tests."""
     deadline.left()
     if not address.argv:
-        raise BadAddress("-b exec: is how other kinds of boards start a program; name one of those")
+        raise BadAddress("-b exec: is only used by other kinds of boards; name one of those, for example local")
     stream = ProcessStream(_agent_command(address), address.environment)
     if "packs" in address.options:
         stream.packs = is_on(address.options, "packs")

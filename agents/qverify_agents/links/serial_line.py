@@ -1,4 +1,4 @@
-"""serial: a board's console, or a UART that its agent owns (?mode=direct); any address pyserial knows."""
+"""serial: a board's console, or a UART that its agent uses alone (?mode=direct); any address pyserial knows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIONS = frozenset(
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
-    """Logged in; for connect.py, which then puts the agent there. Not with mode=direct."""
+    """Returns a shell that is logged in, into which connect.py puts the agent. Not used with mode=direct."""
     options = address.options
     port = SerialPort(address)
     shell = SerialShell(
@@ -41,15 +41,15 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 def open_direct(address: Address, deadline: Deadline) -> Link | None:
-    """The line as a link where an agent owns it: one that answers and never ends by itself, or with mode=direct. An agent
-    that a host once started on the console is ended. None where the console is to be logged in to."""
+    """Returns the line as a link if an agent uses it alone: one that answers and never ends by itself, or with mode=direct. Ends
+    an agent that a host once started on the console. Returns None if one must log in to the console."""
     mode = address.options.get("mode", "console")
     port = SerialPort(address)
     try:
-        found = {"idle_s": 0} if mode == "direct" else agent_there(port, deadline)
-        if found is not None and found.get("idle_s", 0) == 0 and "fault" not in address.options:
+        hello = {"idle_s": 0} if mode == "direct" else agent_there(port, deadline)
+        if hello is not None and hello.get("idle_s", 0) == 0 and "fault" not in address.options:
             return DirectLink(port, address.rest)
-        if found is not None:  # of a host that was killed; perhaps of another version, or a faulty one
+        if hello is not None:  # an agent of a killed host, perhaps of another version or a faulty one
             ConsoleLink(port, address.rest).close()
     except BaseException:
         port.close()
@@ -59,8 +59,8 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console/line.py) over pyserial, locked against other programs of this host; `wait` of the address: for one
-    that has it open. BoardBusy where it still has, BoardUnreachable."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host. `wait` of the address: how long to wait
+    for a program that has it open, then BoardBusy is raised. Raises BoardUnreachable if it cannot be opened."""
 
     def __init__(self, address: Address):
         self._where = address.rest
@@ -92,7 +92,9 @@ class SerialPort:
             self._serial.open()
         except (serial.SerialException, OSError, ValueError) as error:
             if "lock" in str(error).lower() or "busy" in str(error).lower():
-                raise BoardBusy(f"{address.rest}: another program of this host has it open; --wait waits") from error
+                raise BoardBusy(
+                    f"{address.rest}: another program on this host has it open; --wait SECONDS waits for it"
+                ) from error
             raise BoardUnreachable(f"{address.rest}: {_why(address.rest, error)}") from error
 
     def read(self, seconds: float) -> bytes:
@@ -133,7 +135,7 @@ def _why(path: str, error: Exception) -> str:
 
 
 class SerialShell(ConsoleShell):
-    """The console, with its port."""
+    """A console's shell that also closes its port."""
 
     def close(self) -> None:
         try:
@@ -143,7 +145,7 @@ class SerialShell(ConsoleShell):
 
 
 class DirectLink(ConsoleLink):
-    """An agent that owns the line; it stays there when we go."""
+    """A link to an agent that uses the line alone; it keeps running when the link is closed."""
 
     def __init__(self, port: SerialPort, where: str):
         super().__init__(port, where)

@@ -1,4 +1,4 @@
-"""ssh: a board's shell by paramiko, tuned: no Nagle delay, AES-GCM first, pieces that never stall a small window."""
+"""ssh: a board's shell by paramiko, tuned: no Nagle delay, AES-GCM first, pieces that never stall at a small window."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from qverify_agents.ssh.proxy_command import ProxyCommand
 from qverify_agents.ssh.time_limits import TimeLimits, close_transport
 
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
-SLICE = 1 << 18  # bytes a sendall; paramiko copies what is left at every window update
+SLICE = 1 << 18  # bytes per send; paramiko copies the rest at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
-CLOSE_S = 5.0  # a good-bye waits for a server that takes nothing any more
+CLOSE_S = 5.0  # limit of closing, for a server that accepts nothing any more
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
-    """Raises BoardUnreachable with the next step; LinkTimeout."""
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs is in the errors we raise
+    """Returns a shell that is logged in. Raises BoardUnreachable with the next step, or LinkTimeout."""
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # the errors we raise contain what it logs
     if address.options.get("backend", "paramiko") == "openssh":
         from qverify_agents.links.openssh import open_openssh
 
@@ -38,7 +38,7 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 def _transport(target: str, address: Address, deadline: Deadline, depth: int, over: Any = None) -> Any:
-    """over: a transport that reaches the host, as the jump host before it."""
+    """Returns an authenticated transport to the host. over: the transport of the jump host before it."""
     if depth > MOST_HOPS:
         raise BoardUnreachable(f"{target}: more than {MOST_HOPS} jump hosts")
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
@@ -74,12 +74,12 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
 
 
 def _hop(address: Address) -> Address:
-    """For a jump host: the board's password is not for it; keys, or a prompt of its own."""
+    """Returns the address for a jump host, which gets keys or its own prompt, not the board's password."""
     return replace(address, options={**address.options, "hop": "1"})
 
 
 def _shut(sock: Any) -> None:
-    """The socket, and the jump hosts or the proxy command it goes through."""
+    """Closes the socket, and the jump hosts or the proxy command it goes through."""
     with contextlib.suppress(OSError):
         sock.close()
     via = getattr(sock, "over", None)
@@ -91,7 +91,7 @@ def _shut(sock: Any) -> None:
 def _refused(target: str, error: Exception, proxy_ended: str) -> str:
     text = " ".join(str(error).split())
     if proxy_ended:
-        return f"{target}: the ProxyCommand of the SSH configuration {proxy_ended} in the handshake; run it by hand"
+        return f"{target}: the ProxyCommand of the SSH configuration {proxy_ended} during the handshake; run the command by hand to see why"
     if isinstance(error, (OSError, EOFError)):
         return f"{target}: the SSH handshake broke off: {text or type(error).__name__}"
     if ("no acceptable" in text and "host key" in text.lower()) or "IncompatiblePeer" in type(error).__name__:
@@ -105,7 +105,7 @@ def _refused(target: str, error: Exception, proxy_ended: str) -> str:
 
 
 def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth: int) -> Any:
-    """A TCP connection without Nagle's delay, through jump hosts or a proxy command where the configuration says so."""
+    """Returns a TCP connection without Nagle's delay, through jump hosts or a proxy command if the configuration says so."""
     if settings.proxy_jump:
         via, hops = None, settings.proxy_jump.split(",")
         for number, hop in enumerate(hops):
@@ -129,12 +129,12 @@ def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth:
     try:
         sock = socket.create_connection((settings.host, settings.port), timeout=limit)
     except UnicodeError as error:
-        raise BoardUnreachable(f"{settings.alias}: {settings.host!r} is no host name: {error}") from error
+        raise BoardUnreachable(f"{settings.alias}: {settings.host!r} is not a host name: {error}") from error
     except socket.gaierror as error:
         raise BoardUnreachable(f"{settings.alias}: no such host ({settings.host}): {error.strerror}") from error
     except TimeoutError:
         raise BoardUnreachable(
-            f"{settings.alias}: {settings.host}:{settings.port} does not answer within {limit:.0f} s; is the board up, the cable in?"
+            f"{settings.alias}: {settings.host}:{settings.port} does not answer within {limit:.0f} s; is the board running and the cable connected?"
         ) from None
     except OSError as error:
         raise BoardUnreachable(
@@ -145,7 +145,7 @@ def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth:
 
 
 def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> Any:
-    """A channel of the transport to the host and port; the transport is closed with it."""
+    """Returns a channel of the transport to the host and port; closing it closes the transport."""
     import paramiko
 
     where = (settings.host, settings.port)
@@ -155,14 +155,14 @@ def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> 
         via.close()
         _shut(via.sock)
         raise BoardUnreachable(
-            f"{settings.alias}: jump host {hop} reaches no {settings.host}:{settings.port}: {error}"
+            f"{settings.alias}: jump host {hop} cannot reach {settings.host}:{settings.port}: {error}"
         ) from error
     channel.over = via  # kept alive by the channel, closed with it
     return channel
 
 
 def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
-    """A transport whose host key was found right."""
+    """Returns a transport whose host key has been checked."""
     import paramiko
 
     transport = paramiko.Transport(sock)
@@ -184,7 +184,7 @@ def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
 
 
 class SshShell:
-    """A Shell over one transport. A command's exit status is read before the next channel opens: dropbear needs that."""
+    """A Shell over one transport. A command's exit status is read before the next channel is opened, which dropbear needs."""
 
     def __init__(self, transport: Any, target: str):
         self._transport, self._target, self._limits = transport, target, TimeLimits(transport)
@@ -228,7 +228,7 @@ class SshStream:
             self._errors += self._channel.recv_stderr(2000)
 
     def read(self, deadline: Deadline) -> bytes:
-        with self._limits.within(deadline):  # it also sends: how much more may come
+        with self._limits.within(deadline):  # receiving also sends: window updates
             while True:
                 self._channel.settimeout(min(1.0, deadline.left()))
                 with contextlib.suppress(TimeoutError):
@@ -262,21 +262,21 @@ class SshStream:
         return bytes(self._errors[:2000])
 
     def why_closed(self) -> str:
-        """How the agent ended: its exit status where it came, its first line on stderr, or the connection that went away."""
+        """Returns how the agent ended: its exit status if it came and its first line on stderr, or that the connection is lost."""
         end = time.monotonic() + 1.0
         while not self._channel.status_event.wait(0.05) and time.monotonic() < end:
             pass
         with contextlib.suppress(LinkError, OSError):
             lines = self.errors().decode(errors="replace").strip().splitlines()
-            said = f": {lines[0]}" if lines else ""
+            reason = f": {lines[0]}" if lines else ""
             if self._channel.exit_status_ready() and self._channel.recv_exit_status() >= 0:
-                return f"the agent ended with status {self._channel.recv_exit_status()}{said}"
+                return f"the agent ended with status {self._channel.recv_exit_status()}{reason}"
             if self._channel.get_transport().is_active():
-                return f"the agent was killed on the board{said}"
+                return f"the agent was killed on the board{reason}"
         return f"the connection to {self._target} is lost"
 
     def close(self) -> None:
-        """The agent sees the end of its input and ends by itself; what does not is cut off."""
+        """Closes the agent's input, upon which it ends by itself, then the channel."""
         transport = self._channel.get_transport()
         if not transport.is_active():
             return

@@ -1,4 +1,4 @@
-"""What an agent can be asked: contents held and sent, runs, values (PROTOCOL.md)."""
+"""The requests to an agent: contents it has and is sent, runs, values (PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ OnNode = Callable[[NodeEvent], Any]
 
 
 class Agent(Conversation):
-    """kept: after the last run, every tensor can be got (else final outputs and those the run named)."""
+    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run named)."""
 
     kept = True  # until a run says otherwise
 
     @in_turn
     def have(self, hashes: list[str]) -> dict[str, int]:
-        """Bytes the board holds of each content."""
+        """Returns how many bytes of each content the board has."""
         answer = self._ask(frames.HAVE, b"".join(map(bytes.fromhex, hashes)), frames.HAVE)
         if len(answer) != 8 * len(hashes):
-            raise ProtocolError("HAVE: wrong number of answers")
+            raise ProtocolError(f"HAVE: the answer has {len(answer)} bytes, wanted {8 * len(hashes)}")
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
     @in_turn
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Sends what the board does not hold yet; resumes a partial content; starts over once when it went bad."""
+        """Sends what the board does not have yet; resumes a partial content; starts over once if that is damaged."""
         held = self.have([sha256])[sha256]
         self.counters["cached_bytes"] += min(held, len(data))
         try:
@@ -47,9 +47,9 @@ class Agent(Conversation):
         while held < len(data) or not data:
             before, rounds = held, rounds - 1
             for answer in self._ask_ahead(self._pieces(held, sha256, data), frames.PUT):
-                now, wanted = _held(answer), min(held + self._link.piece_bytes, len(data))
+                now, wanted = _bytes_of_put(answer), min(held + self._link.piece_bytes, len(data))
                 if not 0 <= now <= len(data):
-                    raise ProtocolError(f"PUT: the board holds {now} of {len(data)} bytes after piece at {held}")
+                    raise ProtocolError(f"PUT: the board answered {now} of {len(data)} bytes after the piece at {held}")
                 held = now
                 if progress is not None:
                     progress(held, len(data))
@@ -59,10 +59,11 @@ class Agent(Conversation):
             if not data:
                 return
             if idle > 3 or rounds < 0:
-                raise ProtocolError(f"PUT: the board holds {held} of {len(data)} bytes and takes no more")
+                raise ProtocolError(f"PUT: the board has {held} of {len(data)} bytes and accepts no more")
 
     def _pieces(self, held: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """PUT or PUT_PACKED payloads from `held` to the end; packing ends with the first piece that it does not make smaller."""
+        """Yields PUT or PUT_PACKED payloads from `held` to the end. On a link that sends ahead, packing ends with the first piece that
+        it does not make smaller."""
         packs, whole = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
         for at in range(held, max(len(data), 1), self._link.piece_bytes):
             piece = whole[at : at + self._link.piece_bytes]
@@ -87,12 +88,12 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order).
+        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns its events.
 
-        nodes: tensors to report. injected: tensor to content hash of the dense bytes that take its place once its node
-        ran. on_node: sees each event as it comes; True cancels the run (AgentError). names: of the model's tensors in their
-        order in model.bin; with them no event of another tensor is taken, and events come gathered where the link is slow.
-        events: the tensors that one iteration has events of, in running order; with them these come, or Contradiction."""
+        nodes: tensors to report. injected: tensor to content hash of the dense bytes that replace it once its node ran.
+        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in their
+        order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
+        events: the tensors of one iteration's events, in running order; if given, other events raise Contradiction."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
@@ -109,14 +110,14 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes, on injected tensors (content hashes of dense bytes). names, events: as for run."""
+        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names, events: as for run."""
         ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, ledger)
 
     def _events(
         self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """All events of a run, each once, in order; those lost on the way are asked for. names: of all there can be."""
+        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that can occur."""
 
         def add(index: int, event: NodeEvent, asked: bool = False) -> tuple[bool, bool]:
             fresh, first = ledger.add(index, event, self.generation, asked)
@@ -124,8 +125,8 @@ class Agent(Conversation):
 
         def add_frame(frame: frames.Frame) -> tuple[bool, bool]:
             if frame.type == frames.NODES:
-                found = [add(i, event) for i, event in messages.read_events(frame.payload, names)]
-                return any(new for new, _ in found), any(cancel for _, cancel in found)
+                added = [add(i, event) for i, event in messages.read_events(frame.payload, names)]
+                return any(new for new, _ in added), any(cancel for _, cancel in added)
             return add(*messages.read_node(frame.payload))
 
         done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
@@ -143,22 +144,22 @@ class Agent(Conversation):
         return ledger.in_order()
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
-        """The tensor's dense valid bytes after the last run. ProtocolError when it is not size_bytes long."""
+        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes long."""
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
     @in_turn
     def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
-        """`length` bytes of a tensor of size_bytes, from offset."""
+        """Returns `length` bytes, from offset, of a tensor of size_bytes."""
         data, name = bytearray(), messages.text(tensor)
         packed = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
         for _ in range(self._rounds(length)):
             start = offset + len(data)
             places = range(start, max(offset + length, start + 1), self._link.piece_bytes)
-            asked = [min(self._link.piece_bytes, offset + length - at) for at in places]
+            lengths = [min(self._link.piece_bytes, offset + length - at) for at in places]
             requests = (
-                (frames.GET, name + struct.pack("<QI", at, n) + packed) for at, n in zip(places, asked, strict=True)
+                (frames.GET, name + struct.pack("<QI", at, n) + packed) for at, n in zip(places, lengths, strict=True)
             )
-            for at, n, answer in zip(places, asked, self._ask_ahead(requests, frames.DATA), strict=False):
+            for at, n, answer in zip(places, lengths, self._ask_ahead(requests, frames.DATA), strict=False):
                 if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
                     raise ProtocolError(
                         f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted"
@@ -175,15 +176,16 @@ class Agent(Conversation):
         raise ProtocolError(f"{tensor}: the board sends it in ever smaller pieces ({len(data)} of {length} bytes)")
 
     def _rounds(self, size_bytes: int) -> int:
-        """How often a transfer may begin anew before the other end is not believed any more."""
+        """Returns how often a transfer may be continued before it is given up."""
         return 8 + 2 * (size_bytes // self._link.piece_bytes)
 
     @in_turn
     def ping(self) -> None:
+        """Raises LinkError if the agent does not answer."""
         if self._ask(frames.PING, b"qverify", frames.PING) != b"qverify":
             raise ProtocolError("PING came back changed")
 
 
-def _held(answer: bytes) -> int:
-    """What PUT's answer says the board holds; -1 where it says nothing."""
+def _bytes_of_put(answer: bytes) -> int:
+    """Returns the number of bytes in PUT's answer; -1 for an answer of another size."""
     return int(struct.unpack("<Q", answer)[0]) if len(answer) == 8 else -1

@@ -1,4 +1,4 @@
-"""Requests and their answers over a link (PROTOCOL.md): sent again where they were lost or damaged, a lost link made again."""
+"""Requests and answers over a link (PROTOCOL.md): sent again if they were lost or damaged; a lost link is connected again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ RECONNECTS = 3
 
 
 class Conversation:
-    """Requests and answers over a link, kept up when it is lost. owner: who the board is held for; wait_s: how long to wait where another holds it (BoardBusy then).
-    reopen: a new link to the same board after the first was lost; what was going on is asked for again. at_close: called once.
-    generation: connections lost and made again. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
-    Every call has deadline_s, a run has it anew with each node; all raise LinkError. turn: held by a call; over a board that
-    others may reach, too, PING is sent while none goes on."""
+    """Requests and answers over a link, continued over a new link if it is lost.
+
+    owner: who locks the board; wait_s: how long to wait while another has locked it, then BoardBusy is raised. reopen: opens a
+    new link to the same board after the first was lost; an unanswered request is sent again. at_close: called once. generation:
+    number of reconnections. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
+    Every call has deadline_s, and a run has it again for each node; all raise LinkError. turn: a lock held by a call; to a board
+    that others may reach, too, PING is sent while no call runs."""
 
     def __init__(
         self,
@@ -49,8 +51,8 @@ class Conversation:
         try:
             self.hello: dict[str, Any] = self._hello(wait_s)
         except BaseException:
-            with contextlib.suppress(Exception):  # nor does it hide why
-                self._link.close()  # perhaps not the one that was given
+            with contextlib.suppress(Exception):  # the first error is raised
+                self._link.close()  # perhaps a reopened one
             raise
         features = self.hello.get("features")
         self.capabilities = offers & frozenset(map(str, features)) if isinstance(features, list) else offers
@@ -58,7 +60,7 @@ class Conversation:
             self._silence = keep_alive(self._ping_unasked)
 
     def _hello(self, wait_s: float) -> dict[str, Any]:
-        """Until the board is ours, or BoardBusy with its holder."""
+        """Sends HELLO until this connection has locked the board. Returns the answer; raises BoardBusy with the holder."""
         end = time.monotonic() + wait_s
         while True:
             hello = messages.read_hello(
@@ -72,7 +74,7 @@ class Conversation:
 
     @in_turn
     def ask_again(self) -> dict[str, Any]:
-        """HELLO once more, for what changes while a board is up (temperature_c, uptime_s); LinkError as every call."""
+        """Sends HELLO again for values that change while a board runs (temperature_c, uptime_s) and returns the answer."""
         self.hello = self._hello(0.0)
         return self.hello
 
@@ -81,7 +83,7 @@ class Conversation:
         self.counters["bytes_sent"] += len(data)
 
     def _next(self, sequence: int, deadline: Deadline, patience_s: float) -> frames.Frame | None:
-        """The next frame that answers `sequence`; None when it was damaged, or did not come within patience_s."""
+        """Returns the next frame that answers `sequence`; None if it was damaged or did not come within patience_s."""
         damaged, part = self._reader.damaged, deadline.part(patience_s)
         while True:
             frame = self._reader.next()
@@ -103,8 +105,8 @@ class Conversation:
             self._reader.feed(data)
 
     def _ask(self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None = None) -> bytes:
-        """The answer's payload. NODE frames on the way go to on_node: (whether it brought something new, whether to cancel). Once the other end
-        went away or fell silent, every further call says so at once."""
+        """Returns the answer's payload. NODE frames before it are passed to on_node, which returns (whether it was new, whether to
+        cancel). Once the link is finally lost or the agent is silent, every further call raises the same error at once."""
         if self._gone is not None:
             raise type(self._gone)(str(self._gone))
         try:
@@ -116,15 +118,15 @@ class Conversation:
             raise
         if kind == frames.GET:
             raise AgentError(
-                messages.NOT_FOUND, "the connection was lost and made again; the values of the run went with it"
+                messages.NOT_FOUND, "the connection was lost and made again; the run's values are gone; run again"
             )
-        if kind == frames.RUN:  # should it die there again, every event up to that node has come
+        if kind == frames.RUN:  # if it dies there again, every event up to that node has come
             payload = messages.unbatched(payload)
         return self._ask(kind, payload, wanted, on_node)
 
     def _again(self, lost: LinkClosed) -> None:
-        """A new link after the first was lost, at most RECONNECTS times. Where there is none to be had the error says why, to
-        this call and to every further one."""
+        """Opens a new link after one was lost, at most RECONNECTS times. Raises the reason if that fails, now and at every further
+        call."""
         self._gone = lost  # also for what comes after Ctrl-C
         if self._reopen is None or self.generation >= RECONNECTS:
             raise lost
@@ -140,8 +142,8 @@ class Conversation:
             raise self._gone from error
 
     def _ask_ahead(self, requests: Iterable[tuple[int, bytes]], wanted: int) -> Iterator[bytes]:
-        """The answers in order, later requests sent before the earlier ones' answers came, as many as the link allows. Where
-        anything goes wrong, the unanswered ones are asked again one by one: each of them may arrive twice."""
+        """Yields the answers in order, while later requests are sent before earlier answers came, as many as the link allows. After
+        an error the unanswered requests are sent again one by one, as each may safely arrive twice."""
         waiting: deque[tuple[int | None, int, bytes]] = deque()
         for kind, payload in requests:
             waiting.append((self._send_ahead(kind, payload), kind, payload))
@@ -151,7 +153,7 @@ class Conversation:
             yield self._oldest(waiting, wanted)
 
     def _send_ahead(self, kind: int, payload: bytes) -> int | None:
-        """Its sequence number; None where it could not be sent, or must not be."""
+        """Sends a request and returns its sequence number; None if it could not be sent or the link does not send ahead."""
         if self._gone is not None or self._link.ahead == 0:
             return None
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
@@ -176,7 +178,7 @@ class Conversation:
             return messages.read_packed(frame.payload)
         if frame is not None:
             raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
-        for _ in range(len(waiting)):  # their answers are passed over by what follows
+        for _ in range(len(waiting)):  # answers that still come for them are ignored
             waiting.append((None, *waiting.popleft()[1:]))
         return self._ask(kind, payload, wanted)
 
@@ -215,15 +217,15 @@ class Conversation:
         return Deadline(self._deadline_s, what)
 
     def messages_between(self) -> list[str]:
-        """Lines that came between frames, as a console's kernel messages do, after those it showed before the agent was
-        started; printable text only."""
+        """Returns printable lines received between frames, such as a console's kernel messages, after the lines shown before the
+        agent was started."""
         text = bytes(self._reader.between).decode(errors="replace")
         text = f"{getattr(self._link, 'said_before', '')}\n{text}"
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
         return [line[:200] for line in lines if len(line) > 3 and "\ufffd" not in line]
 
     def _ping_unasked(self) -> None:
-        """Where no call is going on. What fails here is for the next call to find out."""
+        """Sends PING if no call is running. Errors are ignored: the next call will meet them."""
         if not self.turn.acquire(blocking=False):
             return
         try:
@@ -234,7 +236,7 @@ class Conversation:
             self.turn.release()
 
     def close(self) -> None:
-        """Every way down is gone to its end. What fails there changes nothing of what the board computed, and is not raised."""
+        """Closes the link and calls every at_close action. Errors are ignored, as they do not change what the board computed."""
         self._silence()
         if self.turn.acquire(timeout=2 * PATIENCE_S):  # not under a PING that goes on
             self.turn.release()
@@ -245,7 +247,7 @@ class Conversation:
                 stack.callback(end)
 
     def at_close(self, action: Callable[[], None]) -> None:
-        """Called once, after the link was closed; the last one first."""
+        """Registers an action that is called once after the link was closed; the last one is called first."""
         self._ends.append(action)
 
     def __enter__(self) -> Self:

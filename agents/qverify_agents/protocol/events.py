@@ -1,4 +1,4 @@
-"""The events of one run as they come: each index once, each tensor once an iteration, nothing that was not asked for (PROTOCOL.md)."""
+"""Checks the events of one run as they come: each index once, each tensor once per iteration, none not asked for (PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_EVENTS = 1 << 20
 
 @dataclass(slots=True)
 class Events:
-    """names: of all the model's tensors; () where they are not known. wanted: the tensors of one iteration in running order;
-    None where they are not known. lossy: a frame may come twice on this link; then the same event twice is no contradiction."""
+    """The events of one run. names: all the model's tensors, empty if not known. wanted: the tensors of one iteration in running
+    order, None if not known. lossy: a frame may come twice on this link, so that a repeated event is not a contradiction."""
 
     names: frozenset[str] = frozenset()
     wanted: Sequence[str] | None = None
@@ -27,13 +27,13 @@ class Events:
 
     @property
     def most(self) -> int:
-        """How many this run can have."""
+        """The largest number of events this run can have."""
         known = self.wanted if self.wanted is not None else self.names
         return min(MOST_EVENTS, max(self.repeat, 1) * len(known)) if known or self.wanted is not None else MOST_EVENTS
 
     def add(self, index: int, event: NodeEvent, connection: int, asked: bool = False) -> tuple[bool, bool]:
-        """(whether it came over this connection for the first time, whether it came for the first time). Contradiction for an
-        event that this run cannot have, or that cannot be true beside the others. asked: by EVENTS."""
+        """Adds an event and returns (whether it is new on this connection, whether it is new at all). Raises Contradiction for an event
+        that this run cannot have or that contradicts others. asked: it answers EVENTS."""
         self._check(index, event)
         before = self._seen.get(index)
         if before is not None:
@@ -52,7 +52,9 @@ class Events:
 
     def _check(self, index: int, event: NodeEvent) -> None:
         if self.names and event.tensor not in self.names:
-            raise Contradiction(f"the board sent an event of {_shown(event.tensor)}, no tensor of this model")
+            raise Contradiction(
+                f"the board sent an event of {_shown(event.tensor)}, which is not a tensor of this model"
+            )
         if index >= self.most:
             raise Contradiction(f"the board sent event {index}; this run has at most {self.most}")
         if event.iteration >= max(self.repeat, 1):
@@ -77,18 +79,21 @@ class Events:
             )
 
     def first_lacking(self, done: Done) -> int | None:
-        """The index of the first that was announced and did not come. Contradiction where a run that went well announces
-        others than it sent, or than it was asked for."""
+        """Returns the index of the first event that was announced and did not come, or None. Raises Contradiction if a successful run
+        announces other events than it sent or was asked for."""
         if done.status == 0:
             if self.wanted is not None and done.events != self.most:
-                raise Contradiction(f"the board ended its run with {done.events} events; this run has {self.most}")
+                raise Contradiction(
+                    f"the board ended its run with {done.events} event{'s' * (done.events != 1)}; this run has {self.most}"
+                )
             if self._seen and max(self._seen) >= done.events:
                 raise Contradiction(
-                    f"the board sent event {max(self._seen)} and then ended its run with {done.events} events"
+                    f"the board sent event {max(self._seen)} and then ended its run with {done.events} event{'s' * (done.events != 1)}"
                 )
         return next((i for i in range(done.events) if i not in self._seen), None)
 
     def in_order(self) -> list[NodeEvent]:
+        """Returns the events by index."""
         return [self._seen[i] for i in sorted(self._seen)]
 
 

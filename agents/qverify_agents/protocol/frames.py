@@ -1,4 +1,4 @@
-"""Frames of PROTOCOL.md: made, and found in a stream that may be damaged."""
+"""Encodes frames of PROTOCOL.md, and finds them in a stream that may be damaged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _HEAD, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """One frame. type: one of the message numbers of PROTOCOL.md."""
+
     type: int
     sequence: int
     payload: bytes
 
 
 def frame_bytes(kind: int, sequence: int, payload: bytes) -> bytes:
-    """ValueError for a payload beyond 1 MiB."""
+    """Returns the bytes of a frame. Raises ValueError for a payload beyond 1 MiB."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a frame of {len(payload)} bytes; at most {MAX_PAYLOAD}")
     head = _HEAD.pack(SYNC, VERSION, kind, sequence, len(payload))
@@ -32,21 +34,23 @@ def frame_bytes(kind: int, sequence: int, payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """feed() bytes, next() frames. damaged: frames whose payload failed its CRC; skipped: bytes that were no frame."""
+    """Finds frames: feed() takes bytes, next() returns frames. damaged: number of frames whose payload failed its CRC; skipped:
+    number of bytes outside frames."""
 
     def __init__(self) -> None:
         self._buffer, self.damaged, self.skipped = bytearray(), 0, 0
-        self.between = bytearray()  # the last of what stood between frames: kernel messages on a console
+        self.between = bytearray()  # the last bytes between frames: kernel messages on a console
 
     def feed(self, data: bytes) -> None:
+        """Appends received bytes."""
         self._buffer += data
 
     def give_up(self) -> None:
-        """The rest of a half frame will not come: look for frames inside what did."""
+        """Gives up an incomplete frame, whose rest will not come, and searches its bytes for frames."""
         self._drop(min(1, len(self._buffer)))
 
     def next(self) -> Frame | None:
-        """The next whole frame, or None until more bytes come. The bytes of a damaged frame are searched for frames."""
+        """Returns the next complete frame, or None until more bytes come. Searches the bytes of a damaged frame for frames."""
         while self._find_header():
             head = bytes(self._buffer[:HEADER])
             _, _, kind, sequence, length = _HEAD.unpack_from(head)
@@ -63,7 +67,7 @@ class FrameReader:
         return None
 
     def _find_header(self) -> bool:
-        """Drops what comes before a header whose CRC holds; False when there is none yet."""
+        """Drops the bytes before a header with a valid CRC; returns False if there is none yet."""
         at = 0
         while (at := self._buffer.find(SYNC, at)) >= 0 and len(self._buffer) - at >= HEADER:
             _, version, _, _, length = _HEAD.unpack_from(self._buffer, at)

@@ -1,4 +1,4 @@
-"""Says to a board now and then that its holder is there: one that is silent for a minute may be taken for dead (PROTOCOL.md)."""
+"""Shows a board regularly that its holder is alive: a holder silent for a minute may lose the board (PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 EVERY_S = 15.0
-PATIENCE_S = 2.0  # for the answer; a call that comes meanwhile waits as long at most
+PATIENCE_S = 2.0  # for the answer; a call made meanwhile waits at most as long
 
 
 class Turn(Protocol):
-    """Who has one turn at a time: a call, or a PING."""
+    """An object with a lock, `turn`, that a call or a PING holds."""
 
     turn: Any
 
@@ -24,6 +24,8 @@ R = TypeVar("R")
 
 
 def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Makes a method hold the object's turn while it runs."""
+
     @functools.wraps(method)
     def taken(self: S, /, *args: P.args, **named: P.kwargs) -> R:
         with self.turn:
@@ -33,7 +35,7 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
 
 def keep_alive(ping: Callable[[], None]) -> Callable[[], None]:
-    """Calls the bound method every EVERY_S seconds until the callable given back is called, or its object is gone."""
+    """Calls the bound method every EVERY_S seconds until the returned function is called or the method's object is gone."""
     stop, weak = threading.Event(), weakref.WeakMethod(ping)
     threading.Thread(target=_until, args=(stop, weak), daemon=True, name="qverify keep-alive").start()
     return stop.set

@@ -1,4 +1,4 @@
-"""Who we are to an SSH server: keys of the agent and of files, then a password; asked for at a terminal only."""
+"""Logs in to an SSH server: with keys of the ssh-agent and of files, then a password, which is asked for only at a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its ow
 
 
 def authenticate(transport: Any, settings: HostSettings, address: Address, deadline: Deadline) -> None:
-    """none, agent keys, identity files, password; raises BoardUnreachable that says what was tried."""
+    """Tries none, ssh-agent keys, identity files and a password. Raises BoardUnreachable with what was tried."""
     import paramiko
 
     user, tried = settings.user, list[str]()
@@ -61,7 +61,7 @@ def authenticate(transport: Any, settings: HostSettings, address: Address, deadl
 def _taken(
     transport: Any, settings: HostSettings, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
 ) -> bool:
-    """Whether the server wants no more. A server that is silent is a LinkTimeout; one that hangs up is said."""
+    """Returns whether the login is complete. Raises LinkTimeout if the server is silent, BoardUnreachable if it hangs up."""
     import paramiko
 
     transport.auth_timeout = deadline.left()
@@ -74,22 +74,22 @@ def _taken(
             raise
     if not transport.is_active():
         raise BoardUnreachable(
-            f"{settings.alias}: {settings.host} hung up at try {len(tried)} to log in ({', '.join(tried)}); most servers allow six "
-            "(MaxAuthTries). Next: name the one key, by identity=FILE in the address or by IdentityFile and IdentitiesOnly yes "
+            f"{settings.alias}: {settings.host} hung up at login attempt {len(tried)} ({', '.join(tried)}); most servers allow six "
+            "(MaxAuthTries). Next: name the right key, by identity=FILE in the address or by IdentityFile and IdentitiesOnly yes "
             "in ~/.ssh/config"
         )
     return False
 
 
 def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
-    """(name, key): those of the ssh-agent that the configuration names, its others unless IdentitiesOnly, then of files that
-    it does not hold."""
+    """Yields (name, key): the ssh-agent's keys that the configuration names, its others unless IdentitiesOnly, then those of files
+    that the ssh-agent does not have."""
     import paramiko
 
     public = {path: _public(path) for path in settings.identities}
-    with _agent(deadline) as held:
-        blobs = {key.blob for key in held}
-        for key in sorted(held, key=lambda key: key.blob not in public.values()):
+    with _agent(deadline) as agent_keys:
+        blobs = {key.blob for key in agent_keys}
+        for key in sorted(agent_keys, key=lambda key: key.blob not in public.values()):
             if key.blob in public.values() or not settings.identities_only:
                 yield "ssh-agent", key
     for path in settings.identities:
@@ -110,7 +110,8 @@ def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
 
 @contextlib.contextmanager
 def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
-    """Its keys, which sign while the block lasts; none where no agent runs. Its socket has a limit, which paramiko gives it not."""
+    """Yields the ssh-agent's keys, which can sign within the block; none if no agent runs. Sets a time limit on its socket, which
+    paramiko does not. Raises BoardUnreachable if the agent does not answer."""
     from paramiko import SSHException
     from paramiko.agent import AgentSSH, get_agent_connection
 
@@ -129,17 +130,17 @@ def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
             agent._connect(connection)
         except TimeoutError:
             raise BoardUnreachable(
-                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit:.0f} s; start it anew, or unset SSH_AUTH_SOCK"
+                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit:.0f} s; restart it, or unset SSH_AUTH_SOCK"
             ) from None
         except (SSHException, OSError):
             pass  # it has no keys then
-        connection.settimeout(None)  # a key may wait for its owner to touch it; the login's own limit holds
+        connection.settimeout(None)  # a key may wait for its owner to touch it; the login has its own limit
         yield agent.get_keys()
 
 
 def _public(path: str) -> bytes:
-    """The public half of a private key: of its .pub, of itself where it is one, or of its header, which is never encrypted;
-    empty where none says it."""
+    """Returns the public key of a private key: from its .pub, from the file itself if it is public, or from the header, which is
+    never encrypted; empty if none has it."""
     for file in (path, f"{path}.pub"):
         with contextlib.suppress(OSError, ValueError, IndexError, struct.error):
             text = Path(file).read_text()
@@ -150,7 +151,8 @@ def _public(path: str) -> bytes:
 
 
 def _of_header(data: bytes) -> bytes:
-    """PROTOCOL.key of OpenSSH: magic, cipher, kdf, options of the kdf, number of keys, the public key. ValueError where it is another format."""
+    """Returns the public key in a private key's header (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of the kdf, number of
+    keys, the public key). Raises ValueError for another format."""
     magic = b"openssh-key-v1\0"
     if not data.startswith(magic):
         raise ValueError
@@ -162,10 +164,11 @@ def _of_header(data: bytes) -> bytes:
 
 
 def _load(path: str, password: str | None) -> Any:
-    """PasswordRequiredException for an encrypted key without a password; SSHException where no kind reads it."""
+    """Loads a private key. Raises PasswordRequiredException for an encrypted key without a password, SSHException for a file that
+    is not a key."""
     import paramiko
 
-    problem: Exception = paramiko.SSHException(f"{path}: no kind of private key")
+    problem: Exception = paramiko.SSHException(f"{path}: not a private key")
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
         try:
             return kind.from_private_key_file(path, password=password)
@@ -177,7 +180,8 @@ def _load(path: str, password: str | None) -> Any:
 
 
 def _secret(variable: str, prompt: str, address: Address) -> str | None:
-    """From the environment, or asked at a terminal; never from a command line or a file."""
+    """Returns a secret from the environment, or asked for at a terminal; never from a command line or a file. None if there is no
+    terminal."""
     if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
         return os.environ[variable]
     if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):

@@ -1,4 +1,4 @@
-"""Is this the host we know: known_hosts, a pinned key, and what is said when it is not."""
+"""Checks a host's key against known_hosts or a pinned key, with messages for a key that is wrong."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from pathlib import Path
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.ssh.known_hosts import known_host_lines
 
-ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")}  # of a kind of key, where not its own name
+ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")}  # of a kind of key, if not its own name
 
 
 def fingerprint(key_blob: bytes) -> str:
-    """As OpenSSH prints it."""
+    """Returns the fingerprint as OpenSSH prints it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(key_blob).digest()).decode().rstrip("=")
 
 
 class HostKeys:
-    """known_as: the name in known_hosts. pinned: "ssh-ed25519 AAAA..." of the inventory, which decides alone: no file is read.
-    accept_new: an unknown host is written to the first file. scan: the words by which ssh-keyscan reaches it, where it can."""
+    """The known keys of one host. known_as: its name in known_hosts. pinned: "ssh-ed25519 AAAA..." of the inventory; if given, it
+    alone decides and no file is read. accept_new: an unknown host is written to the first file. scan: ssh-keyscan's arguments,
+    "" if it cannot reach the host."""
 
     def __init__(
         self, target: str, known_as: str, files: tuple[str, ...], pinned: str, accept_new: bool, scan: str = ""
@@ -31,20 +32,20 @@ class HostKeys:
         self._known = [] if pinned else [entry for path in files for entry in known_host_lines(path, known_as)]
 
     def known_types(self) -> list[str]:
-        """Algorithms to ask the host for first, so that it shows the key we know."""
+        """Returns the algorithms to request first, so that the host shows the key we know."""
         kinds = [e.kind for e in self._known if not e.marker] if self._pinned is None else [self._pinned[0]]
         return [algorithm for kind in dict.fromkeys(kinds) for algorithm in ALGORITHMS.get(kind, (kind,))]
 
     def check(self, kind: str, blob: bytes) -> None:
-        """Raises BoardUnreachable for a changed, a revoked or an unknown key, with the next command."""
+        """Raises BoardUnreachable for a changed, revoked or unknown key, with the next command. Learns a new key if accept_new."""
         if self._pinned is not None:
             self._check_pinned(self._pinned, kind, blob)
             return
         same = [e for e in self._known if (e.kind, e.blob) == (kind, blob)]
         if revoked := next((e for e in same if e.marker == "@revoked"), None):
             raise BoardUnreachable(
-                f"{self._target}: the host shows {fingerprint(blob)} ({kind}), which {revoked.path} calls revoked. "
-                "Whoever answers holds a key that is given up: put a new host key on the board"
+                f"{self._target}: the host shows {fingerprint(blob)} ({kind}), which is revoked in {revoked.path}. "
+                "That key must no longer be used: put a new host key on the board"
             )
         if any(not e.marker for e in same):
             return
@@ -63,7 +64,7 @@ class HostKeys:
         if pinned != (kind, blob):
             raise BoardUnreachable(
                 f"{self._target}: the board shows the host key {fingerprint(blob)} ({kind}), the inventory pins "
-                f"{fingerprint(pinned[1])} ({pinned[0]}). Another machine answers, or the board was reflashed: then "
+                f"{fingerprint(pinned[1])} ({pinned[0]}). Another machine answers, or the board was reflashed; if it was, "
                 "put its new key into host_key of boards.toml"
             )
 
@@ -79,7 +80,7 @@ class HostKeys:
     def _changed(self, path: str, kind: str, before: bytes, shown: bytes) -> str:
         return (
             f"{self._target}: REMOTE HOST IDENTIFICATION HAS CHANGED. {path} knows {fingerprint(before)}, the host shows "
-            f"{fingerprint(shown)} ({kind}). Somebody may stand in between, or the board was reflashed; if so: "
+            f"{fingerprint(shown)} ({kind}). Somebody may be intercepting the connection, or the board was reflashed; if it was: "
             f"ssh-keygen -f {shlex.quote(path)} -R {shlex.quote(self._known_as)}, then --accept-new-host-key"
         )
 
@@ -96,7 +97,7 @@ class HostKeys:
 
 
 def pinned_key(text: str) -> tuple[str, bytes]:
-    """Kind and blob of host_key."""
+    """Returns kind and blob of host_key. Raises BoardUnreachable for a text that is not a public key."""
     kind, _, rest = text.strip().partition(" ")
     try:
         return kind, base64.b64decode(rest.split()[0], validate=True)

@@ -1,4 +1,4 @@
-"""A host's settings as OpenSSH itself resolves them (`ssh -G`); without that program, what paramiko reads of the file."""
+"""A host's settings as OpenSSH resolves them (`ssh -G`); without that program, as paramiko reads the configuration file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.printable import last_line
 from qverify_agents.this_user import user_name
 
-ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a changed key stops us in any case
+ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a changed key is refused in any case
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """alias: as typed. host, port, user: where to. identities: files of which the key or its .pub
-    exists. known_hosts: files. host_key_alias: HostKeyAlias, or "".
-    host_key_policy: strict, accept-new. proxy_jump: "" or user@host:port,... proxy_command: "" or a command line."""
+    """Settings of one host. alias: as typed. identities: key files that exist, or whose .pub exists. known_hosts: files.
+    host_key_alias: HostKeyAlias, or "". host_key_policy: strict or accept-new. proxy_jump: "" or user@host:port,...
+    proxy_command: "" or a command line."""
 
     alias: str
     host: str
@@ -38,20 +38,20 @@ class HostSettings:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts, in lower case; OpenSSH takes an alias bare, whatever the port."""
+        """The name in known_hosts, in lower case; OpenSSH uses an alias as it is, without the port."""
         host = self.host.lower()
         return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
 
     @property
     def scan(self) -> str:
-        """The words by which ssh-keyscan writes its key under that name; "" where it would not get there, or write another."""
+        """The arguments with which ssh-keyscan writes its key under that name; "" if it cannot reach the host or uses another name."""
         if self.host_key_alias or self.proxy_jump or self.proxy_command:
             return ""
         return f"-p {self.port} {shlex.quote(self.host)}"
 
 
 def split(target: str) -> tuple[str, str, int | None]:
-    """user, host, port of `user@host:port`, `[::1]:22`, `alias`; "" and None where not given."""
+    """Returns user, host and port of `user@host:port`, `[::1]:22` or `alias`; "" and None if not given. Raises BadAddress."""
     user, at, rest = target.rpartition("@")
     host, port = rest, ""
     if rest.startswith("["):
@@ -67,20 +67,21 @@ def split(target: str) -> tuple[str, str, int | None]:
 
 
 def resolve(target: str, config: str | None = None) -> HostSettings:
-    """config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG when None)."""
+    """Returns the settings of a host. config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG if None). Raises BadAddress or
+    BoardUnreachable."""
     user, host, port = split(target)
     config = config or os.environ.get("QVERIFY_SSH_CONFIG")
     if config and not Path(config).is_file():
         raise BadAddress(f"--ssh-config {config}: no such file")
-    found = _by_openssh(user, host, port, config) if shutil.which("ssh") else _by_paramiko(host, config)
-    one = {k: v[0] for k, v in found.items()}
+    settings = _by_openssh(user, host, port, config) if shutil.which("ssh") else _by_paramiko(host, config)
+    one = {k: v[0] for k, v in settings.items()}
     policy = "accept-new" if one.get("stricthostkeychecking") in ACCEPTING else "strict"
     name = one.get("hostname", host)
-    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in found.get(k, []) for p in _paths(v)]
+    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in settings.get(k, []) for p in _paths(v)]
     jump, command = one.get("proxyjump", ""), one.get("proxycommand", "")
     port, user = port or int(one.get("port", 22)), user or one.get("user") or user_name()
     tokens = {"%": "%", "d": os.path.expanduser("~"), "h": name, "n": host, "p": str(port), "r": user, "u": user_name()}
-    identities = [_path(p.strip('"'), tokens) for p in found.get("identityfile", _default_identities())]
+    identities = [_path(p.strip('"'), tokens) for p in settings.get("identityfile", _default_identities())]
     return HostSettings(
         host,
         name,
@@ -98,21 +99,21 @@ def resolve(target: str, config: str | None = None) -> HostSettings:
 
 
 def identity_file(text: str) -> str:
-    """The path that identity= of an address means: of a private key, or of the .pub of one that the ssh-agent holds."""
+    """Returns the path of identity= of an address: a private key, or the .pub of a key in the ssh-agent. Raises BadAddress."""
     path = os.path.expanduser(text)
     if not os.path.isfile(path):
-        raise BadAddress(f"identity={text}: no such file; wanted a private key, as ~/.ssh/id_ed25519")
+        raise BadAddress(f"identity={text}: no such file; wanted a private key, such as ~/.ssh/id_ed25519")
     return path
 
 
 def _path(text: str, tokens: dict[str, str]) -> str:
-    """tokens: what % and a letter stand for; others stay as they are."""
+    """Returns the path with ~ and tokens expanded. tokens: the text for % and a letter; others are kept."""
     expanded = re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
     return os.path.expanduser(expanded)
 
 
 def _paths(value: str) -> list[str]:
-    """Of `ssh -G`, which drops the quotes: a word that begins no path goes on with the one before, after a space."""
+    """Splits the paths that `ssh -G` prints without quotes: a word that does not begin a path belongs to the one before."""
     if '"' in value:
         return shlex.split(value)
     return re.split(r" +(?=[/~]|none$)", value) if value else []
@@ -135,11 +136,11 @@ def _by_openssh(user: str, host: str, port: int | None, config: str | None) -> d
         raise BoardUnreachable(f"ssh -G {host}: no answer within 15 s (a Match exec in the configuration?)") from None
     if done.returncode:
         raise BoardUnreachable(f"ssh configuration for {host}: {last_line(done.stderr, 'ssh -G failed')}")
-    found: dict[str, list[str]] = {}
+    settings: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")
-        found.setdefault(key.lower(), []).append(value)
-    return found
+        settings.setdefault(key.lower(), []).append(value)
+    return settings
 
 
 def _by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
@@ -150,5 +151,5 @@ def _by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
         return {}
     if any(line.strip().lower().startswith(("include", "match")) for line in path.read_text().splitlines()):
         raise BoardUnreachable(f"{path} uses Include or Match, which needs the ssh program; install openssh-client")
-    found = SSHConfig.from_path(str(path)).lookup(host)
-    return {k: v if isinstance(v, list) else [str(v)] for k, v in found.items()}
+    settings = SSHConfig.from_path(str(path)).lookup(host)
+    return {k: v if isinstance(v, list) else [str(v)] for k, v in settings.items()}

@@ -1,4 +1,4 @@
-"""known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT), line by line: a line that cannot be read is about no host."""
+"""Reads known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT) line by line; lines that cannot be read are ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKERS = ("@cert-authority", "@revoked")
 
 @dataclass(frozen=True, slots=True)
 class KnownHostLine:
-    """A line about our host. marker: one of MARKERS or "". path: of the file, for messages."""
+    """A line about the host. marker: one of MARKERS or "". path: of the file, for messages."""
 
     path: str
     marker: str
@@ -26,7 +26,7 @@ class KnownHostLine:
 
 
 def known_host_lines(path: str, name: str) -> list[KnownHostLine]:
-    """What the file says of a host; nothing where there is no such file."""
+    """Returns the file's lines about a host; none if there is no such file. Raises BoardUnreachable if it cannot be read."""
     if not os.path.isfile(path):
         return []
     try:
@@ -49,7 +49,7 @@ def _read(path: str, words: list[str], name: str) -> KnownHostLine | None:
 
 
 def _names(hosts: str, name: str) -> bool:
-    """hosts: a hashed name, or patterns by commas; ! before one that must not fit."""
+    """Returns whether hosts matches the name. hosts: a hashed name, or patterns separated by commas; one after ! must not match."""
     if hosts.startswith("|1|"):
         salt, _, digest = hosts[3:].partition("|")
         wanted = base64.b64decode(digest, validate=True)
@@ -59,5 +59,5 @@ def _names(hosts: str, name: str) -> bool:
 
 
 def _literal(pattern: str) -> str:
-    """Of fnmatch, where [ begins a set of characters; here it stands before a port."""
+    """Returns the pattern for fnmatch, where [ would begin a set of characters; here it is literal, before a port."""
     return pattern.replace("[", "[[]")

@@ -1,4 +1,4 @@
-"""The master connection of the system's ssh: a child of ours that ends with us, and the folder of its socket."""
+"""The master connection of the system's ssh: a child process that ends with this one, and the folder of its socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ YOUNG_S = 60.0  # a folder this new may be one whose maker has not locked it yet
 
 
 class MasterFolder:
-    """Ours alone (0700) and locked while we live, by which others see that it is in use."""
+    """A folder of our own (0700), locked while this process lives, which shows others that it is in use."""
 
     def __init__(self, parent: str):
         self.path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
@@ -40,7 +40,7 @@ class MasterFolder:
 
 
 def master_folder() -> MasterFolder:
-    """In TMPDIR, or in /tmp where that is too long for a socket. Folders that killed processes left are removed."""
+    """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes left."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST:
         parent = "/tmp"
@@ -51,7 +51,7 @@ def master_folder() -> MasterFolder:
 
 
 def _remove_if_left(old: Path) -> None:
-    """OSError where it is not ours, or in use."""
+    """Removes a folder that nobody uses. Raises OSError if it is in use or cannot be opened."""
     lock = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         its = os.fstat(lock)
@@ -63,7 +63,7 @@ def _remove_if_left(old: Path) -> None:
 
 
 class Master:
-    """The process. Its folder goes with it."""
+    """The process of the master connection. close() also removes its folder."""
 
     def __init__(self, command: Sequence[str], folder: MasterFolder):
         self._folder, self._said = folder, Path(folder.path, "said")
@@ -73,19 +73,19 @@ class Master:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                start_new_session=True,  # Ctrl-C is for us; the agents of the board end first
-                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # by which ssh removes its socket
+                start_new_session=True,  # Ctrl-C must not reach it: the board's agents end first
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # on SIGTERM ssh removes its socket
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:
-        """Returns once it takes sessions: ssh makes the socket after the login. BoardUnreachable ends the process."""
+        """Returns once it accepts sessions: ssh makes the socket after the login. Raises BoardUnreachable after ending the process."""
         try:
             while not os.path.exists(self._folder.socket):
                 if self._process.poll() is not None:
                     said = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
                     raise BoardUnreachable(f"{where}: ssh says: {said}")
                 if deadline.over:
-                    raise BoardUnreachable(f"{where}: ssh does not connect within its deadline")
+                    raise BoardUnreachable(f"{where}: ssh does not connect in time; give --timeout to wait longer")
                 time.sleep(0.02)
         except BaseException:
             self._end()

@@ -1,4 +1,4 @@
-"""A ProxyCommand of the SSH configuration as a socket, which is what a transport is built on."""
+"""A ProxyCommand of the SSH configuration as a socket, as paramiko's transport needs it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import threading
 class ProxyCommand(socket.socket):
     """Our end of a socket pair, whose other end is stdin and stdout of the command; /bin/sh runs it, as OpenSSH does.
 
-    paramiko's own class of that name spins on the command's end of file and kills a process that may be gone.
+    paramiko's own class of that name loops at the command's end of file and kills a process that may be gone.
     """
 
     @classmethod
     def started(cls, command: str) -> ProxyCommand:
+        """Starts the command and returns the socket to it."""
         ours, theirs = socket.socketpair()
         with theirs:
             one = cls(fileno=ours.detach())
@@ -31,10 +32,10 @@ class ProxyCommand(socket.socket):
 
     _closing: threading.Lock  # the transport's thread closes, too
     _process: subprocess.Popen[bytes] | None = None
-    ended = ""  # how the command ended by itself, known once closed; empty where it still ran
+    ended = ""  # how the command ended by itself, known once closed; empty if it was still running
 
     def close(self) -> None:
-        """And the command, which has two seconds for it."""
+        """Closes the socket and ends the command, which has two seconds to end by itself."""
         with self._closing:
             process, self._process = self._process, None
             if process is not None and self._hung_up():
@@ -46,7 +47,7 @@ class ProxyCommand(socket.socket):
                 _end(process)
 
     def _hung_up(self) -> bool:
-        """Whether the other end is gone."""
+        """Returns whether the other end has closed."""
         try:
             return self.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:

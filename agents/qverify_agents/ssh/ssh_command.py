@@ -1,4 +1,4 @@
-"""The words by which this machine's own ssh reaches a board of `ssh:`, for a person: keys and pins as a run has them."""
+"""The command line with which this machine's ssh reaches a board of `ssh:`, with the same keys and pins as a run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from qverify_agents.this_user import cache_folder
 
 
 def ssh_command(address: Address) -> list[str]:
-    """Up to the host's name. BoardUnreachable where this machine has no ssh."""
+    """Returns the command up to the host's name. Raises BoardUnreachable if this machine has no ssh."""
     if shutil.which("ssh") is None:
         raise BoardUnreachable("no ssh program on this machine; install openssh-client")
     user, host, port = split(address.rest)
-    user, given = user or address.options.get("user", ""), address.options
-    config = given.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
-    accept = is_on(given, "accept_new_host_key") and "host_key" not in given
+    user, options = user or address.options.get("user", ""), address.options
+    config = options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
+    accept = is_on(options, "accept_new_host_key") and "host_key" not in options
     return [
         "ssh",
         *(["-F", config] if config else []),
         *(["-p", str(port)] if port else []),
         *(["-l", user] if user else []),
         *(["-o", "StrictHostKeyChecking=accept-new"] if accept else []),
-        *(_pinned(given["host_key"]) if "host_key" in given else []),
+        *(_pinned(options["host_key"]) if "host_key" in options else []),
         *(
-            ["-o", "IdentitiesOnly=yes", "-o", f"IdentityFile={_quoted(given['identity'])}"]
-            if "identity" in given
+            ["-o", "IdentitiesOnly=yes", "-o", f"IdentityFile={_quoted(options['identity'])}"]
+            if "identity" in options
             else []
         ),
         host,
@@ -38,7 +38,7 @@ def ssh_command(address: Address) -> list[str]:
 
 
 def _pinned(host_key: str) -> list[str]:
-    """This key decides alone, from a file of its own under a name of its own."""
+    """Returns options by which this key alone is accepted, from a file and under a host name of its own."""
     name = f"qverify-{hashlib.sha256(host_key.encode()).hexdigest()[:16]}"
     path = cache_folder().absolute() / "host_keys" / name
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -49,5 +49,5 @@ def _pinned(host_key: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """One word of an option of ssh, which takes it apart at spaces and reads its %."""
+    """Returns the path quoted for an option of ssh, which splits at spaces and expands %."""
     return '"' + path.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"') + '"'

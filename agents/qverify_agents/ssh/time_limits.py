@@ -1,4 +1,4 @@
-"""A limit for what paramiko waits for without one: the connection is cut when the deadline passes, which ends the wait."""
+"""Time limits for paramiko's waits that have none: the connection is closed when the deadline passes, which ends the wait."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from qverify_agents.deadline import Deadline
 
 STEP_S = 0.25
-GRACE_S = 1.0  # what keeps its deadline by itself leaves the connection whole
+GRACE_S = 1.0  # a wait that keeps its own deadline ends before the connection is closed
 
 
 class TimeLimits:
-    """Of one connection, with one thread: a timer for each call would cost as much as the call."""
+    """The time limits of one connection, kept by one thread: a timer per call would cost as much as the call."""
 
     def __init__(self, transport: Any):
         self._transport, self._end = transport, float("inf")
@@ -23,7 +23,7 @@ class TimeLimits:
 
     @contextlib.contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """The caller turns what then comes out of paramiko into a LinkTimeout by asking the deadline."""
+        """Limits the block to the deadline. The caller turns paramiko's error into a LinkTimeout by calling deadline.left()."""
         self._end = time.monotonic() + deadline.left() + GRACE_S
         try:
             yield
@@ -38,8 +38,8 @@ class TimeLimits:
 
 
 def close_transport(transport: Any) -> None:
-    """Closes it and the jump hosts' it goes through, the nearest first: a channel says good-bye through the one below it,
-    which may be what hangs."""
+    """Closes the transport and those of its jump hosts, the nearest first: closing a channel sends through the transport below,
+    which may be the one that hangs."""
     chain = [transport]
     while (via := getattr(chain[-1].sock, "over", None)) is not None:
         chain.append(via)

@@ -1,4 +1,4 @@
-"""Integer sums of products on BLAS: the element type in which every partial sum is exact, proved from the weights."""
+"""Integer sums of products on BLAS: chooses the element type in which every partial sum is provably exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = npt.NDArray[Any]
 
 
 def exact_dtype(largest_x: int, row_weight: int, largest_bias: int = 0) -> np.dtype[Any]:
-    """float32 when largest_x * row_weight + largest_bias < 2^24, float64 when < 2^53, else int64.
+    """Returns float32 if largest_x * row_weight + largest_bias < 2^24, float64 if < 2^53, else int64.
 
     largest_x: max |x - zx|. row_weight: max over outputs of sum |w - zw|. Every partial sum, in any order, is bounded by
     their product, so no rounding can happen; NUMERICS facts of igemm by float BLAS."""
@@ -22,11 +22,11 @@ def exact_dtype(largest_x: int, row_weight: int, largest_bias: int = 0) -> np.dt
 
 
 def largest_centred(dtype: str, zero_point: int) -> int:
-    """max |x - zero_point| over the type's range."""
+    """Returns max |x - zero_point| over the type's range."""
     limits = np.iinfo(dtype)
     return int(max(limits.max - zero_point, zero_point - limits.min))
 
 
 def wrapped_int32(acc: Array) -> Array:
-    """Exact integers (any dtype) wrapped to int32, two's complement."""
+    """Returns exact integers (any dtype) wrapped to int32, two's complement."""
     return acc.astype(np.int64).astype(np.int32)

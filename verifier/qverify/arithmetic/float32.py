@@ -1,4 +1,4 @@
-"""float32 and float64 arithmetic in a defined order: exact fma, and our own exp, tanh, log, erf (NUMERICS.md section 3)."""
+"""float32 and float64 arithmetic in a defined order: exact fma, and qverify's own exp, tanh, log, erf (NUMERICS.md section 3)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Array = npt.NDArray[Any]
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """fl32(a*b + c) with one rounding. float32 in and out. Product exact in float64; the sum rounded to odd, then to
-    float32, which equals a single rounding (53 >= 24 + 2 bits)."""
+    """Returns fl32(a*b + c) with one rounding, float32 in and out. The product is exact in float64; the sum is rounded to odd,
+    then to float32, which equals a single rounding (53 >= 24 + 2 bits)."""
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = np.asarray(c, np.float64)
     total = product + addend
@@ -39,6 +39,7 @@ def _horner(coefficients: list[float], x: Array) -> Array:
 
 
 def exp64(x: Array) -> Array:
+    """Returns exp(x), float64; inf above 709.7, 0 below -745."""
     safe = np.clip(x, -745.0, 709.7)
     n = np.rint(safe * 1.4426950408889634)
     r = (safe - n * LN2_HIGH) - n * LN2_LOW
@@ -50,6 +51,7 @@ def exp64(x: Array) -> Array:
 
 
 def tanh64(x: Array) -> Array:
+    """Returns tanh(x), float64."""
     size = np.abs(x)
     t = exp64(2.0 * np.minimum(size, 20.0))
     mid = np.copysign(1.0 - 2.0 / (t + 1.0), x)
@@ -57,10 +59,12 @@ def tanh64(x: Array) -> Array:
 
 
 def sigmoid64(x: Array) -> Array:
+    """Returns 1 / (1 + exp64(-x)), float64."""
     return 1.0 / (1.0 + exp64(-x))
 
 
 def log64(x: Array) -> Array:
+    """Returns the natural logarithm, float64; -inf at 0, NaN below."""
     positive = np.where(x > 0, x, 1.0)
     m, e = np.frexp(positive)
     small = m < 0.7071067811865476
@@ -74,10 +78,12 @@ def log64(x: Array) -> Array:
 
 
 def pow64(x: Array, y: float) -> Array:
+    """Returns exp64(y * log64(x)), float64; 0 at x = 0."""
     return np.where(x == 0, 0.0, exp64(y * log64(x)))
 
 
 def erf64(x: Array) -> Array:
+    """Returns the error function, float64."""
     size = np.minimum(np.abs(x), 6.0)
     near = np.minimum(size, 2.5)
     series = (1.1283791670955126 * near) * _horner(_ERF, near * near)
@@ -91,7 +97,7 @@ def erf64(x: Array) -> Array:
 
 
 def sequential_sum(x: Array, axis: int) -> Array:
-    """Sum along axis, left to right in x's own dtype, keeping the axis with length 1."""
+    """Returns the sum along axis, added left to right in x's own dtype; the axis is kept with length 1."""
     moved = np.moveaxis(x, axis, 0)
     total = moved[0].copy()
     for row in moved[1:]:
@@ -100,7 +106,7 @@ def sequential_sum(x: Array, axis: int) -> Array:
 
 
 def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
-    """clip(RNE(fl32(x/s)) + z); NaN gives the type's minimum. x, scale float32."""
+    """Returns clip(RNE(fl32(x/s)) + z) in dtype; NaN gives the type's minimum. x, scale: float32."""
     limits, zero = np.iinfo(dtype), zero_point.astype(np.float32)
     q = np.asarray(x / scale)
     np.rint(q, out=q)
@@ -112,7 +118,7 @@ def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
 
 
 def dequantize(q: Array, scale: Array, zero_point: Array) -> Array:
-    """fl32(fl32(q-z)*s); q-z of 8- and 16-bit types is exact in float32."""
+    """Returns fl32(fl32(q-z)*s), float32; q-z of 8- and 16-bit types is exact in float32."""
     exact = np.float32 if q.dtype.itemsize <= 2 else np.int64
     centred = np.subtract(q, zero_point, dtype=exact, casting="unsafe").astype(np.float32, copy=False)
     centred *= scale

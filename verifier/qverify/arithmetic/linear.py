@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where an accumulator goes. rq as NUMERICS.md section 1; wide: int64 accumulators; axis: of the channels."""
+    """The requantization of an accumulator. rq: as in NUMERICS.md section 1; wide: int64 accumulators; axis: of the channels."""
 
     rq: Array
     zero_point: int
@@ -28,11 +28,12 @@ class Output:
     axis: int = 1
 
     def part(self, channels: slice) -> Output:
-        """The same for some of the channels, which stand on axis 0."""
+        """Returns the same for some of the channels, with these on axis 0."""
         return replace(self, rq=self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels], axis=0)
 
     def of(self, acc: Array) -> Array:
-        """acc: exact integers in float32, float64 or int64; 8-bit sums beyond int32 wrap. May overwrite acc."""
+        """Returns the output of an accumulator. acc: exact integers in float32, float64 or int64; 8-bit sums beyond int32 wrap. May
+        overwrite acc."""
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
             along = [1] * acc.ndim
             if self.rq.shape[-1] > 1:
@@ -49,12 +50,12 @@ class Output:
 
 
 def is_wide(*dtypes: str) -> bool:
-    """16-bit operands accumulate in int64."""
+    """Returns whether sums are accumulated in int64: those of 16-bit operands are."""
     return any(d in ("int16", "uint16") for d in dtypes)
 
 
 def along_axis(values: tuple[int, ...] | tuple[float, ...], rank: int, axis: int) -> Array:
-    """Zero points or scales shaped to broadcast along `axis`."""
+    """Returns zero points or scales shaped to broadcast along `axis`."""
     array = np.array(values)
     if len(values) == 1:
         return array.reshape([1] * rank)

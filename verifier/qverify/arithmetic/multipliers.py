@@ -9,7 +9,7 @@ Ints = npt.NDArray[np.int32]
 
 
 def bits(rounding: str, wide: bool) -> int:
-    """Multiplier bits of a mode that is not pow2; wide: int64 accumulators."""
+    """Returns the multiplier bits of a mode that is not pow2; wide: int64 accumulators."""
     narrow = int(rounding[3:]) if rounding.startswith("mul") else 31
     if wide:
         return min(narrow, 15)
@@ -17,7 +17,8 @@ def bits(rounding: str, wide: bool) -> int:
 
 
 def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
-    """int32 [2, C]: multiplier and shift for real scales [C] (float64, > 0). ValueError when the mode cannot hold one."""
+    """Returns int32 [2, C]: multiplier and shift for real scales [C] (float64, > 0). Raises ValueError for a scale that the mode
+    cannot represent."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
     if rounding.startswith("pow2"):
         shift = -np.rint(np.log2(real)).astype(np.int64)
@@ -39,11 +40,12 @@ def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
 
 def _bounded(field: npt.NDArray[np.int64], low: int, high: int, rounding: str, real: npt.NDArray[np.float64]) -> None:
     if field.min() < low or field.max() > high:
-        raise ValueError(f"rounding {rounding} cannot hold a scale of {real.max():g} (or {real.min():g})")
+        raise ValueError(f"rounding {rounding} cannot represent a scale of {real.max():g} (or {real.min():g})")
 
 
 def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
-    """int32 [3]: multipliers of both operands and their common shift (NUMERICS.md, add). ratio_b < 0 for Sub."""
+    """Returns int32 [3]: multipliers of both operands and their common shift (NUMERICS.md, add). ratio_b < 0 for Sub. Raises
+    ValueError for ratios that the mode cannot represent."""
     if rounding.startswith("pow2"):
         ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(np.log2(abs(r)))) for r in (ratio_a, ratio_b))
         n = 30
@@ -53,4 +55,6 @@ def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
         m_a, m_b = (int(np.floor(r * 2.0**shift + 0.5)) for r in (ratio_a, ratio_b))
         if max(abs(m_a), abs(m_b)) < 2**n:
             return np.array([m_a, m_b, shift], np.int32)
-    raise ValueError(f"rounding {rounding} cannot hold the scale ratios {ratio_a:g} and {ratio_b:g} of an addition")
+    raise ValueError(
+        f"rounding {rounding} cannot represent the scale ratios {ratio_a:g} and {ratio_b:g} of an addition"
+    )

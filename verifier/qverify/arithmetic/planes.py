@@ -1,4 +1,4 @@
-"""A convolution's input cut into stride phases, each padded plane flat: every tap of a run of output rows is one slice."""
+"""Cuts a convolution's input into stride phases of flat padded planes, so that every tap of a run of output rows is one slice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """flat [C, phases, elements]; a row of a phase is `width` long, at least the output's; taps: (phase, row, column).
+    """The phases. flat: [C, phases, elements]; a row of a phase is `width` long, at least the output's; taps: (phase, row, column).
 
     Elements of a slice past the output's width belong to other windows: they are computed and dropped."""
 
@@ -24,13 +24,13 @@ class Planes:
     taps: tuple[tuple[int, int, int], ...]
 
     def tap(self, k: int, channels: slice, first_row: int, rows: int) -> Array:
-        """[channels, rows * width] view: what tap k reads for these output rows."""
+        """Returns a view [channels, rows * width]: what tap k reads for these output rows."""
         phase, row, column = self.taps[k]
         start = (first_row + row) * self.width + column
         return self.flat[channels, phase, start : start + rows * self.width]
 
     def columns(self, channels: slice, first_row: int, rows: int) -> Array:
-        """[channels * taps, rows * width] patches, copied; a 1x1 kernel's are a view."""
+        """Returns patches [channels * taps, rows * width], copied; a view for a 1x1 kernel."""
         if len(self.taps) == 1:
             return self.tap(0, channels, first_row, rows)
         count = len(range(*channels.indices(len(self.flat))))
@@ -41,7 +41,7 @@ class Planes:
 
 
 def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: int, dtype: np.dtype[Any]) -> Planes:
-    """x [C, H, W] less its zero point, in dtype, padded with 0, as the phases that the window's taps use."""
+    """Returns x [C, H, W] minus its zero point, in dtype, padded with 0, as the phases that the window's taps use."""
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad):
         flat = np.subtract(x.reshape(len(x), 1, -1), zero_point, dtype=dtype, casting="unsafe")
         return Planes(flat, x.shape[2], ((0, 0, 0),))
@@ -64,7 +64,7 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: int, d
 
 
 def _placed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
-    """Where elements start, start + stride, ... of an axis of `size` go on an axis of `room`: (target, source)."""
+    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of `room`."""
     skipped = max(0, -(start // stride))
     first = start + skipped * stride
     count = max(0, min(len(range(first, size, stride)), room - skipped))

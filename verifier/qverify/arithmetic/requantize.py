@@ -1,4 +1,4 @@
-"""Accumulator to output type in every rounding mode (formula: verifier/NUMERICS.md section 1)."""
+"""Requantizes an accumulator to the output type in every rounding mode (formula: verifier/NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """acc (int32 or int64, or an exact float of integers) to dtype. rq: f32/f64 [C] or int32 [2, C] along `axis`."""
+    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C] along `axis`."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
@@ -41,7 +41,7 @@ def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> A
 
 
 def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bool) -> Array:
-    """The integer modes, before zero point and clip. All int64."""
+    """Returns acc scaled in an integer mode, before zero point and clip. All arrays are int64."""
     if rounding.startswith("pow2"):
         return _power_of_two(acc, shift, rounding)
     if rounding in ("gemmlowp", "cmsis") and not wide:
@@ -56,18 +56,18 @@ def shifted(acc: Array, multiplier: Array, shift: Array, rounding: str, wide: bo
 
 
 def half_up(value: Array, shift: Array) -> Array:
-    """(value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
+    """Returns (value + 2^(shift-1)) >> shift, 0 where shift > 62; shift >= 1."""
     safe = np.clip(shift, 1, 62)
     return np.where(shift > 62, 0, (value + (np.int64(1) << (safe - 1))) >> safe)
 
 
 def half_away(value: Array, shift: Array) -> Array:
-    """Half away from zero by 2^shift; 0 where shift > 62."""
+    """Returns value / 2^shift, halves rounded away from zero; 0 where shift > 62."""
     return np.sign(value) * half_up(np.abs(value), shift)
 
 
 def rounding_divide_by_pot(value: Array, shift: Array) -> Array:
-    """RDByPOT; 0 where shift > 31."""
+    """Returns gemmlowp's RoundingDivideByPOT; 0 where shift > 31."""
     safe = np.minimum(shift, 31)
     mask = (np.int64(1) << safe) - 1
     up = (value & mask) > ((mask >> 1) + (value < 0))

@@ -34,13 +34,15 @@ class Window:
     dilation: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
-        """Raises ValueError outside FORMAT.md's limits: a window is work and memory in proportion to its words."""
+        """Raises ValueError outside FORMAT.md's limits: time and memory of a window are proportional to its words."""
         steps, most = (*self.kernel, *self.stride, *self.dilation), self.kernel[0] * self.kernel[1]
         if min(steps) < 1 or min(self.pad) < 0 or max(*steps, *self.pad) > LARGEST or most > LARGEST_KERNEL:
-            raise ValueError(f"bad window: kernel, stride, dilation {steps}, pad {self.pad}")
+            raise ValueError(
+                f"window of kernel, stride, dilation {steps}, pad {self.pad}: wanted 1 to {LARGEST}, pad from 0, kernel area up to {LARGEST_KERNEL}"
+            )
 
     def padded(self, x: Array, out: tuple[int, int], fill: float | int) -> Array:
-        """x [N,C,H,W] with padding, at least as large as the output's taps reach."""
+        """Returns x [N,C,H,W] with padding, at least as large as the output's taps reach."""
         top, left, bottom, right = self.pad
         height, width = x.shape[2:]
         need = [(out[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)]
@@ -53,7 +55,7 @@ class Window:
         return whole
 
     def taps(self, padded: Array, out: tuple[int, int]) -> Iterator[Array]:
-        """Views [N,C,oh,ow] of a padded input, one a tap, row-major over the kernel."""
+        """Yields views [N,C,oh,ow] of a padded input, one per tap, row-major over the kernel."""
         for i in range(self.kernel[0]):
             for j in range(self.kernel[1]):
                 y, x = i * self.dilation[0], j * self.dilation[1]
@@ -62,16 +64,17 @@ class Window:
 
 
 def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
-    """Of a node whose words start with WINDOW_WORDS, and DILATION_WORDS when dilated. Raises ValueError."""
+    """Returns the window of a node whose words start with WINDOW_WORDS, then DILATION_WORDS if dilated. Raises ValueError."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right = words[:8]
     dilation = (words[8], words[9]) if dilated else (1, 1)
     return Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), dilation)
 
 
 def as_planes(x: Array) -> Array:
-    """Rank 3 (N,C,W) as rank 4 with H = 1."""
+    """Returns rank 3 (N,C,W) as rank 4 with H = 1."""
     return x[:, :, None, :] if x.ndim == 3 else x
 
 
 def plane_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Returns (height, width) of (N,C,H,W) or (N,C,W)."""
     return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])

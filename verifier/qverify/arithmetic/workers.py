@@ -1,4 +1,4 @@
-"""Blocks of a node's work on the cores we may use: numpy and BLAS let go of the interpreter, so threads are enough."""
+"""Runs blocks of a node's work on all usable cores: numpy and BLAS release the interpreter lock, so threads are enough."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _controller() -> ThreadpoolController:
 
 
 def core_count() -> int:
-    """Cores this process may run on; more than eight bring these sizes nothing."""
+    """Returns the number of cores this process may run on, at most eight: more gain nothing at these sizes."""
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """BLAS on one thread within: its own threads would fight with the blocks' (measured: two gain nothing here)."""
+    """Limits BLAS to one thread while it is entered: its threads would compete with the blocks' (measured: two gain nothing)."""
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
 
 
 def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
-    """call on a worker, or here and now. A worker's exception is raised by the future's result()."""
+    """Runs call on a worker, or at once if inline. A worker's exception is raised by the future's result()."""
     if inline:
         done: Future[Any] = Future()
         done.set_result(call())
@@ -43,7 +43,7 @@ def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
 
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
-    """Run all, in any order, at once where there are several; they write to disjoint places. Raises the first error."""
+    """Runs all blocks, several at the same time and in any order; they must write to disjoint memory. Raises the first error."""
     if len(blocks) == 1:
         blocks[0]()
         return
@@ -52,7 +52,7 @@ def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
 
 
 def runs(count: int, largest: int) -> list[slice]:
-    """range(count) cut into equal runs of at most `largest` (at least 1); at least one a core where they are long."""
+    """Returns range(count) cut into equal runs of at most `largest` (at least 1); at least one per core if there are several."""
     parts = -(-count // max(1, min(largest, count)))
     if parts > 1:
         parts = -(-parts // core_count()) * core_count()

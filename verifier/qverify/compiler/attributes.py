@@ -1,4 +1,4 @@
-"""Attributes that the lowerings read. Anything else on a node is refused by name: never computed as if it were not there."""
+"""Attributes that the lowerings read. Any other attribute of a node is refused by name, never ignored."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ ANY: frozenset[Any] | None = None  # every value is read
 
 
 def only(*values: Any) -> frozenset[Any]:
+    """Returns the set of the only values that are supported."""
     return frozenset(values)
 
 
@@ -33,14 +34,14 @@ CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
 def check_attributes(view: View) -> None:
-    """Raises UnsupportedError for an attribute no lowering reads, a value none supports, an output none makes."""
+    """Raises UnsupportedError for an attribute that no lowering reads, an unsupported value, or a further output that is used."""
     pages, needed = lowerings(), _needed(view)
     for node in view.nodes:
         read = pages.read.get(node.op_type)
         for name, value in attributes(node).items():
             if read is None and node.name in needed:
                 raise UnsupportedError(
-                    f"{node.name} ({node.op_type}): no lowering reads its attribute {name}, nor knows this operator. Replace the operator, "
+                    f"{node.name} ({node.op_type}): this operator and its attribute {name} are not supported. Replace the operator, "
                     "or cut the model before it"
                 )
             if read is None:
@@ -55,7 +56,7 @@ def check_attributes(view: View) -> None:
 
 
 def _needed(view: View) -> set[str]:
-    """Names of the nodes that a graph output depends on."""
+    """Returns the names of the nodes that a graph output depends on."""
     nodes, todo = set[str](), list(view.outputs)
     while todo:
         node = view.producer.get(todo.pop())

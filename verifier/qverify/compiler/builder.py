@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class Builder:
-    """Lowerings write here. rounding decides the form of every `rq`. taken: names of the ONNX, which no name of ours may be."""
+    """What lowerings write to. rounding decides the form of every `rq`. taken: names in the ONNX, which no new name may equal."""
 
     def __init__(self, rounding: str, taken: Container[str] = frozenset()):
         self.rounding, self._taken = rounding, taken
@@ -27,7 +27,8 @@ class Builder:
         self.constants: dict[str, Array] = {}
 
     def tensor(self, spec: TensorSpec) -> str:
-        """The first description stays, but for the scale that a graph input gets from its first reader."""
+        """Declares a tensor and returns its name. The first spec is kept, except that a graph input gets the scale its first reader
+        declares."""
         before = self.tensors.get(spec.name)
         if before is None:
             self.tensors[spec.name] = spec
@@ -36,13 +37,13 @@ class Builder:
         return spec.name
 
     def made(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """A dense constant the compiler makes; its name, with `~` where the ONNX or another constant has it already."""
+        """Adds a dense constant made by the compiler and returns its name, with `~` appended where the name is taken."""
         while name in self._taken or name in self.constants:
             name += "~"
         return self.constant(name, value, None if spec is None else replace(spec, name=name))
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """A constant of the ONNX under its own name, dense. spec: quantized ones carry theirs."""
+        """Adds a constant of the ONNX, dense, under its own name and returns that. spec: given for a quantized constant."""
         value = np.array(value, order="C")
         if name not in self.constants:
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
@@ -58,6 +59,7 @@ class Builder:
         covers: tuple[str, ...] = (),
         integer_reference: bool = True,
     ) -> None:
+        """Appends a node, named after its first output."""
         self.nodes.append(
             Node(outputs[0], op, tuple(inputs), tuple(outputs), tuple(int(w) for w in words), covers, integer_reference)
         )
@@ -66,13 +68,14 @@ class Builder:
                 self.tensors[name] = replace(self.tensors[name], integer_reference=False)
 
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
-        """The `rq` constant of a node. exact: float32 S of onnxruntime's kernel; real: float64 S."""
+        """Adds the `rq` constant of a node and returns its name. exact: float32 S of onnxruntime's kernel; real: float64 S. Raises
+        UnsupportedError for a scale that is not finite and positive or that the rounding mode cannot represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             if not (np.isfinite(value) & (value > 0)).all():
                 raise UnsupportedError(
                     f"{output}: its requantization scale (input scale * weight scale / output scale) is not finite and positive "
-                    f"in {value.dtype}: the scales of the model do not fit each other"
+                    f"in {value.dtype}: the model's scales are inconsistent"
                 )
         else:
             try:
@@ -82,12 +85,14 @@ class Builder:
         return self.made(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
+        """Adds the `rq` constant of an addition in an integer mode and returns its name. Raises UnsupportedError."""
         try:
             return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
 
     def graph(self, inputs: list[str], outputs: list[str], meta: dict[str, Any]) -> Graph:
+        """Returns the collected graph, without tensors and constants that no node uses."""
         used = set(inputs) | {n for node in self.nodes for n in (*node.inputs, *node.outputs) if n is not None}
         tensors = {n: s for n, s in self.tensors.items() if n in used}
         constants = {n: v for n, v in self.constants.items() if n in used}
@@ -95,5 +100,5 @@ class Builder:
 
 
 def float_word(value: float) -> int:
-    """The bits of a float32 as a word."""
+    """Returns the bits of a float32 as an int32 word."""
     return int(np.array(value, np.float32).view(np.int32))

@@ -1,4 +1,4 @@
-"""quant.onnx to integer ONNX to Graph, with the check of every unit against the original file."""
+"""Compiles quant.onnx to integer ONNX and to a Graph, and checks every unit against the original ONNX."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from qverify.tensors.spec import TensorSpec
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs.
-    fuse: activations live in the node before them. strip_io_quant: integer inputs and outputs. folder: of external data.
-    inputs: network input to the description (INPUTS.md) of the bytes the board is fed for it."""
+    fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of external data.
+    inputs: network input to the description (INPUTS.md) of the bytes the board receives for it."""
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -43,23 +43,25 @@ class CompileOptions:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
-        """What decides the bytes of model.bin, for its meta section."""
-        held = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
-        return held if self.inputs else {k: v for k, v in held.items() if k != "inputs"}
+        """Returns the options that decide the bytes of model.bin, for its meta section."""
+        options = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
+        return options if self.inputs else {k: v for k, v in options.items() if k != "inputs"}
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
-        """The options that a model.bin was compiled with, and more shapes; no check. Raises BadFileError."""
+        """Returns the options a model.bin was compiled with, plus shapes, without the check. Raises BadFileError."""
         try:
-            known = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant", "inputs") if k in stored}
+            options = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant", "inputs") if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
-            return CompileOptions(**known, check=False, shapes={**dims, **shapes}, folder=folder)
+            return CompileOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
 class Compiled:
+    """The result of compile_model. integer_onnx: serialized. source: the file's bytes."""
+
     graph: Graph
     integer_onnx: bytes
     source: bytes
@@ -68,7 +70,8 @@ class Compiled:
 def compile_model(
     source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
 ) -> Compiled:
-    """watch: is told of matching, lowering and checking as they go on. Raises BadFileError for a file that is wrong, UnsupportedError for a node that cannot be compiled."""
+    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. Raises BadFileError
+    for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompileOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
@@ -91,7 +94,7 @@ def compile_model(
     matched = match(view, watch)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options)
-    check_graph(graph)  # what model.bin cannot hold is refused before it is run
+    check_graph(graph)  # what model.bin cannot contain is refused before it is run
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": hashlib.sha256(source).hexdigest(),
@@ -147,7 +150,7 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
 
 
 def _interior(view: View) -> set[str]:
-    """DequantizeLinear outputs, and floats that feed nothing but QuantizeLinear; never graph outputs."""
+    """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs."""
     names = set()
     for node in view.nodes:
         for name in node.output:
@@ -161,7 +164,8 @@ def _interior(view: View) -> set[str]:
 
 
 def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
-    """Every unit of a ref-exact graph forced on what the untouched file computes (onnxruntime, nothing fused), one random input.
+    """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime, nothing fused)
+    from one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
     from qverify.inputs.prepare import random_inputs
@@ -170,8 +174,8 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
     prepared = random_inputs(graph, 0)
     finals = frozenset(graph.outputs)
     listed = [n for n in graph.observable() if n not in finals]
-    there = {o for node in model.graph.node for o in node.output}
-    names = [n for n in listed if n in there]
+    produced = {o for node in model.graph.node for o in node.output}
+    names = [n for n in listed if n in produced]
     recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, over, missing, worst, checked = Simulator(graph), [], [], 0.0, 0

@@ -11,14 +11,14 @@ from qverify.tensors.spec import TensorSpec
 
 
 class FloatStream:
-    """What a page's lower_float writes to. interior: names never expected in a comparison."""
+    """What a page's lower_float writes to. interior: names that no comparison expects."""
 
     def __init__(self, builder: Builder, view: View, interior: set[str]):
         self.builder, self.view, self.interior = builder, view, interior
         self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
 
     def source(self, name: str) -> str:
-        """The model.bin tensor of an ONNX tensor; constants (also dequantized ones) become constants."""
+        """Returns the name of the model.bin tensor for an ONNX tensor; constants, also dequantized ones, become constants."""
         view = self.view
         constant = view.float_constant(name)
         if constant is not None:
@@ -32,7 +32,7 @@ class FloatStream:
         return name
 
     def declare(self, node: Any, like: str = "") -> list[str]:
-        """Specs of the node's outputs; `like` names the tensor whose quantization a movement carries on."""
+        """Declares the node's outputs and returns their names. like: the tensor whose quantization a movement keeps."""
         source = self.builder.tensors.get(like)
         carried: dict[str, Any] = (
             {"scale": source.scale, "zero_point": source.zero_point}
@@ -49,14 +49,14 @@ class FloatStream:
         return [n for n in node.output if n]
 
     def scalar(self, node: Any, at: int, what: str) -> float:
-        """A constant input of one number. Raises UnsupportedError."""
+        """Returns a constant input that is one number. Raises UnsupportedError for any other input."""
         value = self.view.float_constant(node.input[at])
         if value is None or value.size != 1:
             raise UnsupportedError(f"{node.name} ({node.op_type}): {what} is not one constant number")
         return float(value.reshape(-1)[0])
 
     def no_kernel(self, node: Any) -> UnsupportedError:
-        """The error of a node that no page lowers."""
+        """Returns the error for a node that no page lowers."""
         return UnsupportedError(
             f"{node.name} ({node.op_type}): no integer form and no float kernel for it. Quantize its inputs and output, "
             "replace the operator, or cut the model before it"

@@ -1,4 +1,4 @@
-"""quant.onnx to the integer form, unit by unit, with our own matcher: integer ONNX nodes, and how to write model.bin."""
+"""Matches the nodes of quant.onnx into units: for each its integer ONNX nodes and how to write it to model.bin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quant
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
-Watch = Callable[[str, int, int], None]  # what is being done, how much of it is, of how much
+Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and its total
 
 
 @dataclass(slots=True)
 class Matched:
-    """steps: units and remaining original nodes, in running order. model: the integer ONNX. covers: tensor to ONNX nodes."""
+    """A matched model. steps: units and remaining original nodes, in running order. model: the integer ONNX. covers: tensor to
+    the ONNX nodes it stands for."""
 
     view: View
     model: onnx.ModelProto
@@ -31,9 +32,9 @@ class Matched:
 
 
 def match(view: View, watch: Watch | None = None) -> Matched:
-    """Raises UnsupportedError naming the node that has no integer form."""
+    """Matches all nodes. Raises UnsupportedError naming the node that has no integer form."""
     operators = lowerings().operators
-    found: dict[str, LoweredUnit] = {}
+    matched: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
     for done, node in enumerate(view.nodes, 1):
         unit = None
@@ -44,14 +45,14 @@ def match(view: View, watch: Watch | None = None) -> Matched:
         elif node.op_type in operators:
             unit = operators[node.op_type].from_operator(view, node)
         if unit is not None:
-            found[node.name] = unit
+            matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
-    steps, kept = _alive(view, found, watch)
+    steps, kept = _alive(view, matched, watch)
     return Matched(view, _integer_model(view, kept), steps, covers)
 
 
 def _unit(view: View, quantize: Any) -> LoweredUnit | None:
-    """The unit that ends in this QuantizeLinear, or None when it stays a node of its own."""
+    """Returns the unit that ends in this QuantizeLinear, or None if that stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
     if producer is None:
@@ -74,7 +75,7 @@ def _unit(view: View, quantize: Any) -> LoweredUnit | None:
 
 
 def lower_node(stream: FloatStream, node: Any) -> None:
-    """Writes a node that is no unit's. Raises UnsupportedError for one that no page lowers."""
+    """Writes a node that belongs to no unit. Raises UnsupportedError for a node that no page lowers."""
     pages = lowerings()
     if pages.moves(node):
         source = stream.source(node.input[0])
@@ -98,7 +99,7 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
 
 
 def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
-    """DQ -> movement -> Q with equal parameters: the movement on integers."""
+    """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers; None for any other form."""
     if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
     page = lowerings().move[node.op_type]
@@ -119,15 +120,15 @@ def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
     return unit
 
 
-def _alive(view: View, found: dict[str, LoweredUnit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
-    """Steps for model.bin and ONNX nodes of the integer form, without what nothing needs any more."""
+def _alive(view: View, matched: dict[str, LoweredUnit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
+    """Returns the steps for model.bin and the nodes of the integer ONNX, without those that no output needs."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
     kept: list[Any] = []
     for done, node in enumerate(reversed(view.nodes), 1):
         if watch is not None:
             watch("lowering", done, len(view.nodes))
-        unit = found.get(node.name)
+        unit = matched.get(node.name)
         if unit is not None and unit.output in needed_bin:
             steps.append((node, unit))
             probe = Builder("ref-exact")
@@ -146,7 +147,7 @@ def _alive(view: View, found: dict[str, LoweredUnit], watch: Watch | None) -> tu
 
 
 def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
-    """Lowers into a throw-away builder, to learn which tensors the unit reads."""
+    """Lowers the unit into a throw-away builder, which then shows the tensors it reads."""
     unit.lower(probe)
 
 

@@ -14,14 +14,14 @@ Pool = Callable[[Builder, View, Any, Quantized, Quantized, Activation, bool], No
 
 
 def flat(values: list[int] | Any, spatial: int) -> list[int]:
-    """One or two spatial values as (h, w)."""
+    """Returns one or two spatial values as [h, w]."""
     return [1, int(values[0])] if spatial == 1 else [int(v) for v in values]
 
 
 def window_pads(
     node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]
 ) -> list[int]:
-    """top, left, bottom, right, with auto_pad resolved."""
+    """Returns [top, left, bottom, right] with auto_pad resolved. Raises UnsupportedError for output_shape."""
     spatial = len(size)
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)]
     auto = attrs.get("auto_pad", b"NOTSET").decode()
@@ -41,7 +41,8 @@ def window_pads(
 
 
 def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
-    """The unit of an average pool between DequantizeLinear and QuantizeLinear; its QLinear form where onnxruntime has one."""
+    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form where onnxruntime
+    has one; None where it does not match."""
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None

@@ -1,4 +1,4 @@
-"""compile --input NAME=nv12,...: nodes in front of the network that make its input of the raw bytes a chip is fed."""
+"""compile --input NAME=nv12,...: nodes in front of the network that compute its input from the raw bytes a chip receives."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
 def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
-    """The graph with these inputs fed as bytes. tables: network input to its description, whose size may be left to the
-    network. renamed: network inputs that are quantized on the host, to the integer graph input.
-    UsageError for names that are no input, UnsupportedError for what no node can make."""
-    made, fed = graph, {}
+    """Returns the graph with these inputs read as raw bytes. tables: network input to its description; a size left out is the
+    network's. renamed: network inputs that are quantized on the host, to the integer graph input.
+    Raises UsageError for a name that is not an input, UnsupportedError for an input that no node can compute."""
+    preprocessed, inputs = graph, {}
     for name, table in tables.items():
         tensor = renamed.get(name, name)
         if tensor not in graph.inputs:
             raise UsageError(f"--input {name}: no such input; the model's inputs are {', '.join(graph.inputs)}")
         wanted, roi = complete_description(table, graph.spec(tensor)), None
         if table.get("format") == "featuremap":
-            made = _aligned(made, tensor, wanted)
+            preprocessed = _aligned(preprocessed, tensor, wanted)
         elif wanted is not None:
-            front = _Front(made, tensor, wanted)
-            made, tensor = front.graph()
+            builder = _InputNodes(preprocessed, tensor, wanted)
+            preprocessed, tensor = builder.graph()
             table = {**table, "size": list(wanted.size)}
-            roi = front.roi
-        fed[name] = {"tensor": tensor, "description": dict(table), **({"roi": roi} if roi else {})}
-    return replace(made, meta={**made.meta, "inputs": fed}) if fed else made
+            roi = builder.roi
+        inputs[name] = {"tensor": tensor, "description": dict(table), **({"roi": roi} if roi else {})}
+    return replace(preprocessed, meta={**preprocessed.meta, "inputs": inputs}) if inputs else preprocessed
 
 
 def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:
-    """The integer input stored with the description's alignments."""
+    """Returns the graph with the integer input stored with the description's alignment."""
     if wanted is None:
         return graph
     spec, plane = graph.spec(name), wanted.planes[0]
@@ -50,8 +50,8 @@ def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:
     return replace(graph, tensors={**graph.tensors, name: stored})
 
 
-class _Front:
-    """The nodes of one input."""
+class _InputNodes:
+    """Builds the preprocessing nodes of one input."""
 
     def __init__(self, graph: Graph, name: str, wanted: Description):
         self._old, self._spec, self._wanted = graph, graph.spec(name), wanted
@@ -75,6 +75,7 @@ class _Front:
             )
 
     def graph(self) -> tuple[Graph, str]:
+        """Returns the graph with the nodes in front, and the name of the raw bytes' input."""
         wanted, name = self._wanted, self._spec.name
         raw = self._named("raw", TensorSpec("", "uint8", (wanted.size_bytes,)))
         stored = wanted.dtype
@@ -99,7 +100,7 @@ class _Front:
         return replace(old, nodes=self._nodes + old.nodes, tensors={**old.tensors, **self._tensors}, inputs=inputs), raw
 
     def _target(self) -> str:
-        """The network's input itself, or what a transpose makes it of."""
+        """Returns the network's input itself, or the tensor that a transpose turns into it."""
         if self._layout == "NCHW":
             return self._spec.name
         return self._named("planar", replace(self._spec, shape=self._planar, aligned_shape=self._planar, layout="NCHW"))
@@ -112,7 +113,7 @@ class _Front:
         return name
 
     def _cut(self, dtype: str) -> list[tuple[str, str, list[int]]]:
-        """A resizer's: its roi is a graph input beside the bytes."""
+        """Returns the step of a resizer, if there is one; its roi becomes a graph input beside the bytes."""
         if self._wanted.source is None:
             return []
         self.roi = self._named("roi", TensorSpec("", "int32", (4,)))
@@ -122,5 +123,5 @@ class _Front:
         where = f"input {self._spec.name!r}"
         converted = convert_words(self._wanted, where)
         normalized = normalize_words(self._wanted, self._spec.dtype, where)
-        found = [] if converted is None else [("yuv_to_rgb", "uint8", converted)]
-        return found if normalized is None else [*found, ("normalize", "float32", normalized)]
+        steps = [] if converted is None else [("yuv_to_rgb", "uint8", converted)]
+        return steps if normalized is None else [*steps, ("normalize", "float32", normalized)]

@@ -19,7 +19,7 @@ def _parameters(view: View, node: Any, scale_at: int) -> tuple[Any, Any]:
 
 
 def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
-    """The operand (tensor, scale, zero point) whose tensor is input `at`."""
+    """Returns the operand (tensor, scale, zero point) whose tensor is input `at`."""
     name = node.input[at]
     scale, zero = _parameters(view, node, at + 1)
     if len(zero) == 1 < len(scale):
@@ -37,6 +37,7 @@ def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
 
 
 def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quantized:
+    """Returns output number `output` with the scale at input `scale_at` and the zero point after it."""
     scale, zero = _parameters(view, node, scale_at)
     return Quantized(
         node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1]
@@ -44,7 +45,7 @@ def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quant
 
 
 def constant_operand(view: View, node: Any, at: int, what: str) -> Any:
-    """The value of an optional constant input; None where it is absent."""
+    """Returns the value of an optional constant input, or None. Raises UnsupportedError where it is not constant."""
     name = node.input[at] if len(node.input) > at else ""
     if name and name not in view.constants:
         raise UnsupportedError(

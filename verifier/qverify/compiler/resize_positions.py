@@ -26,7 +26,7 @@ RESIZE: dict[str, frozenset[Any] | None] = {
 
 
 def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
-    """The scale of every dim: given (for `axes` only, from opset 18), or fl32(out/in)."""
+    """Returns the scale of every dim: the given one (from opset 18 for `axes` only), or fl32(out/in)."""
     place = 1 if view.opset < 11 else 2
     name = node.input[place] if len(node.input) > place else ""
     if name and name not in view.constants:
@@ -36,15 +36,15 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
     given = view.constants[name] if name else np.empty(0)
     axes = [a % len(shape) for a in attributes(node).get("axes", range(len(shape)))]
     if given.size == len(axes):
-        found = [np.float32(1)] * len(shape)
+        values = [np.float32(1)] * len(shape)
         for axis, scale in zip(axes, given, strict=True):
-            found[axis] = np.float32(scale)
-        return found
+            values[axis] = np.float32(scale)
+        return values
     return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
 
 
 def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
-    """float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
+    """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
     given = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
     mode = "asymmetric" if view.opset < 11 else given
     i = np.arange(out, dtype=np.float32)

@@ -15,11 +15,11 @@ Ends = dict[str, dict[str, str]]
 def strip_quantization(
     model: onnx.ModelProto, name: str, only: Collection[str] | None = None
 ) -> tuple[onnx.ModelProto, Ends]:
-    """The model, and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: these inputs, and
-    no output.
+    """Returns the model and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: strips these
+    inputs and no output.
 
-    An input goes when one per-tensor QuantizeLinear alone reads it, an output when a DequantizeLinear makes it. Raises
-    UnsupportedError when there is none of either."""
+    An input is stripped if one per-tensor QuantizeLinear alone reads it, an output if a DequantizeLinear computes it. Raises
+    UnsupportedError if there is neither."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = made.graph
@@ -50,7 +50,7 @@ def strip_quantization(
         _all_there(only, inputs, name)
     elif not inputs and not outputs:
         raise UnsupportedError(
-            f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave it away"
+            f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave the option out"
         )
     _drop(graph, gone)
     return made, {"inputs": inputs, "outputs": outputs}
@@ -65,16 +65,16 @@ def _all_there(only: Collection[str], inputs: dict[str, str], file: str) -> None
 
 
 def _readers(graph: Any) -> dict[str, list[Any]]:
-    """Tensor to the nodes that read it, each once."""
-    found: dict[str, list[Any]] = {}
+    """Maps each tensor to the nodes that read it, each node once."""
+    readers: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in dict.fromkeys(node.input):
-            found.setdefault(name, []).append(node)
-    return found
+            readers.setdefault(name, []).append(node)
+    return readers
 
 
 def _drop(graph: Any, gone: set[str]) -> None:
-    """These nodes, by their first output, and DequantizeLinear nodes that nothing reads any more."""
+    """Removes these nodes, given by their first output, and DequantizeLinear nodes that nothing reads any more."""
     kept = [n for n in graph.node if not gone.intersection(n.output)]
     read = {n for node in kept for n in node.input} | {o.name for o in graph.output}
     kept = [n for n in kept if n.op_type != "DequantizeLinear" or n.output[0] in read]

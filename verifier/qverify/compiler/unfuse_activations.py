@@ -1,4 +1,4 @@
-"""--no-fuse: activations that do more than saturation does become nodes of their own."""
+"""--no-fuse: activations that clamp more than the type's saturation does become nodes of their own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SUFFIX = "preactivation"
 
 
 def unfuse_activations(graph: Graph) -> Graph:
-    """The graph with each narrowed [act_min, act_max] as a lookup after its node; same results, one more tensor a unit.
+    """Returns the graph with each narrowed [act_min, act_max] as a lookup after its node: same results, one more tensor per unit.
 
     The tensor between is `NAME/preactivation`, as in the integer ONNX; where onnxruntime has no integer kernel for the
-    node, the reference does not hold it and it is interior."""
+    node, the reference does not have this tensor and it is interior."""
     nodes: list[Node] = []
     tensors, constants = dict(graph.tensors), dict(graph.constants)
     for node in graph.nodes:
@@ -43,7 +43,7 @@ def unfuse_activations(graph: Graph) -> Graph:
 
 
 def _narrowed(node: Node, spec: TensorSpec) -> tuple[int, int] | None:
-    """The node's output limits where they are narrower than its dtype."""
+    """Returns the node's output limits where they are narrower than its dtype, else None."""
     if page(node.op).WORDS[-2:] != ("act_min", "act_max"):
         return None
     low, high = node.words[-2:]

@@ -1,4 +1,4 @@
-"""Unit: what the matcher found, as integer ONNX nodes and as a way to write model.bin nodes."""
+"""LoweredUnit: a match, as integer ONNX nodes and as a function that writes model.bin nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Relu or Clip between an operator and its Q, as limits in output units. covers: its ONNX node names."""
+    """Relu or Clip between an operator and its QuantizeLinear, as limits in output units. covers: its ONNX node names."""
 
     low: int
     high: int
@@ -28,14 +28,15 @@ class Activation:
     tensor: str = ""  # the operator's own float output
 
     def clamps(self, dtype: str) -> bool:
+        """Returns whether the limits are narrower than the dtype's."""
         limits = np.iinfo(dtype)
         return self.low > limits.min or self.high < limits.max
 
 
 @dataclass(slots=True)
 class LoweredUnit:
-    """onnx: integer nodes that replace the covered ones; empty when the float nodes stay (no integer kernel there).
-    constants: new initializers of those. lower: writes the model.bin nodes."""
+    """One unit. onnx: integer nodes that replace the covered ones; empty if the float nodes stay (no integer kernel).
+    constants: new initializers of these nodes. lower: writes the model.bin nodes."""
 
     output: str
     lower: Callable[[Builder], None]
@@ -45,32 +46,35 @@ class LoweredUnit:
 
     @property
     def exact(self) -> bool:
+        """Whether the integer ONNX computes the unit with integer kernels."""
         return bool(self.onnx)
 
 
 def whole_range(dtype: str) -> Activation:
-    """No activation: the limits of the type."""
+    """Returns no activation: the limits of the type."""
     limits = np.iinfo(dtype)
     return Activation(int(limits.min), int(limits.max))
 
 
 def quantized_limits(y: Quantized, low: float, high: float) -> tuple[int, int]:
-    """Real limits as output units: Q is monotone, so Q(clamp(v)) = clamp(Q(v))."""
+    """Returns real limits in output units: Q is monotone, so Q(clamp(v)) = clamp(Q(v))."""
     zero = y.zero_point.astype(np.int64)
     edges = float32.quantize(np.array([low, high], np.float32), y.scale, zero, y.dtype)
     return int(edges[0]), int(edges[1])
 
 
 def microsoft(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    """Returns a node of the com.microsoft domain."""
     return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", domain="com.microsoft", **attributes)
 
 
 def standard(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    """Returns a node of the standard ONNX domain."""
     return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", **attributes)
 
 
 def missing_domain(view: View) -> list[Any]:
-    """The com.microsoft opset, where the model does not import it."""
+    """Returns the com.microsoft opset in a list, empty where the model imports it."""
     return (
         []
         if any(o.domain == "com.microsoft" for o in view.model.opset_import)
@@ -79,7 +83,7 @@ def missing_domain(view: View) -> list[Any]:
 
 
 def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
-    """Appends an integer Clip to the unit's ONNX form where the activation does more than saturation does."""
+    """Appends an integer Clip to the unit's ONNX form where the activation clamps more than the type's saturation does."""
     if not unit.onnx or not act.clamps(y.dtype):
         return
     before, low, high = f"{y.name}/preactivation", f"{y.name}/clip_min", f"{y.name}/clip_max"
@@ -90,12 +94,12 @@ def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
 
 
 def qlinear_operands(q: Quantized) -> list[str]:
-    """The integer tensor, its scale and its zero point, as QLinear operators take them."""
+    """Returns the names of the integer tensor, its scale and its zero point, in the order QLinear operators take them."""
     return [q.name, q.scale_name, q.zero_name]
 
 
 def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
-    """An activation operand: a tensor made elsewhere, or a constant."""
+    """Declares an operand, a tensor or a constant, and returns its name."""
     if q.value is not None:
         return builder.constant(q.name, q.value, q.spec(q.name, tuple(q.value.shape)))
     return builder.tensor(q.spec(q.name, shape))

@@ -1,4 +1,4 @@
-"""Checks a Graph once: every tensor made before it is read, quantization in range, every op's own rules."""
+"""Checks a Graph against FORMAT.md: sizes and counts, quantization in range, every tensor computed once before it is read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_LIST, MAX_COVERS, MAX_SCALES = 64, 4096, 1 << 20  # of a node: inputs, outpu
 
 
 def check_graph(graph: Graph) -> None:
-    """Raises BadFileError naming the tensor or node and the rule of FORMAT.md it breaks."""
+    """Raises BadFileError naming the tensor or node and the rule of FORMAT.md that it violates."""
     if graph.rounding not in ROUNDINGS:
         raise BadFileError(f"unknown rounding {graph.rounding!r}; known: {', '.join(ROUNDINGS)}")
     for what, count in (("tensors", len(graph.tensors)), ("nodes", len(graph.nodes)), ("outputs", len(graph.outputs))):
         if count > MAX_COUNT:
-            raise BadFileError(f"{count} {what}; model.bin holds at most {MAX_COUNT}. Cut the model in two")
+            raise BadFileError(f"{count} {what}; model.bin may have at most {MAX_COUNT}. Cut the model in two")
     for name, spec in graph.tensors.items():
         _check_size(graph, spec)
         _check_tensor(name, spec)
@@ -46,18 +46,18 @@ def _made_by(graph: Graph, name: str) -> str:
 
 
 def _check_size(graph: Graph, spec: TensorSpec) -> None:
-    """What a record and the runtime's buffers hold."""
+    """Raises BadFileError for a tensor that is too large for its record or for the runtime's buffers."""
     wrong = ""
     if len(spec.shape) > MAX_RANK:
         wrong = (
-            f"has {len(spec.shape)} dims {list(spec.shape)}; model.bin holds at most {MAX_RANK}. Reshape it to fewer"
+            f"has {len(spec.shape)} dims {list(spec.shape)}; model.bin may have at most {MAX_RANK}. Reshape it to fewer"
         )
     elif any(not 1 <= n <= MAX_DIM for n in spec.aligned_shape):
-        wrong = f"is {list(spec.aligned_shape)}; model.bin holds dims of 1 to {MAX_DIM}. Change the model's shapes"
+        wrong = f"is {list(spec.aligned_shape)}; model.bin may have dims of 1 to {MAX_DIM}. Change the model's shapes"
     elif spec.size_bytes > MAX_BYTES:
-        wrong = f"has {spec.size_bytes} bytes ({spec.dtype}{list(spec.aligned_shape)}); a tensor holds at most {MAX_BYTES}. Make its dims smaller"
+        wrong = f"has {spec.size_bytes} bytes ({spec.dtype}{list(spec.aligned_shape)}); a tensor may have at most {MAX_BYTES}. Make its dims smaller"
     elif len(spec.scale) > MAX_SCALES:
-        wrong = f"has {len(spec.scale)} scales; model.bin holds at most {MAX_SCALES}. Quantize it per tensor"
+        wrong = f"has {len(spec.scale)} scales; model.bin may have at most {MAX_SCALES}. Quantize it per tensor"
     if wrong:
         raise BadFileError(f"{_made_by(graph, spec.name)} {wrong}, or cut the model before it")
 
@@ -72,26 +72,28 @@ def _check_node(node: Node) -> None:
     ):
         if count > most:
             raise BadFileError(
-                f"node {node.name!r} ({node.op}): {count} {what}; model.bin holds at most {most}. Split it in the ONNX, or cut the model before it"
+                f"node {node.name!r} ({node.op}): {count} {what}; model.bin may have at most {most}. Split it in the ONNX, or cut the model before it"
             )
     for word in node.words:
         if not limits.min <= word <= limits.max:
             raise BadFileError(
-                f"node {node.name!r} ({node.op}): a word is {word}; model.bin holds 32 bits. Change that attribute"
+                f"node {node.name!r} ({node.op}): a word is {word}; model.bin has words of 32 bits. Change that attribute"
             )
     for text in (node.op, *node.covers):
         if "\0" in text:
             raise BadFileError(
-                f"node {node.name!r} ({node.op}): the name {text!r} holds a NUL character; rename that node"
+                f"node {node.name!r} ({node.op}): the name {text!r} contains a NUL character; rename that node"
             )
 
 
 def _check_tensor(name: str, spec: TensorSpec) -> None:
     if name != spec.name or "\0" in name:
-        raise BadFileError(f"tensor {name!r}: bad name")
+        raise BadFileError(
+            f"tensor {name!r}: its name contains a NUL character, or its spec is named {spec.name!r}; rename it"
+        )
     if len(name.encode()) > LONGEST_NAME:
         raise BadFileError(
-            f"tensor {name[:60]!r}...: its name is {len(name.encode())} bytes long, at most {LONGEST_NAME} go to a board"
+            f"tensor {name[:60]!r}...: its name is {len(name.encode())} bytes long, wanted at most {LONGEST_NAME}; rename it"
         )
     if len(spec.scale) != len(spec.zero_point):
         raise BadFileError(f"tensor {name!r}: {len(spec.scale)} scales and {len(spec.zero_point)} zero points")
@@ -101,7 +103,7 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
         )
     if spec.scale:
         if spec.dtype in ("float32", "float64", "bool"):
-            raise BadFileError(f"tensor {name!r}: {spec.dtype} carries a scale")
+            raise BadFileError(f"tensor {name!r}: a scale for {spec.dtype}; only integers have scales")
         limits = np.iinfo(spec.dtype)
         if any(not limits.min <= z <= limits.max for z in spec.zero_point):
             raise BadFileError(f"tensor {name!r}: a zero point is outside {spec.dtype}")
@@ -110,7 +112,7 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
 
 
 def _check_order(graph: Graph) -> None:
-    made = set(graph.inputs) | set(graph.constants)
+    computed = set(graph.inputs) | set(graph.constants)
     for name in graph.inputs:
         if name in graph.constants:
             raise BadFileError(f"graph input {name!r} is also a constant")
@@ -118,15 +120,15 @@ def _check_order(graph: Graph) -> None:
         if not node.outputs or node.name != node.outputs[0]:
             raise BadFileError(f"node {node.name!r}: not named after its first output")
         for source in node.inputs:
-            if source is not None and source not in made:
-                raise BadFileError(f"node {node.name!r} reads {source!r} before anything makes it")
+            if source is not None and source not in computed:
+                raise BadFileError(f"node {node.name!r} reads {source!r} before any node computes it")
         for name in node.outputs:
-            if name in made or name not in graph.tensors:
-                raise BadFileError(f"node {node.name!r}: {name!r} is made twice or has no record")
-            made.add(name)
+            if name in computed or name not in graph.tensors:
+                raise BadFileError(f"node {node.name!r}: {name!r} is computed twice or has no record")
+            computed.add(name)
     for name in graph.outputs:
-        if name not in made:
-            raise BadFileError(f"graph output {name!r} is never made")
-    unmade = graph.tensors.keys() - made
-    if unmade:
-        raise BadFileError(f"tensor {min(unmade)!r} is never made")
+        if name not in computed:
+            raise BadFileError(f"graph output {name!r} is never computed")
+    missing = graph.tensors.keys() - computed
+    if missing:
+        raise BadFileError(f"tensor {min(missing)!r} is never computed")

@@ -20,12 +20,12 @@ def _padded(size: int) -> int:
 
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
-    """The whole file. sections: one entry for each of KINDS."""
+    """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
     total = at + sum(_padded(len(sections[kind])) for kind in KINDS[:last]) + len(sections[KINDS[last]])
     if total > MAX_BYTES:
-        raise BadFileError(f"model.bin would be {total} bytes; the format holds {MAX_BYTES}")
+        raise BadFileError(f"model.bin would be {total} bytes; it may have at most {MAX_BYTES}. Cut the model in two")
     body: list[bytes] = []
     for i, kind in enumerate(KINDS):
         data = sections[kind]
@@ -40,7 +40,7 @@ def pack(sections: dict[bytes, bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[bytes, memoryview]:
-    """Sections by kind. Raises BadFileError naming the first rule that is broken."""
+    """Returns the sections by kind. Raises BadFileError naming the first rule that is violated."""
     if data[:8] != MAGIC:
         raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
     if len(data) < START:
@@ -66,7 +66,9 @@ def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
         expected = _padded(before + before_size)
     name = wanted.decode()
     if kind != wanted or zero or offset != expected or offset + size > len(data):
-        raise BadFileError(f"model.bin section {name}: bad table entry (kind {kind!r}, offset {offset}, size {size})")
+        raise BadFileError(
+            f"model.bin section {name}: its table entry has kind {kind!r}, offset {offset}, size {size}; wanted kind {wanted!r}, offset {expected}, all within {len(data)} bytes"
+        )
     end = len(data) if index == len(KINDS) - 1 else _padded(offset + size)
     if end > len(data) or any(data[offset + size : end]):
         raise BadFileError(f"model.bin section {name}: bytes after it are not zero")

@@ -1,4 +1,4 @@
-"""Part of a Graph as a Graph of its own: between chosen tensors."""
+"""Cuts the part of a Graph between chosen tensors into a Graph of its own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from qverify.model_bin.units import may_be_interior
 
 
 def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
-    """The nodes that make `outputs` of `given` tensors, in running order. KeyError for a tensor that nothing makes."""
-    makers, found, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
+    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor no node computes."""
+    makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
     while todo:
         node = makers[todo.pop()]
-        if node.name in found:
+        if node.name in nodes:
             continue
-        found[node.name] = node
+        nodes[node.name] = node
         todo += [n for n in node.inputs if n is not None and n not in given and n not in graph.constants]
-    return [n for n in graph.nodes if n.name in found]
+    return [n for n in graph.nodes if n.name in nodes]
 
 
 def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph:
-    """The part that makes `outputs` of `given` (graph inputs among them may stay unused and are left out)."""
+    """Returns the part that computes `outputs` from `given`; given tensors that stay unused are left out."""
     nodes = needed(graph, outputs, given)
     read = {n for node in nodes for n in node.inputs if n is not None}
     inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))

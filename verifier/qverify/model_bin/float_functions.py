@@ -1,4 +1,5 @@
-"""The functions of elementwise_float: the numbers model.bin stores, once. C has them in board_runtime/src/ops/float_functions.h."""
+"""The numbers that model.bin stores for the functions of elementwise_float; for C they are in
+board_runtime/src/ops/float_functions.h."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import NamedTuple
 
 
 class FloatFunction(NamedTuple):
-    """number: word `function` of the node. operands: tensors it reads, 1 or 2."""
+    """One function. number: word `function` of the node. operands: the number of tensors it reads, 1 or 2."""
 
     number: int
     operands: int

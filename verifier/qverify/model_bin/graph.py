@@ -55,12 +55,13 @@ class Graph:
     meta: dict[str, Any] = field(default_factory=dict)  # source_sha256, integer_sha256, options, check
 
     def spec(self, name: str) -> TensorSpec:
+        """Returns the spec of a tensor."""
         return self.tensors[name]
 
     def producers(self) -> dict[str, Node]:
-        """Tensor name to the node that makes it."""
+        """Maps each tensor name to the node that computes it."""
         return {out: node for node in self.nodes for out in node.outputs}
 
     def observable(self) -> list[str]:
-        """Names of all node outputs a comparison expects, in running order (interior tensors left out)."""
+        """Returns the names of all node outputs a comparison expects, in running order, without interior tensors."""
         return [o for n in self.nodes for o in n.outputs if not self.tensors[o].interior]

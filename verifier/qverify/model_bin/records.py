@@ -1,4 +1,4 @@
-"""Graph to model.bin bytes and back, knowing no op by name (normative: board_runtime/FORMAT.md)."""
+"""Converts a Graph to model.bin bytes and back, independent of the ops (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TENSOR, NODE = struct.Struct("<6I I I I I I i Q I I".replace(" ", "")), struct.S
 
 
 class _Pools:
-    """String, word and scale pools; equal runs are stored once."""
+    """String, word and scale pools; equal runs are stored once. Each method returns the offset of what it was given."""
 
     def __init__(self) -> None:
         self.strings, self.string_at = bytearray(b"\0"), {"": 0}
@@ -48,7 +48,7 @@ class _Pools:
 
 
 def encode(graph: Graph) -> bytes:
-    """model.bin of a graph; the same graph gives the same bytes. Raises BadFileError for a graph that breaks FORMAT.md."""
+    """Returns the bytes of model.bin; equal graphs give equal bytes. Raises BadFileError for a graph that violates FORMAT.md."""
     check_graph(graph)
     pools, data = _Pools(), bytearray()
     index = {name: i for i, name in enumerate(graph.tensors)}
@@ -169,7 +169,7 @@ class _Reader:
 
 
 def decode(data: bytes) -> Graph:
-    """The graph of model.bin bytes. Raises BadFileError naming the rule of FORMAT.md that is broken, and where."""
+    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the violated rule of FORMAT.md, and where."""
     reader = _Reader(data)
     head = reader.sections[b"GRPH"]
     if len(head) != 64:
@@ -235,7 +235,9 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     name = reader.string(name_at, what)
     what = f"tensor {name!r}"
     if not name or not 0 < dtype < len(DTYPES) or flags > 31 or rank > MAX_RANK or layout >= len(LAYOUTS) or zero:
-        raise BadFileError(f"{what}: bad record (dtype {dtype}, flags {flags}, rank {rank}, layout {layout})")
+        raise BadFileError(
+            f"{what}: its record is invalid (dtype {dtype}, flags {flags}, rank {rank}, layout {layout})"
+        )
     if n_scales > MAX_SCALES or not -1 <= axis < max(rank, 1):
         raise BadFileError(f"{what}: {n_scales} scales on axis {axis} of rank {rank}")
     shape, aligned = reader.word_run(shape_at, rank, what), reader.word_run(aligned_at, rank, what)
@@ -259,13 +261,13 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
         raise BadFileError(f"{what}: {size} bytes or its strides do not follow from {DTYPES[dtype]}{list(aligned)}")
     if not flags & CONSTANT:
         if offset:
-            raise BadFileError(f"{what}: not a constant, yet has a data offset")
+            raise BadFileError(f"{what}: has data offset {offset} but is not a constant; wanted 0")
         return spec, flags, None
     data = reader.sections[b"DATA"]
     if offset % container.ALIGN or offset + size > len(data) or aligned != shape:
-        raise BadFileError(f"{what}: constant at {offset} of {size} bytes does not lie in DATA ({len(data)} bytes)")
+        raise BadFileError(f"{what}: constant at {offset} of {size} bytes is not within DATA ({len(data)} bytes)")
     if offset < reader.constants_end:
-        raise BadFileError(f"{what}: its bytes at {offset} belong to another constant too")
+        raise BadFileError(f"{what}: its bytes at {offset} also belong to another constant")
     reader.constants_end = offset + size
     return spec, flags, np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
 
@@ -282,7 +284,9 @@ def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str)
         or flags > 1
         or zero
     ):
-        raise BadFileError(f"{what}: bad record ({n_in} inputs, {n_out} outputs, {n_words} words, {n_covers} covers)")
+        raise BadFileError(
+            f"{what}: its record is invalid ({n_in} inputs, {n_out} outputs, {n_words} words, {n_covers} covers)"
+        )
     run = reader.word_run(in_at, n_in, what)
     if any(not -1 <= i < len(names) for i in run):
         raise BadFileError(f"{what}: an input index is outside -1..{len(names) - 1}")

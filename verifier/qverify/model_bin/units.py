@@ -1,4 +1,4 @@
-"""Units: each observable tensor with the nodes that make it out of other observable tensors; what forcing re-runs."""
+"""Units: each observable tensor with the nodes that compute it from other observable tensors; forcing runs one unit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """name: its first output. nodes: in running order, ending in the node that makes the outputs. inputs: observable
-    tensors and graph inputs it reads (no constants). outputs: of the last node."""
+    """One unit. name: its first output. nodes: in running order, ending in the node that computes the outputs. inputs:
+    observable tensors and graph inputs it reads (no constants). outputs: of the last node."""
 
     name: str
     op: str
@@ -21,10 +21,11 @@ class Unit:
 
 
 def may_be_interior(graph: Graph) -> set[str]:
-    """Tensors that a model.bin may flag interior: what no comparison of the ONNX would find, and the unit around it shows.
+    """Returns the tensors that a model.bin may flag interior: no comparison with the ONNX expects them, and the unit around them
+    is compared.
 
-    Floats that `dequantize` makes or that only `quantize` reads; and of --no-fuse NAME/preactivation, whose node has no integer
-    reference and which only the lookup that makes NAME reads. Never a graph output."""
+    These are floats that `dequantize` computes or that only `quantize` reads, and with --no-fuse NAME/preactivation, whose node
+    has no integer reference and which only the lookup that computes NAME reads. Never a graph output."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()
     for node in graph.nodes:
         for name in {n for n in node.inputs if n is not None}:
@@ -46,10 +47,10 @@ def _inside(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
 
 
 def units(graph: Graph) -> list[Unit]:
-    """One Unit a node with an observable output, in running order. Interior producers (a DequantizeLinear, a float that
-    feeds only a QuantizeLinear) belong to every unit that reads them."""
+    """Returns one Unit per node with an observable output, in running order. Interior producers (a DequantizeLinear, a float
+    that only a QuantizeLinear reads) belong to every unit that reads them."""
     made_by, order = graph.producers(), {node.name: i for i, node in enumerate(graph.nodes)}
-    found = []
+    all_units = []
     for last in graph.nodes:
         if all(graph.tensors[o].interior for o in last.outputs):
             continue
@@ -71,5 +72,5 @@ def units(graph: Graph) -> list[Unit]:
             else "+".join(n.op for n in nodes if n.op not in ("quantize", "dequantize")) or last.op
         )
         exact = all(n.integer_reference for n in nodes)
-        found.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
-    return found
+        all_units.append(Unit(last.name, op, nodes, tuple(inputs), last.outputs, exact))
+    return all_units

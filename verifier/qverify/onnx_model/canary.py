@@ -1,6 +1,6 @@
-"""Does onnxruntime on this host compute the kernels the reference stands on as NUMERICS.md says: one-node models with
-known answers. The answers are digests of the simulator's bits (tests/plain/test_canary.py computes them again); those of
-QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were taken on x86-64 with fused multiply-add."""
+"""Checks that onnxruntime on this host computes the reference's kernels as NUMERICS.md says, with one-node models of known
+results. The results are digests of the simulator's bits (tests/plain/test_canary.py computes them again); those of
+QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were recorded on x86-64 with fused multiply-add."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KNOWN = {
 
 
 def kernel_is_known(name: str) -> bool:
-    """Whether onnxruntime here gives the known bits; a kernel it refuses to run is not right."""
+    """Returns whether onnxruntime gives the known bits on this host; False for a kernel it refuses to run."""
     from qverify.onnx_model.canary_models import CANARIES
 
     model, feed = CANARIES[name]()
@@ -52,12 +52,13 @@ def kernel_is_known(name: str) -> bool:
 
 
 def failing_kinds(result: dict[str, Any]) -> set[str]:
-    """ONNX operator types of the failing canaries."""
+    """Returns the ONNX operator types of the failing canaries."""
     return {str(name).split()[0] for name in result.get("failing", [])}
 
 
 def canary(use_cache: bool = True) -> dict[str, Any]:
-    """{"engine", "checked", "failing"}: op types whose kernel does not give the known bits here; kept per machine and version."""
+    """Returns {"engine", "checked", "failing"}, where failing names the canaries whose kernel does not give the known bits on this
+    host. The result is cached per machine and version."""
     key = hashlib.sha256(
         f"{version()} {platform.machine()} {_processor()} {sorted(KNOWN.items())}".encode()
     ).hexdigest()[:16]
@@ -65,9 +66,9 @@ def canary(use_cache: bool = True) -> dict[str, Any]:
     path = base / f"canary-{key}.json"
     if use_cache:
         try:
-            kept = json.loads(path.read_text())
-            if set(kept) == {"engine", "checked", "failing"}:
-                return dict(kept)
+            cached = json.loads(path.read_text())
+            if set(cached) == {"engine", "checked", "failing"}:
+                return dict(cached)
         except (OSError, ValueError):
             pass
     failing = [name for name in KNOWN if not kernel_is_known(name)]

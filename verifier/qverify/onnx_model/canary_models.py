@@ -13,12 +13,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 Array = npt.NDArray[Any]
 ELEMENT = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
-SCALE = {"uint8": 1 / 16384, "int8": 1 / 4096}  # of the second operand: most sums then lie inside the output's range
+SCALE = {"uint8": 1 / 16384, "int8": 1 / 4096}  # of the second operand: most sums are then inside the output's range
 Canary = tuple[ModelProto, dict[str, Array]]
 
 
 def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: str = "", **attributes: Any) -> Canary:
-    """A model of one node, and its feed: every input but `feed` is an initializer. y: dtype of the output."""
+    """Returns a model of one node and its feed: every input but `feed` is an initializer. y: dtype of the output."""
     values = {k: np.asarray(v) for k, v in inputs.items()}
     node = helper.make_node(kind, list(values), ["y"], domain=domain, **attributes)
     graph = helper.make_graph(
@@ -34,28 +34,31 @@ def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: st
 
 
 def scale_and_zero(name: str, scale: float, zero: int, dtype: str) -> dict[str, Any]:
+    """Returns the scale and zero point inputs of a tensor, by name."""
     return {f"{name}_scale": np.float32(scale), f"{name}_zero": np.array(zero, dtype)}
 
 
 def ends(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Only the lowest and highest values of a type, by PCG64."""
+    """Returns an array of only the lowest and highest values of a type, chosen by PCG64."""
     limits = np.iinfo(dtype)
     return np.random.Generator(np.random.PCG64(seed)).choice(np.array([limits.min, limits.max], dtype), shape)
 
 
 def grid(dtype: str) -> Array:
-    """All 256 values of an 8-bit type."""
+    """Returns all 256 values of an 8-bit type, [256]."""
     limits = np.iinfo(dtype)
     return np.arange(limits.min, limits.max + 1).astype(dtype)
 
 
 def matmul(a: str, b: str) -> Canary:
+    """Returns a QLinearMatMul of extreme values. a, b: dtypes."""
     first = {"a": ends(a, (8, 64), 1)} | scale_and_zero("a", 1, 0, a)
     second = {"b": ends(b, (64, 16), 2)} | scale_and_zero("b", SCALE[b], 0, b)
     return one_node("QLinearMatMul", first | second | scale_and_zero("y", 1, 3, a), a, "a")
 
 
 def gemm(a: str, b: str) -> Canary:
+    """Returns a QGemm of extreme values with a bias. a, b: dtypes."""
     first = {"a": ends(a, (8, 64), 7)} | scale_and_zero("a", 1, 0, a)
     second = {"b": ends(b, (64, 16), 8)} | scale_and_zero("b", SCALE[b], 0, b)
     inputs = first | second | {"c": np.arange(-8, 8, dtype=np.int32) * 999} | scale_and_zero("y", 1, 3, a)
@@ -63,6 +66,7 @@ def gemm(a: str, b: str) -> Canary:
 
 
 def conv(x: str, w: str) -> Canary:
+    """Returns a per-channel QLinearConv of extreme values. x, w: dtypes."""
     first = {"x": ends(x, (1, 16, 9, 9), 3)} | scale_and_zero("x", 1, 0, x)
     weights = ends(w, (8, 16, 3, 3), 4)
     scales = (np.arange(1, 9) * SCALE[w] / 4).astype(np.float32)
@@ -73,7 +77,7 @@ def conv(x: str, w: str) -> Canary:
 
 
 def two_operands(kind: str, dtype: str, scales: tuple[float, float, float]) -> Canary:
-    """All pairs of values; scales that put many results on ties."""
+    """Returns a two-operand node on all pairs of values, with scales that put many results on ties."""
     low = int(np.iinfo(dtype).min)
     a = {"a": grid(dtype).repeat(256).reshape(256, 256)} | scale_and_zero("a", scales[0], low + 3, dtype)
     b = {"b": np.tile(grid(dtype), (256, 1))} | scale_and_zero("b", scales[1], low + 7, dtype)
@@ -86,7 +90,7 @@ def unary(kind: str, dtype: str, scale: float, zero: int, y_scale: float, y_zero
 
 
 def softmax_int8() -> Canary:
-    """One dominating element must saturate, not wrap."""
+    """Returns a QLinearSoftmax with a dominating element, which must saturate, not wrap."""
     x = np.full((2, 8), -128, np.int8)
     x[0, 3] = 127
     x[1] = np.arange(-4, 4)
@@ -101,14 +105,14 @@ def pool(kind: str, **attributes: Any) -> Canary:
 
 
 def quantize() -> Canary:
-    """Ties and values where a multiplication by the reciprocal rounds otherwise than the division."""
+    """Returns a QuantizeLinear on ties and on values for which multiplying by the reciprocal rounds differently from dividing."""
     x = np.random.Generator(np.random.PCG64(6)).uniform(-20, 20, 4096).astype(np.float32)
     x[:512] = (np.arange(512) - 256) * np.float32(0.05)
     return one_node("QuantizeLinear", {"x": x} | scale_and_zero("y", 0.1, 128, "uint8"), "uint8", "x")
 
 
 def float_to_8bit(kind: str, y_scale: float, **attributes: Any) -> Canary:
-    """dequantize, a float function, quantize: what onnxruntime leaves in float is compared by the bits after it."""
+    """Returns dequantize, a float function, quantize: a function that onnxruntime computes in float is compared after quantizing."""
     x = np.tile(grid("uint8"), (2, 1))
     given = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
     inputs = {k: np.asarray(v) for k, v in given.items()}

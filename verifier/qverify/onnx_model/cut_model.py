@@ -1,4 +1,4 @@
-"""Part of an ONNX model as a model of its own: between chosen tensors."""
+"""Cuts the part of an ONNX model between chosen tensors into a model of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qverify.tensors.spec import TensorSpec
 
 
 class Cutter:
-    """Cuts one model many times; what a cut costs depends on the part, not on the model. specs: of its tensors."""
+    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's tensors."""
 
     def __init__(self, model: onnx.ModelProto, specs: Mapping[str, TensorSpec]):
         self._model, self._specs, self._nodes = model, specs, list(model.graph.node)
@@ -19,7 +19,7 @@ class Cutter:
         self._constants = {i.name: i for i in model.graph.initializer}
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """The nodes that make `outputs` of `given`, in running order. Valid alone; unused inputs are left out."""
+        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are left out."""
         wanted, todo, used = set[int](), list(outputs), set[str]()
         while todo:
             name = todo.pop()
@@ -52,5 +52,5 @@ class Cutter:
 def cut(
     model: onnx.ModelProto, specs: Mapping[str, TensorSpec], given: Collection[str], outputs: Collection[str]
 ) -> onnx.ModelProto:
-    """One cut, as of Cutter."""
+    """Returns one cut; see Cutter.cut."""
     return Cutter(model, specs).cut(given, outputs)

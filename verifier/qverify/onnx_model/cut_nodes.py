@@ -1,4 +1,4 @@
-"""A piece of a model as a model of its own: from some tensors to one."""
+"""Cuts the part of a model from some tensors to one into a model of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import helper
 
 
 def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
-    """The nodes between the tensors `given` (for their types and shapes) and `output`, with the constants they need."""
+    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their constants."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
     wanted, read, todo = set[int](), set[str](), [output]
@@ -32,7 +32,7 @@ def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic
         "piece",
         inputs,
         [onnx.ValueInfoProto(name=output)],
-        [held for held in source.initializer if held.name in read],
+        [constant for constant in source.initializer if constant.name in read],
     )
     made = helper.make_model(graph, opset_imports=list(model.opset_import))
     made.ir_version = max(model.ir_version, 4)

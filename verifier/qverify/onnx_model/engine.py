@@ -16,13 +16,14 @@ LEVELS = ("disable_all", "basic", "extended", "all")
 
 
 def version() -> str:
+    """Returns onnxruntime's version."""
     import onnxruntime
 
     return str(onnxruntime.__version__)
 
 
 class Engine:
-    """One onnxruntime session. settings: what was pinned, for the report."""
+    """One onnxruntime session. settings: the pinned settings, for the report. Raises BadFileError for a model it refuses."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Engine:
         self.outputs = [o.name for o in self._session.get_outputs()]
 
     def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
-        """Named outputs (all by default). Raises BadFileError when onnxruntime fails."""
+        """Returns the named outputs (all by default). Raises BadFileError if onnxruntime fails."""
         wanted = list(names) if names is not None else self.outputs
         if not wanted:  # onnxruntime takes an empty list for all
             return {}

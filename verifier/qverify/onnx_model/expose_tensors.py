@@ -1,4 +1,4 @@
-"""An ONNX model that gives more of its tensors: what a run of every node needs."""
+"""Adds inner tensors of an ONNX model to its outputs, to read them after a run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import onnx
 
 
 def expose_tensors(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
-    """The model with more tensors as outputs."""
+    """Returns a copy of the model with these tensors as outputs, too."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    there = {o.name for o in copy.graph.output}
-    copy.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in there)
+    existing = {o.name for o in copy.graph.output}
+    copy.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in existing)
     return copy

@@ -1,4 +1,4 @@
-"""Opens the user's ONNX file or refuses it in one line."""
+"""Opens the user's ONNX file, or refuses it with a message of one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_BYTES = 2**31 - 1
 
 
 def read_file(path: str) -> bytes:
-    """The file's bytes, with a one-line refusal."""
+    """Returns the file's bytes. Raises BadFileError for a file that is missing, unreadable or above 2 GiB."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise BadFileError(f"{path}: not a file")
@@ -33,7 +33,7 @@ def read_file(path: str) -> bytes:
 
 
 def parse(data: bytes, name: str) -> onnx.ModelProto:
-    """The bytes as a model with nodes, not checked further. Raises BadFileError."""
+    """Parses the bytes as a model with at least one node, without further checks. Raises BadFileError."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -45,7 +45,7 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def _known_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError naming the first node of a type neither ONNX nor com.microsoft can hold."""
+    """Raises UnsupportedError naming the first node whose type is neither in ONNX nor in com.microsoft."""
     for node in model.graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain
         if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
@@ -57,10 +57,10 @@ def _known_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
-    """A checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
+    """Returns a checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
-    NaN in weights; UnsupportedError: an operator nobody knows."""
+    NaN in weights. Raises UnsupportedError for an unknown operator."""
     model = parse(data, name)
     _known_operators(model, name)
     _load_external(model, name, folder)
@@ -71,7 +71,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     except (onnx.checker.ValidationError, ValueError) as error:
         if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
             raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
-    if shapes:  # whatever the file says of later tensors may no longer hold
+    if shapes:  # the shapes the file gives for inner tensors may no longer be right
         del model.graph.value_info[:]
         for output in model.graph.output:
             output.type.tensor_type.ClearField("shape")
@@ -80,18 +80,18 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
 
 
 def _completed(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto:
-    """Inferred anew and run once: what inference does not see, such as a Reshape to constant dims, shows here."""
+    """Infers shapes again and runs the model once, to find what inference does not see, such as a Reshape to constant dims."""
     try:
         whole = complete_shapes(shape_inference.infer_shapes(model))
         Engine(whole.SerializeToString()).run(_zeros(whole))
     except BadFileError as error:
-        asked = " ".join(f"--shape {_option(n, shapes)}" for n in shapes)
-        raise BadFileError(f"{name} does not run with {asked}: {error}") from error
+        options = " ".join(f"--shape {_option(n, shapes)}" for n in shapes)
+        raise BadFileError(f"{name} does not run with {options}: {error}") from error
     return whole
 
 
 def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Zeros for every input that is no initializer."""
+    """Returns zeros for every input that is not an initializer."""
     constants = {i.name for i in model.graph.initializer}
     return {
         i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], _numpy_type(i))
@@ -101,7 +101,7 @@ def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Shapes that ONNX inference does not know (com.microsoft operators), taken from one run on zeros."""
+    """Adds the shapes ONNX inference does not know (com.microsoft operators), taken from one run on zeros; returns the model."""
     known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
     known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
     unknown = [
@@ -111,21 +111,21 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     open_model = onnx.ModelProto()
     open_model.CopyFrom(model)
-    there = {o.name for o in open_model.graph.output}
-    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in there)
+    existing = {o.name for o in open_model.graph.output}
+    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in existing)
     finals = {o.name: o for o in model.graph.output}
     for name, value in Engine(open_model.SerializeToString()).run(_zeros(model), unknown).items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        made = onnx.helper.make_tensor_value_info(name, kind, value.shape)
+        info = onnx.helper.make_tensor_value_info(name, kind, value.shape)
         if name in finals:
-            finals[name].CopyFrom(made)
+            finals[name].CopyFrom(info)
         else:
-            model.graph.value_info.append(made)
+            model.graph.value_info.append(info)
     return model
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """QuantizeLinear, DequantizeLinear, or any of onnxruntime's integer operators (QLinear*, QGemm)."""
+    """Returns whether the model has QuantizeLinear, DequantizeLinear or an integer operator of onnxruntime (QLinear*, QGemm)."""
     whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
     return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
 
@@ -141,7 +141,7 @@ def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
             )
         base, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, entries.get("location", "")))
         if os.path.commonpath([base, path]) != base:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} lies outside the model's folder")
+            raise BadFileError(f"{name}: external data of {tensor.name!r} is outside the model's folder")
         if not os.path.isfile(path):
             raise BadFileError(
                 f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model"
@@ -168,11 +168,13 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
         dims = value.type.tensor_type.shape.dim
         if not value.type.tensor_type.HasField("shape"):
             raise BadFileError(
-                f"{name}: input {value.name!r} has no shape; give --shape {value.name}=1,3,224,224, or what it is"
+                f"{name}: input {value.name!r} has no shape; give its dims, for example --shape {value.name}=1,3,224,224"
             )
         if any(d.dim_value < 1 for d in dims):
             if any(d.HasField("dim_value") and d.dim_value == 0 for d in dims):
-                raise BadFileError(f"{name}: input {value.name!r} has a dim of size 0; there is nothing to compute")
+                raise BadFileError(
+                    f"{name}: input {value.name!r} has a dim of size 0, so there is nothing to compute; export the model with a larger dim"
+                )
             shown = [d.dim_param or d.dim_value or "?" for d in dims]
             example = ",".join(str(d.dim_value) if d.dim_value > 0 else "N" if i else "1" for i, d in enumerate(dims))
             raise BadFileError(
@@ -181,7 +183,7 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
         size = math.prod(d.dim_value for d in dims) * _numpy_type(value).itemsize
         if value.name in shapes and size > MAX_BYTES:
             raise BadFileError(
-                f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor holds at most {MAX_BYTES}; give smaller dims"
+                f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor may have at most {MAX_BYTES}; give smaller dims"
             )
 
 
@@ -194,18 +196,18 @@ def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -> None:
-    """Gives the dynamic dims of an input their sizes. BadFileError where the file says something else: the untouched file
-    could not be run on such an input."""
+    """Sets the sizes of an input's dynamic dims. Raises BadFileError where the file has another size: the original ONNX could not
+    be run on such an input."""
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
         return
-    held = [d.dim_param or d.dim_value or "?" for d in kind.shape.dim]
-    if len(shape) != len(held):
-        raise BadFileError(f"{where}: {len(shape)} dims, the model's input has {len(held)}: {held}")
+    dims = [d.dim_param or d.dim_value or "?" for d in kind.shape.dim]
+    if len(shape) != len(dims):
+        raise BadFileError(f"{where}: {len(shape)} dims, the model's input has {len(dims)}: {dims}")
     for dim, size in zip(kind.shape.dim, shape, strict=True):
         if dim.dim_value not in (0, size):
             raise BadFileError(
-                f"{where}: the model's input is {held}, and {size} is given where it is {dim.dim_value}. "
+                f"{where}: the model's input is {dims}, got {size} where the model has {dim.dim_value}. "
                 "Give it the model's dims, or export the model with that dim dynamic"
             )
         dim.Clear()
@@ -213,20 +215,21 @@ def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -
 
 
 def _finite(model: onnx.ModelProto, name: str) -> None:
-    """No NaN in an initializer or a Constant node; infinities are allowed (limits of Clip, masks), biases check their own."""
-    held = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
-    held += [
+    """Raises BadFileError for NaN in an initializer or a Constant node. Infinities are allowed (limits of Clip, masks); biases are
+    checked for them elsewhere."""
+    tensors = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
+    tensors += [
         (f"constant {node.output[0]!r}", attribute.t)
         for node in model.graph.node
         if node.op_type == "Constant"
         for attribute in node.attribute
         if attribute.HasField("t")
     ]
-    for what, tensor in held:
+    for what, tensor in tensors:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16):
             try:
                 values = numpy_helper.to_array(tensor)
             except Exception as error:
                 raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
             if values.size and np.isnan(values).any():
-                raise BadFileError(f"{name}: {what} holds NaN")
+                raise BadFileError(f"{name}: {what} contains NaN")

@@ -1,8 +1,8 @@
-"""The reference's runs in another Python: started by its interpreter as `run_in_interpreter.py FOLDER`; imports nothing of qverify.
+"""Runs the reference in another Python interpreter, which starts `run_in_interpreter.py FOLDER`; imports nothing of qverify.
 
 In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models; .npz
-files whose arrays are called 0, 1, ... in the order of the names. Made there: ran.json (who runs), then run-N.npz for every
-run, each whole when it has its name. Python 3.8 and old versions of onnxruntime are to understand this file."""
+files whose arrays are called 0, 1, ... in the order of the names. Writes ran.json (the versions), then run-N.npz for every run;
+a file is complete once it has its name. This file must work with Python 3.8 and old versions of onnxruntime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = {
 
 
 def session(path: str, level: str, threads: int) -> ort.InferenceSession:
-    """As engine.py pins it."""
+    """Returns a session with the same settings as in engine.py."""
     options = ort.SessionOptions()
     options.graph_optimization_level = LEVELS[level]
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -37,6 +37,7 @@ def session(path: str, level: str, threads: int) -> ort.InferenceSession:
 
 
 def main(folder: str) -> None:
+    """Runs the job in this folder."""
     with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     ort.set_default_logger_severity(4)
@@ -44,8 +45,8 @@ def main(folder: str) -> None:
     with open(os.path.join(folder, "ran.json"), "w", encoding="utf-8") as file:
         json.dump(ran, file)
     for number, run in enumerate(job["runs"]):
-        with np.load(os.path.join(folder, run["feed"]), allow_pickle=False) as held:
-            feed = {name: native_bytes(held[str(at)]) for at, name in enumerate(run["inputs"])}
+        with np.load(os.path.join(folder, run["feed"]), allow_pickle=False) as arrays:
+            feed = {name: native_bytes(arrays[str(at)]) for at, name in enumerate(run["inputs"])}
         opened = session(os.path.join(folder, run["model"]), run["level"], run["threads"])
         wanted = run["outputs"]  # onnxruntime takes an empty list for all
         values = opened.run(wanted, {i.name: feed[i.name] for i in opened.get_inputs()}) if wanted else []
@@ -53,21 +54,22 @@ def main(folder: str) -> None:
 
 
 def write(path: str, values: list[Any]) -> None:
-    held = {str(at): np.asarray(value) for at, value in enumerate(values)}  # type: dict[str, Any]
-    np.savez(path + ".part.npz", **held)
+    """Writes the arrays to an .npz file; path exists only once it is complete."""
+    arrays = {str(at): np.asarray(value) for at, value in enumerate(values)}  # type: dict[str, Any]
+    np.savez(path + ".part.npz", **arrays)
     os.replace(path + ".part.npz", path)
 
 
 def native_bytes(value: Any) -> Any:
-    """In this machine's own byte order."""
+    """Returns the array in this machine's byte order."""
     return value.astype(value.dtype.newbyteorder("="), copy=False)
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1])
-    except Exception as error:  # onnxruntime's own types; the last line on stderr is what a person is shown
-        said = " ".join(str(error).split()) or type(error).__name__
-        if len(said) > 260:  # it ends with the reason
-            said = said[:70].rpartition(" ")[0] + " ... " + said[-180:].partition(" ")[2]
-        sys.exit("onnxruntime %s: %s" % (ort.__version__, said))  # noqa: UP031
+    except Exception as error:  # onnxruntime's own types; the user is shown the last line of stderr
+        text = " ".join(str(error).split()) or type(error).__name__
+        if len(text) > 260:  # it ends with the reason
+            text = text[:70].rpartition(" ")[0] + " ... " + text[-180:].partition(" ")[2]
+        sys.exit("onnxruntime %s: %s" % (ort.__version__, text))  # noqa: UP031

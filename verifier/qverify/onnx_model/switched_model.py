@@ -1,4 +1,4 @@
-"""A float ONNX with a switch at chosen tensors: on, the tensor and its maker's weights are what quantization makes of them."""
+"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOMAIN = "com.microsoft"  # its QuantizeLinear takes 8 and 16 bit and channels, 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """value: dequantized, in the place of input number `at` of the node that makes the tensor `maker`."""
+    """Quantized weights. value: dequantized, for input number `at` of the node that computes the tensor `maker`."""
 
     maker: str
     at: int
@@ -28,7 +28,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """tensor: float tensor of the model. scale: float32, one or one a channel. zero_point: of the quantized type."""
+    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of the
+    quantized type."""
 
     tensor: str
     scale: Array
@@ -38,7 +39,7 @@ class Switch:
 
 
 class Switched:
-    """run() quantizes the tensors that are switched on and leaves the others float: one session, any subset.
+    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one session.
 
     Raises BadFileError where onnxruntime refuses the model."""
 
@@ -47,7 +48,7 @@ class Switched:
         self._engine = Engine(_built(model, switches).SerializeToString())
 
     def run(self, feed: Mapping[str, Array], on: Collection[str]) -> dict[str, Array]:
-        """The model's outputs with the tensors of `on` quantized."""
+        """Returns the model's outputs with the tensors of `on` quantized."""
         flags = {flag: np.array(tensor in on) for tensor, flag in self.switches.items()}
         return self._engine.run({**feed, **flags})
 
@@ -85,7 +86,7 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
 
 
 def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, flag: str) -> onnx.NodeProto:
-    """target = flag ? dequantized(quantized(source)) : source."""
+    """Returns the node target = flag ? dequantized(quantized(source)) : source."""
     names = [f"{flag}/scale", f"{flag}/zero_point"]
     for name, value in zip(names, (switch.scale.astype(np.float32), switch.zero_point), strict=True):
         graph.initializer.append(numpy_helper.from_array(value.reshape(()) if value.size == 1 else value, name))
@@ -101,20 +102,20 @@ def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, fl
 def _weights(
     graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], switch: Switch, flag: str
 ) -> list[onnx.NodeProto]:
-    """The nodes that choose between float and quantized weights; their readers read the choice from now on."""
-    found = []
+    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the choice."""
+    choices = []
     for one in switch.weights:
         node, name = makers[one.maker], f"{flag}/{one.maker}/{one.at}"
         graph.initializer.append(
             numpy_helper.from_array(np.ascontiguousarray(one.value, np.float32), f"{name}/quantized")
         )
-        found.append(_branches(flag, f"{name}/chosen", [], f"{name}/quantized", node.input[one.at]))
+        choices.append(_branches(flag, f"{name}/chosen", [], f"{name}/quantized", node.input[one.at]))
         node.input[one.at] = f"{name}/chosen"
-    return found
+    return choices
 
 
 def _branches(flag: str, target: str, inside: list[onnx.NodeProto], on: str, off: str) -> onnx.NodeProto:
-    """An If, which computes only the branch that is taken."""
+    """Returns an If node, which computes only the branch that is taken."""
 
     def branch(nodes: list[onnx.NodeProto], source: str, name: str) -> onnx.GraphProto:
         copy = helper.make_node("Identity", [source], [f"{target}/{name}"])

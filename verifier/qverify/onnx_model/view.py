@@ -1,4 +1,4 @@
-"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, and quantized tensors."""
+"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, quantized tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ELEMENT = {v: k for k, v in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A quantized tensor: its integer name, parameters, and value when constant. axis -1: per tensor."""
+    """A quantized tensor: its integer name, its parameters, and its value if constant. axis -1: per tensor."""
 
     name: str
     scale: Array
@@ -43,13 +43,16 @@ class Quantized:
 
     @property
     def eight_bit(self) -> bool:
+        """Whether the dtype is int8 or uint8."""
         return self.dtype in ("int8", "uint8")
 
     @property
     def sixteen_bit(self) -> bool:
+        """Whether the dtype is int16 or uint16."""
         return self.dtype in ("int16", "uint16")
 
     def same_parameters(self, other: Quantized) -> bool:
+        """Returns whether dtype, scale and zero point are equal."""
         return (
             self.dtype == other.dtype
             and np.array_equal(self.scale, other.scale)
@@ -57,6 +60,7 @@ class Quantized:
         )
 
     def spec(self, name: str, shape: tuple[int, ...], **more: Any) -> TensorSpec:
+        """Returns the spec of a tensor quantized like this one. more: further fields of TensorSpec."""
         axis = self.axis if len(self.scale) > 1 else -1
         return TensorSpec(
             name,
@@ -70,11 +74,12 @@ class Quantized:
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Returns the node's attributes by name."""
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
 class View:
-    """Look-ups over one model. Raises UnsupportedError naming the node where the graph is not what we can read."""
+    """Look-ups over one model. Raises UnsupportedError naming a node that is not supported."""
 
     def __init__(self, model: onnx.ModelProto, name: str):
         self.model, self.file = model, name
@@ -82,7 +87,7 @@ class View:
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
-        named: dict[str, int] = {}  # to how many nodes asked for this name
+        named: dict[str, int] = {}  # name to the number of nodes that have it
         for i, node in enumerate(graph.node):
             if node.op_type == "Constant":
                 self.constants[node.output[0]] = self._constant(node)
@@ -126,19 +131,20 @@ class View:
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
     def _zero_of(self, name: str, zero: Array) -> str:
-        """A constant for the zero point the node leaves away; one a tensor."""
+        """Returns the name of a constant for the zero point that the node leaves out; one per tensor."""
         if name not in self._zeros:
             self._zeros[name] = self.fresh(f"{name}/zero_point")
             self.constants[self._zeros[name]] = zero
         return self._zeros[name]
 
     def fresh(self, name: str) -> str:
-        """The name, with `~` where a tensor of the model has it."""
+        """Returns the name, with `~` appended while a tensor of the model has it."""
         while name in self.tensors:
             name += "~"
         return name
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the tensor's shape. Raises UnsupportedError where it is unknown or the type is not supported."""
         if name in self.constants:
             return tuple(self.constants[name].shape)
         if name in self.foreign:
@@ -150,13 +156,15 @@ class View:
         return self.types[name][1]
 
     def dtype(self, name: str) -> str:
+        """Returns the tensor's dtype. Raises UnsupportedError where it is unknown or not supported."""
         if name in self.constants:
             return str(self.constants[name].dtype)
         self.shape(name)
         return self.types[name][0]
 
     def parameters(self, node: onnx.NodeProto, name: str) -> Quantized:
-        """Scale and zero point of a QuantizeLinear or DequantizeLinear, for the integer tensor `name`."""
+        """Returns the integer tensor `name` with the scale and zero point of its QuantizeLinear or DequantizeLinear. Raises
+        UnsupportedError."""
         scale = self.constants.get(node.input[1])
         zero_name = node.input[2] if len(node.input) > 2 else ""
         zero = self.constants.get(zero_name) if zero_name else None
@@ -192,12 +200,12 @@ class View:
         )
 
     def dequantized(self, name: str) -> Quantized | None:
-        """What a DequantizeLinear reads to make the float tensor `name`; None when something else makes it."""
+        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other producers."""
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def float_constant(self, name: str) -> Array | None:
-        """The value of a constant float tensor: an initializer, or a dequantized one (fl32(fl32(q-z)*s))."""
+        """Returns the value of a constant tensor, an initializer or a dequantized one (fl32(fl32(q-z)*s)); None for others."""
         if name in self.constants:
             return self.constants[name]
         quantized = self.dequantized(name)
@@ -210,5 +218,6 @@ class View:
         return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
 
     def sole_consumer(self, name: str) -> onnx.NodeProto | None:
+        """Returns the only node that reads the tensor; None where there are several, or it is a graph output."""
         users = self.consumers[name]
         return users[0] if len(users) == 1 and name not in self.ends else None

@@ -22,7 +22,7 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 
 
 def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
-    """For 8-bit operands the whole function: a table [65536] by the two operands' bytes."""
+    """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else None."""
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None
@@ -54,7 +54,7 @@ def _shift(acc: Array, shift: Any, rounding: str) -> Array:
 
 
 def by_table(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
-    """table[first byte * 256 + second byte], broadcast."""
+    """Returns table[first byte * 256 + second byte], broadcast."""
     index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
     return table.take(index).reshape(y.shape)
 

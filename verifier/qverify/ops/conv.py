@@ -24,7 +24,7 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias [O] or None."""
+    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias: [O] or None."""
 
     window: Window
     group: int
@@ -64,7 +64,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
 
 def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
-    """acc [outputs, rows * width] into y [outputs, rows, columns]."""
+    """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
     q = state.output.part(outputs).of(acc)
@@ -72,7 +72,7 @@ def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
 
 
 def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
-    """One input channel a group: a sum over taps, each a contiguous multiply-add over whole planes."""
+    """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     per_group, rows = state.weight.shape[1], y.shape[1]
     weight = state.weight.reshape(len(y), -1)
 
@@ -90,7 +90,7 @@ def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], N
 
 
 def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
-    """One matrix product for each group and run of rows whose patches fit the cache."""
+    """Computes one matrix product for each group and run of rows whose patches fit the cache."""
     channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
 
     def block(g: int, rows: slice) -> None:

@@ -22,7 +22,7 @@ CONV_BLOCK = 1 << 18  # products that stay in a second-level cache
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias [O] or None."""
+    """Prepared constants. weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias: [O] or None."""
 
     weight: Array
     bias: Array | None
@@ -65,7 +65,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
 
 def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, ...]) -> Array:
-    """x [I, H, W], weight [O, taps, I]: every tap's products added where they fall; acc [O, *out]."""
+    """Returns acc [O, *out] of x [I, H, W] and weight [O, taps, I]: every tap's products added at their output position."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w = node.words[:10]
     height, width = x.shape[1:]
     products = weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)

@@ -63,7 +63,7 @@ IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {"pow": _power, 
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Raises BadFileError for a function of a number that float_functions.py does not have."""
+    """Computes the function of words[0]. Raises BadFileError for a number that float_functions.py does not have."""
     name, (p, q) = NAMES.get(node.words[0], ""), (float(float_word(w)) for w in node.words[1:])
     x = inputs[0]
     assert x is not None

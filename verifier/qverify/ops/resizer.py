@@ -15,7 +15,7 @@ ONE = 2048
 
 
 def samples(to: int, size: int) -> tuple[Array, Array, Array]:
-    """Of `size` pixels for each of `to` outputs: two neighbours, and the second one's weight of 2048."""
+    """Returns for each of `to` outputs its two neighbours among `size` pixels, and the second one's weight, of 2048."""
     place = np.maximum((2 * np.arange(to, dtype=np.int64) + 1) * size * (ONE // 2) // to - ONE // 2, 0)
     first = place // ONE
     return first, np.minimum(first + 1, size - 1), place % ONE
@@ -27,7 +27,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None and part is not None
     left, top, width, height = (int(v) for v in part.reshape(4))
     if min(left, top) < 0 or min(width, height) < 1 or left + width > x.shape[3] or top + height > x.shape[2]:
-        raise ValueError(f"{node.name}: roi {left},{top},{width},{height} does not lie in {x.shape[3]}x{x.shape[2]}")
+        raise ValueError(f"{node.name}: roi {left},{top},{width},{height} is not within {x.shape[3]}x{x.shape[2]}")
     if x.dtype.itemsize != 1 or max(*x.shape[2:], *y.shape[2:]) > 1 << 15:
         raise ValueError(f"{node.name}: wanted 8 bits, and sides up to 32768")
     cut = x[:, :, top : top + height, left : left + width].astype(np.int64)

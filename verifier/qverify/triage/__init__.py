@@ -1,1 +1,1 @@
-"""Up the ladder from the float ONNX to the board: the rung that breaks, what each tensor's quantization costs, what to do next."""
+"""Triage, from the float ONNX up to the board: the gate that fails, the cost of each tensor's quantization, and the next step."""

@@ -1,7 +1,8 @@
-"""The next step, from the rung that breaks and the kind of evidence; and which kind the losses are."""
+"""The next step, chosen by the gate that fails and the kind of evidence; and the kind of evidence that the losses are."""
 
 from __future__ import annotations
 
+from qverify.plural import count
 from qverify.report.triage_document import TensorLoss, WhatIf
 from qverify.triage.what_if import MOST
 
@@ -9,55 +10,55 @@ CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the rang
 HARD, WIDESPREAD = (
     0.1,
     0.1,
-)  # share of a tensor's elements, and of the tensors: clipped in so many, calibration was wrong
+)  # shares of a tensor's elements and of the tensors: with so many clipped, calibration was wrong
 LOST = 0.1  # share of output channels whose weights are lost
 
-_ROUNDING = "no node is wrong, rounding adds up: judge by another gate (--gate)"
+_ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--gate)"
 _NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
 ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any other kind
-    "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done otherwise"},
+    "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done differently"},
     "float": {
-        "node": "report to the converter or optimizer team: both float files, this input, the nodes that fail forced",
-        "": "no tensor of both files differs by itself: report what only one has to the converter or optimizer team",
+        "node": "report to the converter or optimizer team: both float files, this input, and the nodes that fail when forced",
+        "": "no tensor in both files differs by itself: report what only one file contains to the converter or optimizer team",
     },
     "quantized": {
-        "random": "give real inputs with -i: on noise a good network loses, too ({why})",
-        "quiet": "give inputs that the network answers to, with -i; if no input makes an output loud, its scale is too large: {why}",
-        "too_small": "give inputs that the network answers to, with -i, more of them at best: {why}",
-        "input_range": "fix preprocessing: calibrate with inputs prepared as the network is fed, and quantize again",
+        "random": "give real inputs with -i: on noise even a good network loses accuracy ({why})",
+        "quiet": "give inputs that the network responds to with -i; if no input makes an output loud, its scale is too large: {why}",
+        "too_small": "give inputs that the network responds to with -i, several if possible: {why}",
+        "input_range": "fix preprocessing: calibrate with inputs prepared as for inference, and quantize again",
         "clipped": "recalibrate: most ranges are too narrow for these inputs; calibrate with data like them",
         "few_clipped": "recalibrate {tensors}: the range is too narrow; or raise these layers to 16 bit with a new range",
         "weights": "quantize the weights per channel, or raise these layers to 16 bit: {tensors}",
         "few": "raise these layers to 16 bit: {tensors}",
-        "spread": "recalibrate with more representative data or another method; else 16 bit or quantization-aware training",
+        "spread": "recalibrate with more representative data or another method; otherwise use 16 bit or quantization-aware training",
         "": "the loss is not located ({why}): give float and quantized ONNX in -m, without --loss never",
     },
     "integer": {
         "node": "report to the compiler team: the node, model.bin and this input",
         "accumulated_rounding": f"{_ROUNDING}, or compile with another --rounding",
-        "does_not_run": "make this side run first: {why}",
-        "coverage": "make this side give every output first: {why}",
+        "does_not_run": "get this side to run first: {why}",
+        "coverage": "get this side to produce every output first: {why}",
         "not_finite": _NOT_FINITE,
-        "": "repeat the run; if it stays, report to the compiler team with model.bin and this input",
+        "": "repeat the run; if the difference persists, report it to the compiler team with model.bin and this input",
     },
     "board": {
-        "not_deterministic": "the board is not the same from run to run: look for races, buffers that keep what was there before, supply "
-        "and clock; `--repeat N` and `qverify soak` show how often and which bits",
-        "node": "report the driver or the runtime of the board: the node and its inputs reproduce it",
+        "not_deterministic": "the board differs from run to run: look for races, buffers that keep earlier contents, power supply "
+        "and clock; `--repeat N` and `qverify soak` show how often, and which bits",
+        "node": "report to the team of the board's driver or runtime: the node and its inputs reproduce the fault",
         "accumulated_rounding": _ROUNDING,
         "does_not_run": "reach the board first: {why}",
-        "coverage": "make the board run to its end and send what is missing: {why}",
+        "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_finite": _NOT_FINITE,
-        "": "report the driver: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
+        "": "report to the driver team: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
     },
     "dump": {
-        "coverage": "let that runtime dump what is missing, too: {why}",
+        "coverage": "let that runtime also dump what is missing: {why}",
         "not_finite": _NOT_FINITE,
-        "other_model": "dump the very model of -m, as it stores its tensors: {why}",
-        "other_inputs": "dump once more from these very inputs, or give that dump's own with -i",
-        "node": "report to the vendor of this runtime: the node computes otherwise from its own inputs",
+        "other_model": "dump the same model as -m, with its tensors as it stores them: {why}",
+        "other_inputs": "dump again from these same inputs, or give that dump's inputs with -i",
+        "node": "report to the vendor of this runtime: the node computes differently from its own inputs",
         "accumulated_rounding": _ROUNDING,
-        "": "let that runtime dump every tensor, from these very inputs: {why}",
+        "": "let that runtime dump every tensor from these same inputs: {why}",
     },
     "application": {
         "": "fix the application's reading of the outputs or its post-processing: layout, strides, type, scale, order"
@@ -66,13 +67,13 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
 
 
 def advice(rung: str, kind: str, tensors: list[str] | None = None, why: str = "") -> str:
-    """rung: a key of ADVICE. tensors: the culprits."""
+    """Returns the next step in one sentence. rung: a key of ADVICE. tensors: the culprits."""
     named = ", ".join(tensors or []) or "the tensors above"
     return ADVICE[rung].get(kind, ADVICE[rung][""]).format(tensors=named, why=why or "see above")
 
 
 def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: list[str]) -> str:
-    """What the losses say of a broken float ~ quantized rung. losses: ranked, the worst first."""
+    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed float ~ quantized gate. losses: the worst first."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return "outputs"
@@ -91,7 +92,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
 
 
 def loss_evidence(losses: list[TensorLoss]) -> list[str]:
-    """The facts of the most sensitive tensor, a line each."""
+    """Returns the facts about the most sensitive tensor, one per line."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return []
@@ -100,16 +101,20 @@ def loss_evidence(losses: list[TensorLoss]) -> list[str]:
     lines = [
         f"{first.tensor} ({first.op or 'input'}) quantized alone: {first.single.worst_output} has cosine {first.single.cosine:.4f}"
     ]
-    covers = f"quantized it covers {first.low:.4g} .. {first.high:.4g}, in float it is {first.float_low:.4g} .. {first.float_high:.4g}"
+    covers = f"its quantized range is {first.low:.4g} .. {first.high:.4g}, its float values {first.float_low:.4g} .. {first.float_high:.4g}"
     if first.clipped > 0:
         lines.append(f"{covers}: {first.clipped:.2%} of its elements are clipped")
     elif first.used < UNUSED:
         lines.append(f"{covers}: {first.used:.1%} of its range is used")
     if first.weights_one_scale and first.channels_lost > 0:
-        lines.append(f"its weights have one scale for all channels: {first.channels_lost:.0%} of these are below 20 dB")
+        lines.append(
+            f"its weights have one scale for all channels: {first.channels_lost:.0%} of the channels are below 20 dB"
+        )
     clipped = sum(row.clipped > CLIPPED for row in losses)
     if clipped > 1:
-        lines.append(f"{clipped} of {len(losses)} tensors have more than {CLIPPED:.0%} of their elements clipped")
+        lines.append(
+            f"{clipped} of {count(len(losses), 'tensor')} have more than {CLIPPED:.0%} of their elements clipped"
+        )
     drops = [row for row in losses if row.drop_db is not None and row.drop_db > 6]
     if drops:
         most = max(drops, key=lambda row: (row.drop_db or 0.0, row.tensor))

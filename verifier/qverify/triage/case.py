@@ -1,4 +1,4 @@
-"""Case: one blamed unit with what the board fed it and what came out; how a hypothesis runs the unit another way."""
+"""Case: one blamed unit with the board's inputs and output, and how a hypothesis computes the unit differently."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ SMALL_INTEGERS = ("int32", "int64", "bool")  # indices and conditions: noise wou
 
 
 def nothing(_: str) -> Array | None:
+    """Returns None: the lookup of a case without further tensors."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is otherwise when the unit runs again, by name. constants and inputs keep shape and dtype of what they stand for
-    (a spec given beside them may say otherwise)."""
+    """What changes when the unit is computed again, by name. constants and inputs keep the shape and dtype of what they
+    replace, unless specs gives another."""
 
     inputs: Mapping[str, Array] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
@@ -37,14 +38,15 @@ class Change:
 
     @property
     def of_graph(self) -> bool:
+        """Whether anything besides the inputs changes."""
         return bool(self.constants or self.specs or self.nodes or self.rounding)
 
 
 @dataclass(slots=True)
 class Case:
-    """inputs: what the unit read, valid elements by tensor name, as the board had them. output: the unit's output looked at.
-    recorded: what the board made of it, shape and dtype of its spec. raw: its aligned bytes, where known. board, previous:
-    another tensor of this run, and any tensor of the frame before, looked up when asked for; None where there is none."""
+    """One blamed unit. inputs: the valid elements the unit read on the board, by tensor name. output: the output examined.
+    recorded: the board's values of it, shape and dtype of its spec. raw: its aligned bytes, where known. board, previous:
+    look up another tensor of this run, and any tensor of the previous frame; they return None for a tensor that is absent."""
 
     graph: Graph
     unit: Unit
@@ -59,31 +61,32 @@ class Case:
 
     @property
     def spec(self) -> TensorSpec:
+        """The output's spec."""
         return self.graph.spec(self.output)
 
     @property
     def last(self) -> Node:
-        """The node that makes the output."""
+        """The node that computes the output."""
         return self.unit.nodes[-1]
 
     @property
     def made(self) -> Array:
-        """What the simulator makes of the inputs."""
+        """The simulator's output from the same inputs."""
         return self.once("made", lambda: self.again(Change()))
 
     @property
     def differing(self) -> Array:
-        """Flat places of the elements whose bytes differ, ascending."""
+        """Flat indices of the elements whose bytes differ, ascending."""
         return self.once("differing", lambda: np.flatnonzero(bits(self.made) != bits(self.recorded)))
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Computed when first asked for."""
+        """Returns make(), computed at the first call with this name and then kept."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
 
     def again(self, change: Change) -> Array:
-        """The output with this change. Whatever the op raises for words or shapes that do not fit."""
+        """Returns the output with this change. Raises what the op raises for words or shapes that do not fit."""
         graph = self.graph
         if change.of_graph:
             graph = replace(
@@ -102,32 +105,33 @@ class Case:
         return values[self.output]
 
     def words(self, **changed: int) -> Change:
-        """The last node with other words."""
+        """Returns the change that gives the last node other parameter words."""
         words = {**ops.words(self.last), **changed}
         return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
 
     def on_noise(self, seed: int) -> Case:
-        """The same unit on random inputs; other tensors are random, too."""
-        made = {name: noise(value, name, seed) for name, value in self.inputs.items()}
+        """Returns the same unit on random inputs; all other tensors are random, too."""
+        inputs = {name: noise(value, name, seed) for name, value in self.inputs.items()}
         lookup = partial(_noise_of, self, seed)
         return replace(
-            self, inputs=made, board=partial(lookup, "board"), previous=partial(lookup, "previous"), kept={}, raw=None
+            self, inputs=inputs, board=partial(lookup, "board"), previous=partial(lookup, "previous"), kept={}, raw=None
         )
 
 
 def bits(values: Array) -> Array:
-    """Flat, as unsigned integers, so that -0.0 is not 0.0 and a NaN equals itself."""
+    """Returns the elements flat, as unsigned integers, so that -0.0 differs from 0.0 and a NaN equals itself."""
     return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
 
 
 def limits(spec: TensorSpec) -> tuple[int, int]:
-    """Of the type of a quantized tensor."""
-    of = np.iinfo(spec.dtype)
-    return int(of.min), int(of.max)
+    """Returns the smallest and the largest integer of a quantized tensor's dtype."""
+    info = np.iinfo(spec.dtype)
+    return int(info.min), int(info.max)
 
 
 def noise(values: Array, name: str, seed: int) -> Array:
-    """Uniform over the type, floats over the values' own range; indices and conditions stay as they are."""
+    """Returns random values of the same shape and dtype: uniform over the type, floats over the range of values. Indices and
+    conditions are returned unchanged."""
     rng = np.random.Generator(np.random.PCG64([seed, *name.encode()]))
     if values.dtype.name in SMALL_INTEGERS:
         return values
@@ -135,17 +139,17 @@ def noise(values: Array, name: str, seed: int) -> Array:
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
         return rng.uniform(low, high or 1.0, values.shape).astype(values.dtype)
-    of = np.iinfo(values.dtype)
-    return rng.integers(of.min, of.max, values.shape, values.dtype, endpoint=True)
+    info = np.iinfo(values.dtype)
+    return rng.integers(info.min, info.max, values.shape, values.dtype, endpoint=True)
 
 
 def _noise_of(case: Case, seed: int, frame: str, name: str) -> Array | None:
-    found = getattr(case, frame)(name)
-    return None if found is None else noise(found, frame + name, seed)
+    values = getattr(case, frame)(name)
+    return None if values is None else noise(values, frame + name, seed)
 
 
 def constants_of(case: Case) -> Iterator[tuple[Node, int, str]]:
-    """Node, position among its inputs, name: of every constant the unit reads."""
+    """Yields (node, position among its inputs, name) of every constant the unit reads."""
     for node in case.unit.nodes:
         for at, name in enumerate(node.inputs):
             if name is not None and name in case.graph.constants:

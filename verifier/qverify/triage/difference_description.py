@@ -19,8 +19,9 @@ MOST_STEPS, ROWS, COLUMNS = 16, 12, 48
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """first, last: of the places with a difference. touched: how many places have one. whole: places where every element
-    differs, at most 16 of them. period: the touched places are first, first + period, ..., or 0."""
+    """Where along one axis elements differ. first, last: the first and last index with a difference. touched: how many indices
+    have one. whole: indices where every element differs, at most 16. period: the touched indices are first, first + period,
+    ...; 0 where they are not regular."""
 
     name: str
     size: int
@@ -33,9 +34,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceDescription:
-    """steps: recorded less computed in LSB (integers only) to how many elements, the commonest first, at most 16; up: share
-    of the differing elements that are larger on the board. drawing: share of differing elements, 0..1, over the last two axes
-    (rows, columns; at most 12 x 48 cells), the others folded together."""
+    """How two tensors differ. steps: recorded minus computed in LSB (integers only) to the number of elements, the commonest
+    first, at most 16. up: share of the differing elements that are larger on the board. drawing: share of differing elements,
+    0..1, over the last two axes (rows, columns; at most 12 x 48 cells), averaged over the others."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -50,15 +51,15 @@ class DifferenceDescription:
 
 
 def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
-    """made: computed on the host, recorded: on the board; both of spec's shape and dtype."""
+    """Describes how recorded (from the board) differs from made (computed on the host), both of spec's shape and dtype."""
     apart = (bits(made) != bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
     ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (made, recorded))
     steps: dict[int, int] = {}
     if made.dtype.kind in "iu":
-        away = theirs - ours
-        counted = Counter(away.astype(np.int64).tolist())
-        steps = dict(counted.most_common(MOST_STEPS))
+        lsb = theirs - ours
+        counts = Counter(lsb.astype(np.int64).tolist())
+        steps = dict(counts.most_common(MOST_STEPS))
     with np.errstate(all="ignore"):
         distance = np.abs(theirs - ours)
     finite = distance[np.isfinite(distance)]
@@ -99,7 +100,7 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
 
 
 def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
-    """Rows x columns of shares: the last two axes, or channels x rest where those hold one element."""
+    """Returns rows x columns of shares, 0..1: over the last two axes, or over all elements in one row where these have one."""
     shape = apart.shape if apart.ndim > 1 else (1, *apart.shape, 1)[: max(2, apart.ndim + 1)]
     flat = apart.reshape(-1, *shape[-2:])
     if flat.shape[1] * flat.shape[2] == 1:

@@ -1,4 +1,4 @@
-"""First divergence between two float graphs: tensors that differ while the nearest known ones they are made of agree."""
+"""First divergence between two float graphs: tensors that differ although the nearest known tensors they are computed from agree."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AGREE_DB = 80.0  # float32 sums in another order keep 100 dB and more; a lost bi
 
 
 def agreeing(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, bool]:
-    """Of the tensors both have in one shape: whether they are the same but for float rounding."""
+    """Returns, for each tensor that both have in the same shape, whether the two are equal up to float rounding (AGREE_DB)."""
     return {n: sqnr_db(one[n], other[n]) >= AGREE_DB for n in one if n in other and one[n].shape == other[n].shape}
 
 
 def pieces(view: View, known: Mapping[str, bool]) -> list[Unit]:
-    """Each known tensor with the known ones it is made of, in running order."""
+    """Returns a unit for each known tensor, with the nearest known tensors it is computed from, in running order."""
     names = [o for node in view.nodes for o in node.output if o in known]
     ops = {o: node.op_type for node in view.nodes for o in node.output}
     inputs = {*known, *view.inputs}
@@ -36,26 +36,26 @@ def forced_pieces(
     values: Mapping[str, Array],
     alone: Callable[[str, Mapping[str, Array]], Array],
 ) -> dict[str, Forced]:
-    """Each piece of the second graph on the first one's values, against the first one's. What agrees, made of what agrees, is
-    settled. alone: computes one tensor of the second graph from given ones."""
-    found = {}
+    """Computes each piece of the second graph from the first graph's values and compares it with the first graph's result.
+    A tensor that agrees and whose inputs agree is settled. alone: computes one tensor of the second graph from given ones."""
+    verdicts = {}
     for unit in units:
         name, limit = unit.name, f"{AGREE_DB:g} dB"
         if known[name] and all(known.get(n, True) for n in unit.inputs):
-            found[name] = Forced("PASSED", None, 0, 0.0, values[name].size, limit, why="inputs and outputs agree")
+            verdicts[name] = Forced("PASSED", None, 0, 0.0, values[name].size, limit, why="inputs and outputs agree")
             continue
         if not all(n in values for n in unit.inputs):
             continue
         got = alone(name, {n: values[n] for n in unit.inputs})
-        holds = got.shape == values[name].shape and sqnr_db(values[name], got) >= AGREE_DB
+        passes = got.shape == values[name].shape and sqnr_db(values[name], got) >= AGREE_DB
         largest = float(np.abs(got - values[name]).max(initial=0.0)) if got.shape == values[name].shape else None
         apart = int(np.count_nonzero(got != values[name])) if largest is not None else None
-        found[name] = Forced("PASSED" if holds else "FAILED", None, apart, largest, values[name].size, limit)
-    return found
+        verdicts[name] = Forced("PASSED" if passes else "FAILED", None, apart, largest, values[name].size, limit)
+    return verdicts
 
 
 def first_of(units: list[Unit], diverging: list[str]) -> FirstDivergence | None:
-    """diverging: unit names in running order."""
+    """Returns the first of the diverging units, or None. diverging: unit names in running order."""
     by_name = {u.name: u for u in units}
     if not diverging:
         return None

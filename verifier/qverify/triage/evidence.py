@@ -1,4 +1,4 @@
-"""What a case's recorded elements say for a cause, in bits, against what the choice of the cause took out of them."""
+"""How many bits of evidence a case's recorded elements give for a cause, beyond those used to choose it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAR = 4.0  # standard deviations from what chance gives
 
 
 def difference_bits(case: Case) -> float:
-    """Bits that say which elements differ and what stands there."""
+    """Returns the information, in bits, of which elements differ and which values are there."""
     return case.once("evidence", lambda: _in_all(case))
 
 
@@ -27,32 +27,32 @@ def _in_all(case: Case) -> float:
 
 
 def log2_choices(n: int, k: int) -> float:
-    """Of k out of n."""
+    """Returns log2 of the number of ways to choose k out of n."""
     return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
 
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
-    """Whether the differing elements, copies of others except where free, tell more than the choice of the source: by how
-    rare what stands there is among the computed elements."""
+    """Returns whether the differing elements, copies of others except where free, give more evidence than the choice of the
+    source cost. The rarer the copied values are among the computed elements, the more evidence they give."""
     moved = case.differing if free is None else case.differing[~free[case.differing]]
     values, counts = np.unique(bits(case.made), return_counts=True)
-    found = bits(case.recorded)[moved]
-    at = np.minimum(np.searchsorted(values, found), len(values) - 1)
+    copied = bits(case.recorded)[moved]
+    at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
-    share = (np.where(values[at] == found, counts[at], 0) + 2**-most) / (case.made.size + 1)
-    told = np.minimum(-np.log2(share), most)
-    return bool(told.sum() >= choice + CHANCE)
+    share = (np.where(values[at] == copied, counts[at], 0) + 2**-most) / (case.made.size + 1)
+    bits_each = np.minimum(-np.log2(share), most)
+    return bool(bits_each.sum() >= choice + CHANCE)
 
 
 def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:
-    """free: flat mask of the elements that memory held before, all the others as computed. Whether the places that differ
-    tell more than the choice, and what stands there is unrelated to what was computed."""
+    """Returns whether the positions that differ give more evidence than the choice cost, and the values there are unrelated to
+    the computed ones. free: flat mask of the elements left over in memory from before; all others are as computed."""
     taken = np.count_nonzero(free) * 8.0 * case.recorded.itemsize
     return bool(difference_bits(case) >= taken + choice + CHANCE) and unrelated(case, free)
 
 
 def unrelated(case: Case, free: Array) -> bool:
-    """Whether the recorded elements there are equal to the computed ones, and go with them, no more than by chance."""
+    """Returns whether the recorded elements at free equal the computed ones, and correlate with them, only by chance."""
     recorded, made = case.recorded.reshape(-1)[free], case.made.reshape(-1)[free]
     count = len(made)
     values, of_made = np.unique(made, return_counts=True)

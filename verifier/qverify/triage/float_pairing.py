@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.view import View, attributes
+from qverify.plural import count
 
 Array = npt.NDArray[Any]
 SUFFIXES = ("_QuantizeLinear_Input", "_quantized", "_QuantizeLinear_Output")  # of onnxruntime's quantizer
@@ -24,8 +25,9 @@ _WEIGHTS = {  # QOperator: input of the float operator to (value, scale, zero po
 
 @dataclass(frozen=True, slots=True)
 class FloatPair:
-    """tensor: of the float model. quantized: of model.bin's graph. how: name, suffix or structure. node, op: what makes the
-    float tensor, before its activation. weights: input number of that node to the dequantized value of its constant."""
+    """A float tensor and the quantized tensor that stands for it. tensor: in the float model. quantized: in model.bin's graph.
+    how: name, suffix or structure. node, op: what computes the float tensor, before its activation. weights: input number of
+    that node to the dequantized value of its constant."""
 
     tensor: str
     quantized: str
@@ -38,8 +40,8 @@ class FloatPair:
 
 @dataclass(frozen=True, slots=True)
 class FloatPairs:
-    """pairs: in running order. unpaired: quantized tensor to why no float tensor is its own. inputs, outputs: names of the
-    quantized model to the float one's. notes: what was paired otherwise than by name."""
+    """All pairs of two models. pairs: in running order. unpaired: quantized tensor to the reason it has no float tensor. inputs,
+    outputs: names of the quantized model to those of the float one. notes: what was paired by other means than its name."""
 
     pairs: list[FloatPair]
     unpaired: dict[str, str]
@@ -49,18 +51,19 @@ class FloatPairs:
 
 
 def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what: str) -> tuple[dict[str, str], str]:
-    """Names of one model's inputs or outputs to the other's: by name, else by position where number and shapes agree."""
+    """Maps the names of one model's inputs or outputs to the other's: by name, else by position where number and shapes agree.
+    Returns the mapping and a note, empty where all names agree. shapes: functions that return a name's shape in each model."""
     if set(mine) <= set(theirs):
         return {n: n for n in mine}, ""
     if len(mine) == len(theirs) and all(shapes[0](a) == shapes[1](b) for a, b in zip(mine, theirs, strict=True)):
-        found = dict(zip(mine, theirs, strict=True))
-        said = ", ".join(f"{a} is {b}" for a, b in found.items() if a != b)
-        return found, f"{what} paired by position, their names differ: {said}"
+        mapping = dict(zip(mine, theirs, strict=True))
+        renamed = ", ".join(f"{a} is {b}" for a, b in mapping.items() if a != b)
+        return mapping, f"{what} paired by position, their names differ: {renamed}"
     return {n: n for n in mine if n in theirs}, ""
 
 
 def pair_float(floats: View, quantized: View, graph: Graph) -> FloatPairs:
-    """Of the original float model and the quantized one; graph: compiled from the latter."""
+    """Pairs the tensors of the original float model with those of the quantized one. graph: compiled from the quantized one."""
     return _Pairing(floats, quantized, graph).run()
 
 
@@ -80,7 +83,7 @@ class _Pairing:
         while left and any([self._by_structure(n) for n in left]):
             left = [n for n in left if n not in self.found]
         structural = sum(p.how == "structure" for p in self.found.values())
-        notes = [f"{structural} tensors paired by their place in the graph, their names differ"] if structural else []
+        notes = [f"{count(structural, 'tensor')} paired by position in the graph, names differ"] if structural else []
         order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
         pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
         return FloatPairs(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
@@ -91,17 +94,17 @@ class _Pairing:
             return f"{others[0]} is already paired"
         if others:
             return f"{others[0]} has another shape in the float model"
-        return "no float tensor of its name, and none alone in its place"
+        return "no float tensor has its name, and not exactly one fits its position"
 
     def _aliases(self, name: str) -> list[str]:
-        """What the float model may call it."""
-        view, found = self.quantized, []
+        """Returns the names the float model may have for this tensor."""
+        view, names = self.quantized, []
         maker = view.producer.get(name)
         if maker is not None and maker.op_type == "QuantizeLinear":
-            found.append(maker.input[0])
-        found += [o for user in view.consumers[name] if user.op_type == "DequantizeLinear" for o in user.output]
-        found += [n.removesuffix(s) for n in [*found, name] for s in SUFFIXES if n.endswith(s)]
-        return [self.inputs.get(n, self.outputs.get(n, n)) for n in dict.fromkeys(found)]
+            names.append(maker.input[0])
+        names += [o for user in view.consumers[name] if user.op_type == "DequantizeLinear" for o in user.output]
+        names += [n.removesuffix(s) for n in [*names, name] for s in SUFFIXES if n.endswith(s)]
+        return [self.inputs.get(n, self.outputs.get(n, n)) for n in dict.fromkeys(names)]
 
     def _by_name(self, name: str) -> None:
         for at, called in enumerate(self._aliases(name)):
@@ -125,21 +128,21 @@ class _Pairing:
         self.taken.add(tensor)
 
     def _core_of(self, name: str) -> Any:
-        """The node of the quantized model that computes the tensor: a QLinear operator, or the float one between DQ and Q."""
+        """Returns the node of the quantized model that computes the tensor: a QLinear operator, or the float one between DQ and Q."""
         maker = self.quantized.producer.get(name)
         if maker is None or maker.op_type != "QuantizeLinear":
             return maker
         return _core(self.quantized, maker.input[0])
 
     def _by_structure(self, name: str) -> bool:
-        """The one float node of the same operator that reads the float tensors of the same inputs."""
+        """Pairs the tensor with the one float node of the same operator that reads the float tensors of the same inputs."""
         mine = self._core_of(name)
-        read = None if mine is None else self._read(mine)
-        if mine is None or not read or any(r is None for r in read):
+        inputs = None if mine is None else self._read(mine)
+        if mine is None or not inputs or any(r is None for r in inputs):
             return False
         op = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
-        near = [n for n in self.floats.consumers[str(read[0])] if n.op_type == op]
-        fitting = [n for n in near if [i for i in n.input if i and i not in self.floats.constants] == read]
+        near = [n for n in self.floats.consumers[str(inputs[0])] if n.op_type == op]
+        fitting = [n for n in near if [i for i in n.input if i and i not in self.floats.constants] == inputs]
         fitting = [n for n in fitting if self._target(n, name) not in self.taken]
         if len(fitting) > 1:
             fitting = [n for n in fitting if self._same_weights(mine, n)]
@@ -149,21 +152,21 @@ class _Pairing:
         return True
 
     def _read(self, node: Any) -> list[str | None]:
-        """The float tensors of the activations it reads; None for one that is not paired."""
-        found: list[str | None] = []
+        """Returns the float tensors of the activations the node reads; None for one that is not paired."""
+        tensors: list[str | None] = []
         for tensor in node.input:
             maker = self.quantized.producer.get(tensor)
             source = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else tensor
             if source and source not in self.quantized.constants:
                 pair = self.found.get(source)
-                found.append(pair.tensor if pair else self.inputs.get(source))
-        return found
+                tensors.append(pair.tensor if pair else self.inputs.get(source))
+        return tensors
 
     def _target(self, node: Any, name: str) -> str:
         return self._behind(str(node.output[0]), name)
 
     def _behind(self, tensor: str, name: str) -> str:
-        """The output of the float tensor's activation, where the quantized node has it inside; otherwise the tensor itself."""
+        """Returns the output of the float tensor's activation where the quantized node includes it, otherwise the tensor itself."""
         user = self.floats.sole_consumer(tensor)
         outside = any(u.op_type in ACTIVATIONS for u in self._users(name))
         return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not outside else tensor
@@ -182,7 +185,7 @@ class _Pairing:
 
 
 def _core(view: View, tensor: str) -> Any:
-    """What makes the tensor; of an activation, what is before it unless that is quantized by itself."""
+    """Returns the node that computes the tensor; for an activation the node before it, unless that is quantized by itself."""
     node = view.producer.get(tensor)
     if node is not None and node.op_type in ACTIVATIONS:
         before = view.producer.get(node.input[0])
@@ -192,23 +195,23 @@ def _core(view: View, tensor: str) -> Any:
 
 
 def _dequantized(view: View, mine: Any, floats: View, core: Any) -> dict[int, Array]:
-    """Float constants of `core` by input number, as the quantized node `mine` holds them; those of another shape are left out."""
+    """Returns the dequantized constants of `mine` for the float constants of `core`, by input number; other shapes are left out."""
     plain = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
     if core.op_type != plain:
         return {}
-    found = {}
+    values = {}
     for at, name in enumerate(core.input):
         real = floats.constants.get(name)
         if real is None or real.dtype != np.float32:
             continue
         value = _constant(view, mine, at)
         if value is not None and value.shape == real.shape:
-            found[at] = value
-    return found
+            values[at] = value
+    return values
 
 
 def _constant(view: View, node: Any, at: int) -> Array | None:
-    """The dequantized constant in the place of the float operator's input `at`; None where there is none."""
+    """Returns the dequantized constant for the float operator's input `at`, or None."""
     table = _WEIGHTS.get(node.op_type)
     if table is None:
         known = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
@@ -228,14 +231,14 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
 
 
 def _one_scale(view: View, node: Any, places: list[int]) -> bool | None:
-    """Whether the weights in these places have one scale for all channels."""
+    """Returns whether the weights at these input numbers have one scale for all channels; None where there are no weights."""
     sizes = []
     for at in places:
         if node.op_type in _WEIGHTS:
             sizes.append(view.constants[node.input[_WEIGHTS[node.op_type][at][1]]].size)
         else:
-            held = view.dequantized(node.input[at])
-            sizes += [len(held.scale)] if held is not None else []
+            quantized = view.dequantized(node.input[at])
+            sizes += [len(quantized.scale)] if quantized is not None else []
     return all(size == 1 for size in sizes) if sizes else None
 
 

@@ -1,4 +1,4 @@
-"""Describes a blamed unit's difference and re-simulates the unit under every known fault until one gives the board's bytes."""
+"""Describes a blamed unit's difference and simulates the unit again with every known fault to find one that gives the board's bytes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MARGIN = 10.0  # bits by which a cause may be less specific than the best and st
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """family: a page's NAME. said: the fault itself. bits: log2 of how many there were to choose from, the fewer the more
-    specific. taken: elements that nothing predicts; they are as recorded, and their bits are among `bits`."""
+    """A cause. family: a page's NAME. said: the fault in words. bits: log2 of the number of alternatives it was chosen from;
+    fewer bits are more specific. taken: elements nothing predicts; they are as recorded, and their bits are part of `bits`."""
 
     family: str
     said: str
@@ -38,7 +38,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A cause that reproduces some of it. of_differing: share of the differing elements; of_all: share of all elements."""
+    """A cause that reproduces a part. of_differing: share of the differing elements, 0..1; of_all: share of all elements."""
 
     cause: Fault
     of_differing: float
@@ -47,10 +47,11 @@ class Partial:
 
 @dataclass(slots=True)
 class FaultExplanation:
-    """exact: groups of causes that give every byte the board gave, the most specific first; within a group they give the
-    same bytes for other inputs, too. general: groups that also give every byte, by a fault so unspecific that the others are
-    to be believed first. partial: of the rest, the best. families: each family's best share of all elements, 1.0 where it
-    reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and nothing that was tried gives them."""
+    """What explains a difference. exact: groups of causes that give every byte of the board, the most specific first; the causes
+    of a group give equal bytes for other inputs, too. general: groups that also give every byte, by a fault much less specific
+    than the best. partial: the best of the rest. families: each family's best share of all elements, 1.0 where it reproduces
+    all; a family that does not apply to the unit is absent. unexplained: the bytes differ and no fault that was tried gives
+    them."""
 
     description: DifferenceDescription
     exact: list[list[Fault]] = field(default_factory=list)
@@ -64,22 +65,22 @@ class FaultExplanation:
 
     @property
     def kinds(self) -> list[str]:
-        """The families named, the most specific group's first."""
+        """The families of the exact causes, the most specific group's first."""
         return list(dict.fromkeys(group[0].family for group in self.exact))
 
 
 def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultExplanation:
-    """case.recorded must have the shape and dtype of its spec. deadline_s: after it no more is tried, nor after ENOUGH_S where
-    a cause was found; not_tried says what.
-    watch: told the family, how many were tried, how many there are."""
+    """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s: the search
+    stops then, or after ENOUGH_S where a cause was found; not_tried names what is left.
+    watch: called with the family, the number of families tried and their total."""
     start = time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
             "ignore"
         )  # a fault may overflow, also in a block's thread, which has an errstate of its own
-        found = FaultExplanation(describe_difference(case.made, case.recorded, case.spec))
+        explanation = FaultExplanation(describe_difference(case.made, case.recorded, case.spec))
         if not case.differing.size:
-            return found
+            return explanation
         trial = _FaultTrial(case, start + deadline_s)
         for at, page in enumerate(pages()):
             if watch is not None:
@@ -88,15 +89,15 @@ def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
         groups = _grouped(case, trial.exact)
     least = min((c.bits for group in groups for c in group), default=0.0)
     for group in groups:
-        (found.exact if group[0].bits <= least + MARGIN else found.general).append(group)
-    found.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
-    found.families, found.tried, found.not_tried = trial.families, trial.tried, trial.not_tried
-    found.unexplained, found.seconds = not groups and trial.tried > 0, time.monotonic() - start
-    return found
+        (explanation.exact if group[0].bits <= least + MARGIN else explanation.general).append(group)
+    explanation.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
+    explanation.families, explanation.tried, explanation.not_tried = trial.families, trial.tried, trial.not_tried
+    explanation.unexplained, explanation.seconds = not groups and trial.tried > 0, time.monotonic() - start
+    return explanation
 
 
 class _FaultTrial:
-    """exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
+    """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
 
     def __init__(self, case: Case, deadline: float):
         self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
@@ -130,14 +131,14 @@ class _FaultTrial:
                 self.exact.append((_cause(page.NAME, choice, variant, self.case), variant))
 
     def _over(self) -> str:
-        """Why no more is tried."""
+        """Returns why the search stops, or an empty string."""
         now = time.monotonic()
         if now > self.deadline:
-            return "the time was over"
-        return f"{ENOUGH_S:g} s were over and a cause was found" if self.exact and now > self.enough else ""
+            return "the time limit was reached"
+        return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
 
     def _judged(self, page: Page, variant: FaultVariant) -> bool:
-        """Whether it gives every byte; how near it comes is kept."""
+        """Returns whether the fault gives every byte; records how near it comes."""
         try:
             made = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
@@ -148,18 +149,18 @@ class _FaultTrial:
         if same.all():
             self.families[page.NAME] = 1.0
             return True
-        told = same if variant.free is None else same & ~variant.free
-        of_all = np.count_nonzero(told) / told.size
+        predicted = same if variant.free is None else same & ~variant.free
+        of_all = np.count_nonzero(predicted) / predicted.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
         if of_all > (self.before if best is None else best.of_all):
-            share = np.count_nonzero(told[self.differing]) / self.differing.size
+            share = np.count_nonzero(predicted[self.differing]) / self.differing.size
             if share:
                 self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
         return False
 
     def _supported(self, choice: float, variant: FaultVariant) -> bool:
-        """Whether the differing elements say more than the choice of the fault took out of them."""
+        """Returns whether the differing elements give more evidence than the choice of the fault cost."""
         if variant.copied:
             return evidence.copy_is_evidence(self.case, choice, variant.free)
         if variant.free is not None:
@@ -173,7 +174,7 @@ def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fau
 
 
 def _grouped(case: Case, exact: list[tuple[Fault, FaultVariant]]) -> list[list[Fault]]:
-    """By the bytes they give for noise in place of the inputs."""
+    """Returns the causes in groups that give equal bytes on random inputs."""
     if len(exact) < 2:
         return [[cause] for cause, _ in exact]
     noise = [case.on_noise(seed) for seed in NOISE_SEEDS]

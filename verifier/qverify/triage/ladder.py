@@ -1,4 +1,4 @@
-"""Stages and gates as data, and the verdict of a rung that only the host computes."""
+"""Stages and gates as data, and the verdict of a gate that only the host computes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from qverify.compare.criteria import MOST_DIGITS
 from qverify.compare.metrics import Context, Measure, measures
 from qverify.compare.paired_values import PairedValues
 from qverify.errors import UsageError
+from qverify.plural import count
 from qverify.report.document import Verdict
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.tensors.recording import Array
@@ -24,20 +25,21 @@ KINDS = ("exact", "decimals", "cosine")
 
 @dataclass(frozen=True, slots=True)
 class RungGate:
-    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or least cosine."""
+    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or the lowest cosine."""
 
     kind: str
     limit: float = 0.0
 
     def describe(self) -> str:
+        """Returns the gate as text, for example `5 decimals: |a-b| <= 0.5e-5`."""
         return {
             "exact": "equal values",
-            "decimals": f"{self.limit:g} decimals: |a-b| <= 0.5e-{self.limit:g}",
+            "decimals": f"{count(int(self.limit), 'decimal')}: |a-b| <= {f'0.5e-{self.limit:g}' if self.limit else '0.5'}",
             "cosine": f"cosine >= {self.limit:g}",
         }[self.kind]
 
     def holds(self, max_abs: float, cosine: float) -> bool:
-        """NaN never holds."""
+        """Returns whether these values pass the gate; NaN never passes."""
         if self.kind == "exact":
             return max_abs == 0
         return max_abs <= 0.5 * 10.0**-self.limit if self.kind == "decimals" else cosine >= self.limit
@@ -56,7 +58,7 @@ DEFAULT_GATES = {  # by the kinds of the two stages
 
 
 def default_gate(a: str, b: str) -> RungGate:
-    """By the kinds of two neighbouring stages."""
+    """Returns the default gate between two neighbouring stages, by their kinds."""
     if (a, b) in DEFAULT_GATES:
         return DEFAULT_GATES[(a, b)]
     if b == "application":
@@ -66,28 +68,28 @@ def default_gate(a: str, b: str) -> RungGate:
 
 
 def parse_gate(text: str) -> tuple[str, RungGate]:
-    """`A~B=exact`, `A~B=decimals:3`, `A~B=cosine:0.99`: ("A~B", the gate). UsageError for any other form."""
+    """Parses `A~B=exact`, `A~B=decimals:3` or `A~B=cosine:0.99` to ("A~B", the gate). Raises UsageError for any other form."""
     rung, equals, rule = text.rpartition("=")
     kind, _, limit = rule.partition(":")
     try:
         number = float(limit) if limit else 0.0
     except ValueError:
         number = math.nan
-    wanted = {
+    valid = {
         "exact": not limit,
         "decimals": number in range(MOST_DIGITS + 1) and bool(limit),
         "cosine": -1 <= number <= 1,
     }
-    if not equals or "~" not in rung or not wanted.get(kind) or (kind == "cosine" and not limit):
+    if not equals or "~" not in rung or not valid.get(kind) or (kind == "cosine" and not limit):
         raise UsageError(
-            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MOST_DIGITS}) or A~B=cosine:X (-1 to 1), A and B neighbouring stages"
+            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MOST_DIGITS}) or A~B=cosine:X (-1 to 1), where A and B are neighbouring stages"
         )
     return "~".join(part.strip() for part in rung.split("~")), RungGate(kind, number)
 
 
 @dataclass(slots=True)
 class Distance:
-    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite."""
+    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite on one or both."""
 
     elements: int = 0
     one_sided: int = 0
@@ -97,7 +99,7 @@ class Distance:
     _squares: float = 0.0
 
     def add(self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec) -> None:
-        """a: what is measured by. ValueError where the shapes differ."""
+        """Adds one frame. a: the reference values. Raises ValueError where the shapes differ."""
         if a.shape != b.shape:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
@@ -115,43 +117,44 @@ class Distance:
         self.both_sided += values.both_sided
 
     def metric(self, name: str) -> float:
-        """max_abs, cosine (NaN where a value is not finite on one side), sqnr_db."""
+        """Returns max_abs, cosine (NaN where a value is not finite on one side) or sqnr_db."""
         return float(self._measures[name].result())  # type: ignore[arg-type]
 
     @property
     def rmse(self) -> float:
+        """Root mean square of a - b; 0.0 without elements."""
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
     def judged(self, step: OutputStep | None) -> Judged:
-        """step: of b's scale; None where it has none, or the gate is not of float and quantized."""
+        """Returns by what the tensor is judged. step: of b's scale; None without one, or where the gate is not float ~ quantized."""
         return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
 
     def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
-        """step: as in judged(); a cosine gives way to it, an absolute gate does not."""
-        found = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
-        holds = gate.holds(found["max_abs"], found["cosine"]) and not self.one_sided
+        """Returns the report's row of one output. step: as in judged(); it can overrule a cosine, never an absolute gate."""
+        metrics = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
+        passes = gate.holds(metrics["max_abs"], metrics["cosine"]) and not self.one_sided
         if step is not None and gate.kind == "cosine":
             judged, silent = (
                 self.judged(step),
                 self.largest < step.size,
-            )  # the direction of a silent float tells nothing
-            judged = "gate" if holds and not silent else judged
-            holds = (holds and not silent) or judged == "near"
+            )  # the cosine of a silent float output says nothing
+            judged = "gate" if passes and not silent else judged
+            passes = (passes and not silent) or judged == "near"
         else:
             judged = "gate"
-        metrics = (found["max_abs"], found["cosine"], self.rmse, found["sqnr_db"])
+        values = (metrics["max_abs"], metrics["cosine"], self.rmse, metrics["sqnr_db"])
         size = None if step is None else step.size
-        return OutputRow(name, self.elements, holds, *metrics, judged, self.largest, size)
+        return OutputRow(name, self.elements, passes, *values, judged, self.largest, size)
 
 
 def real_spec(name: str, value: Array) -> TensorSpec:
-    """The spec of an array whose values are real numbers as they are."""
+    """Returns the spec of an array whose values are the real numbers themselves."""
     return TensorSpec(name, str(value.dtype), value.shape)
 
 
 @dataclass(slots=True)
 class Outputs:
-    """The final outputs of two stages, frame after frame. names: a's output to b's."""
+    """The final outputs of two stages, added frame by frame. names: a's output to b's."""
 
     a: str
     b: str
@@ -162,10 +165,11 @@ class Outputs:
     steps: Mapping[str, OutputStep] = field(default_factory=dict)  # of b's quantized outputs, where a is float
 
     def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
+        """Adds one frame's outputs of both stages."""
         for name, other in self.names.items():
             if name not in one or other not in two:
                 absent = other if name in one and other else name
-                self.wrong = self.wrong or f"output {absent} is not there on both"
+                self.wrong = self.wrong or f"output {absent} is missing on one side"
                 continue
             (a, spec_a), (b, spec_b) = one[name], two[other]
             try:
@@ -174,7 +178,8 @@ class Outputs:
                 self.wrong = self.wrong or f"{name}: {error}"
 
     def rung(self) -> Rung:
-        """Fails closed: an output that is missing, of another shape or not finite never holds, and quiet ones alone do not."""
+        """Returns the gate's verdict. Fails closed: an output that is missing, of another shape or not finite never passes, nor do
+        quiet outputs alone."""
         rows = [d.row(n, self.gate, self._step(n)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         kind = why = ""
@@ -185,7 +190,7 @@ class Outputs:
         elif self.wrong or not rows or len(rows) < len(self.names):
             verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
         elif any(d.both_sided for d in self.distances.values()):
-            verdict, why = "INCONCLUSIVE", "an output holds NaN or Inf on both"
+            verdict, why = "INCONCLUSIVE", "an output contains NaN or Inf on both sides"
         elif small:
             verdict, kind = "INCONCLUSIVE", "too_small"
             why = f"{_why(small[0], len(small), len(rows))}: {self._too_small(small[0])}"
@@ -193,7 +198,7 @@ class Outputs:
             verdict, kind = "INCONCLUSIVE", "quiet"
             why = f"every final output is quiet on this input: {_loudness(quiet[0])}"
         made = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
-        made.evidence = [f"quiet on this input, gates nothing: {_loudness(r)}" for r in quiet]
+        made.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
         made.evidence += [self._near(r) for r in rows if r.judged == "near"]
         return made
 
@@ -202,11 +207,11 @@ class Outputs:
 
     def _too_small(self, row: OutputRow) -> str:
         if row.step is not None and row.largest is not None and row.max_abs > row.step:
-            return f"the float is quiet on this input, {loudness_text(row.largest, row.step)}"
-        return "not more than one LSB, of which a cosine tells nothing"
+            return f"the float output is quiet on this input, {loudness_text(row.largest, row.step)}"
+        return "not more than one LSB, about which a cosine says nothing"
 
     def _near(self, row: OutputRow) -> str:
-        return f"{row.name} is within half a step of the float everywhere: cosine {row.cosine:.4f} is what its scale allows"
+        return f"{row.name} is within half a step of the float output everywhere: cosine {row.cosine:.4f} is what its scale allows"
 
 
 def _why(worst: OutputRow, bad: int, of: int) -> str:
@@ -219,5 +224,5 @@ def _loudness(row: OutputRow) -> str:
 
 
 def real_values(value: Array, spec: TensorSpec) -> Any:
-    """Dequantized float32."""
+    """Returns the dequantized values, float32; a tensor that is not quantized is returned unchanged."""
     return spec.dequantized(value).astype(np.float32) if spec.quantized else value

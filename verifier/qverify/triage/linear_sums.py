@@ -1,4 +1,4 @@
-"""The accumulator of a unit's last node and its way to the output: every arithmetic fault starts from it."""
+"""The accumulator of a unit's last node and its requantization to the output, where every arithmetic fault starts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WIDE_LIMITS = (-(2**62), 2**62)
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """acc: int64, the output's shape, bias included. real: float64 [C] or [1], output LSB per unit of acc. low, high: of the
-    activation."""
+    """An accumulator with its requantization. acc: int64, the output's shape, bias included. real: float64 [C] or [1], output LSB
+    per unit of acc. low, high: limits of the activation."""
 
     acc: Array
     rq: Array
@@ -44,7 +44,7 @@ class Linear:
     axis: int
 
     def output(self, acc: Array | None = None, rq: Array | None = None, rounding: str = "") -> Array:
-        """From another accumulator, by other parameters, or in another mode."""
+        """Returns the output requantized from another accumulator, with other parameters, or in another rounding mode."""
         return requantize(
             self.acc if acc is None else acc,
             self.rq if rq is None else rq,
@@ -58,11 +58,11 @@ class Linear:
         )
 
     def finished(self, value: Array) -> Array:
-        """Whole output steps, before zero point and clip, to the output."""
+        """Returns the output from whole output steps, by adding the zero point and clipping."""
         return np.clip(value + self.zero_point, self.low, self.high).astype(self.dtype)
 
     def along(self, values: Array) -> Array:
-        """[C] or [1] as it broadcasts against acc."""
+        """Returns values, [C] or [1], reshaped to broadcast against acc."""
         shape = [1] * self.acc.ndim
         if values.shape[-1] > 1:
             shape[self.axis] = -1
@@ -70,7 +70,7 @@ class Linear:
 
 
 def linear(case: Case) -> Linear | None:
-    """None where the last node has no accumulator of its own."""
+    """Returns the accumulator of the last node, or None where it has none of its own."""
     return case.once("linear", lambda: _linear(case))
 
 
@@ -96,7 +96,7 @@ def _linear(case: Case) -> Linear | None:
 
 
 def accumulator(case: Case, change: Change | None = None) -> Array:
-    """int64, before requantization: the node with multiplier 1, shift 0, no zero point and no limits."""
+    """Returns the int64 accumulator before requantization: the node with multiplier 1, shift 0, no zero point and no limits."""
     change, node = change or Change(), case.last
     node = change.nodes.get(node.name, node)
     identity = np.array([[1], [0]], np.int32)
@@ -111,18 +111,19 @@ def accumulator(case: Case, change: Change | None = None) -> Array:
 
 
 def real_scale(case: Case, rq: Array, wide: bool) -> Array:
-    """By the tensors' scales in float64; where rq says another (a factor of the op's own), rq's."""
+    """Returns output LSB per unit of the accumulator, float64, from the tensors' scales; where rq differs from these (the op has
+    a factor of its own), rq's value."""
     node, graph = case.last, case.graph
-    held = _held(rq, graph.rounding, wide)
+    stored = _stored_scale(rq, graph.rounding, wide)
     operands = [graph.spec(n) for n in node.inputs[:2] if n is not None and graph.spec(n).quantized]
     product: Array = np.ones(1)
     for operand in operands:
-        product = product * np.array(operand.scale if len(operand.scale) in (1, len(held)) else operand.scale[:1])
+        product = product * np.array(operand.scale if len(operand.scale) in (1, len(stored)) else operand.scale[:1])
     scale = product / np.float64(case.spec.scale[0]) / _count(case)
-    return np.where(np.abs(scale - held) <= 1e-5 * held, scale, held)
+    return np.where(np.abs(scale - stored) <= 1e-5 * stored, scale, stored)
 
 
-def _held(rq: Array, rounding: str, wide: bool) -> Array:
+def _stored_scale(rq: Array, rounding: str, wide: bool) -> Array:
     if rq.dtype.kind == "f":
         return rq.astype(np.float64)
     multiplier, shift = rq.astype(np.float64)
@@ -132,7 +133,7 @@ def _held(rq: Array, rounding: str, wide: bool) -> Array:
 
 
 def _count(case: Case) -> int:
-    """Elements of a mean."""
+    """Returns the number of elements of a mean; 1 for other ops."""
     node, shape = case.last, case.graph.spec(case.last.inputs[0] or "").shape
     if node.op == "global_average_pool":
         return int(np.prod(shape[2:]))

@@ -1,4 +1,4 @@
-"""What quantization costs: every paired tensor accumulated over frames, and the outputs when one tensor alone is quantized."""
+"""The loss due to quantization: of every paired tensor over all frames, and of the outputs when one tensor alone is quantized."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 
 @dataclass(slots=True)
 class _One:
-    """One pair over the frames. low, high: of the float values; outside: elements beyond the quantized range."""
+    """Totals of one pair over the frames. low, high: limits of the float values; outside: elements beyond the quantized range."""
 
     distance: Distance = field(default_factory=Distance)
     low: float = math.inf
@@ -36,7 +36,7 @@ class _One:
 
 
 class Losses:
-    """add() once a frame with both sides' tensors; rows() in running order."""
+    """Losses of all pairs: call add() once per frame with both sides' tensors; rows() are in running order."""
 
     def __init__(self, paired: FloatPairs, floats: View, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
@@ -44,7 +44,7 @@ class Losses:
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
-        """values: of the float model, one after the other. A tensor the quantized side does not have counts as not seen."""
+        """Adds one frame. values: the float model's tensors, one by one. A tensor missing on the quantized side is not counted."""
         for name, value in values:
             other = quantized.get(self._pair[name].quantized)
             if other is None or not value.size:
@@ -57,15 +57,16 @@ class Losses:
             one.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
 
     def rows(self) -> list[TensorLoss]:
-        found: dict[str, TensorLoss] = {}
+        """Returns the loss of every tensor that was added, in running order."""
+        losses: dict[str, TensorLoss] = {}
         for pair in self.paired.pairs:
             one = self._found[pair.tensor]
             if one.distance.elements:
-                found[pair.tensor] = self._row(pair, one)
-        for row in found.values():
-            above = [found[n].sqnr_db for n in nearest(self.floats, row.tensor, found.keys())]
+                losses[pair.tensor] = self._row(pair, one)
+        for row in losses.values():
+            above = [losses[n].sqnr_db for n in nearest(self.floats, row.tensor, losses.keys())]
             row.drop_db = min(above) - row.sqnr_db if above and math.isfinite(min(above)) else None
-        return list(found.values())
+        return list(losses.values())
 
     def _row(self, pair: FloatPair, one: _One) -> TensorLoss:
         spec, distance = self.graph.spec(pair.quantized), one.distance
@@ -97,7 +98,7 @@ class Losses:
         )
 
     def _axis(self, pair: FloatPair) -> int:
-        """Of the output channels in the weights."""
+        """Returns the axis of the output channels in the weights."""
         node = next(n for n in self.floats.nodes if n.name == pair.node)
         if node.op_type == "Conv" or (node.op_type == "Gemm" and attributes(node).get("transB")):
             return 0
@@ -109,27 +110,27 @@ class Losses:
 
 
 def sqnr_db(a: Array, b: Array) -> float:
-    """10 log10(sum a^2 / sum (a-b)^2)."""
+    """Returns 10 log10(sum a^2 / sum (a-b)^2), in dB; inf where a equals b."""
     signal, noise = float(np.square(a, dtype=np.float64).sum()), float(np.square(a - b, dtype=np.float64).sum())
     return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
 
 
 def channels_lost(a: Array, b: Array, axis: int) -> float:
-    """Share of the channels along axis whose SQNR is below LOST_DB; channels that are all zero are whole."""
+    """Returns the share, 0..1, of the channels along axis whose SQNR is below LOST_DB."""
     one, other = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
-    found = [sqnr_db(x, y) for x, y in zip(one, other, strict=True)]
-    return sum(x < LOST_DB for x in found) / max(len(found), 1)
+    ratios = [sqnr_db(x, y) for x, y in zip(one, other, strict=True)]
+    return sum(x < LOST_DB for x in ratios) / max(len(ratios), 1)
 
 
 def quantized_range(spec: TensorSpec) -> tuple[float, float]:
-    """The real values between which the tensor's integers lie; of several channels the widest."""
+    """Returns the lowest and highest real value the tensor can represent; of several channels the widest range."""
     limits = np.iinfo(spec.numpy_dtype)  # type: ignore[type-var]
     scale, zero = np.array(spec.scale, np.float64), np.array(spec.zero_point, np.float64)
     return float(((limits.min - zero) * scale).min()), float(((limits.max - zero) * scale).max())
 
 
 def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
-    """The known tensors this one is computed from, with none of them in between."""
+    """Returns the nearest known tensors that this one is computed from."""
     wanted, found, seen = set(known), dict[str, None](), {tensor}
     todo = list(view.producer[tensor].input) if tensor in view.producer else []
     while todo:
@@ -145,22 +146,22 @@ def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
 
 
 def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch]:
-    """One a paired tensor, its maker's weights with it."""
+    """Returns one switch per paired tensor, which also switches the weights of the node that computes it."""
     makers = {node.name: str(node.output[0]) for node in floats.nodes}
-    found = []
+    switches = []
     for pair in paired.pairs:
         spec = graph.spec(pair.quantized)
         weights = tuple(Weights(makers[pair.node], at, value) for at, value in pair.weights.items())
         zero = np.array(spec.zero_point, spec.numpy_dtype)
-        found.append(Switch(pair.tensor, np.array(spec.scale, np.float32), zero, spec.channel_axis, weights))
-    return found
+        switches.append(Switch(pair.tensor, np.array(spec.scale, np.float32), zero, spec.channel_axis, weights))
+    return switches
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """The final outputs of some tensors quantized, against none. worst: of those a cosine can judge, if there is one; its
-    cosine and SQNR. harm: what outcomes are compared by: its cosine, 1.0 where no output can be judged. mean: of all
-    outputs; those that cannot be judged count as 1.0."""
+    """The final outputs with some tensors quantized, compared with none quantized. worst: the worst output that a cosine can
+    judge, if there is one, with its cosine and SQNR. harm: what results are ranked by: its cosine, 1.0 where no output can be
+    judged. mean: the mean cosine of all outputs; those that cannot be judged count as 1.0."""
 
     worst: str
     cosine: float
@@ -170,8 +171,8 @@ class ExperimentResult:
 
 
 class Experiment:
-    """Runs the switched model and measures its outputs against its own float run, over the frames. steps: of the quantized
-    final outputs, by the float model's names: one that is quiet, too small or within half a step is no harm. runs: counted."""
+    """Runs the switched model and compares its outputs with its own float run, over the frames. steps: of the quantized final
+    outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs: their number."""
 
     def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
         self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
@@ -182,18 +183,18 @@ class Experiment:
         return self.switched.run(feed, frozenset(on))
 
     def measure(self, on: Iterable[str]) -> ExperimentResult:
-        """Quantized: the tensors of `on`."""
+        """Returns the result with the tensors of `on` quantized."""
         distances: dict[str, Distance] = {}
         for feed, plain in zip(self.frames, self._float, strict=True):
             for name, value in self._run(feed, on).items():
                 here = real_spec(name, value)
                 distances.setdefault(name, Distance()).add(plain[name], value, here, here)
         cosines = {n: _number(d.metric("cosine")) for n, d in distances.items()}
-        told = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
-        worst = min(told or cosines, key=lambda n: (cosines[n], n))
-        mean = (sum(cosines[n] for n in told) + len(cosines) - len(told)) / len(cosines)
+        judged = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
+        worst = min(judged or cosines, key=lambda n: (cosines[n], n))
+        mean = (sum(cosines[n] for n in judged) + len(cosines) - len(judged)) / len(cosines)
         return ExperimentResult(
-            worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if told else 1.0, mean
+            worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if judged else 1.0, mean
         )
 
 
@@ -204,20 +205,20 @@ def _number(cosine: float) -> float:
 def quantize_one_at_a_time(
     experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
 ) -> None:
-    """Fills `single` of every row, and sorts the rows: what damages the worst output most comes first."""
+    """Fills `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes first."""
     order = {}
     for at, row in enumerate(rows):
-        found = experiment.measure([row.tensor])
-        row.single = SingleTensorLoss(found.worst, found.cosine, found.sqnr_db)
-        order[row.tensor] = (found.harm, found.mean, row.tensor)
+        result = experiment.measure([row.tensor])
+        row.single = SingleTensorLoss(result.worst, result.cosine, result.sqnr_db)
+        order[row.tensor] = (result.harm, result.mean, row.tensor)
         if tell is not None:
             tell(at + 1, len(rows))
     rows.sort(key=lambda r: order[r.tensor])
 
 
 def loudest_frames(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
-    """Frames, at most so many, in order: first those that make the most outputs loud which no frame before did, then the
-    first ones. outputs: of each frame, how loud each output is in steps of its scale."""
+    """Returns the indices of at most `most` frames, ascending. Chosen first are those that make the most further outputs loud,
+    then the first ones. outputs: of each frame, each output's largest value in steps of its scale."""
     chosen: list[int] = []
     silent = {n for n in (outputs[0] if outputs else {}) if any(one[n] >= 1 for one in outputs)}
     while silent and len(chosen) < most:

@@ -1,4 +1,4 @@
-"""How loud a final output is in steps of its own scale: whether a cosine can judge it, or it is near enough, or says nothing."""
+"""How loud a final output is in steps of its own scale: whether a cosine can judge it, it is near enough, or it says nothing."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from qverify.report.triage_document import OutputRow, Quiet, TensorLoss
 from qverify.tensors.spec import TensorSpec
 
 LEAST_USED = 1 / 64  # share of the quantized range, four levels of 8 bit, that a value must reach to be near enough
-MURMUR = 1 / 8  # share of that range: what a quantized output may say while the float is quiet, and nobody is accused
+MURMUR = 1 / 8  # share of that range that a quantized output may reach while the float is quiet without being blamed
 FLOAT_BITS = 22  # of 24: float32 values this near are equal
 Judged = Literal["gate", "near", "quiet", "too_small"]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStep:
-    """Real values. size: of one LSB, the smallest of several channels. extent: of the whole quantized range."""
+    """A quantized output's step in real values. size: of one LSB, the smallest of several channels. extent: of the whole range."""
 
     size: float
     extent: float
 
     @classmethod
     def of(cls, spec: TensorSpec) -> OutputStep:
-        """spec: of a quantized tensor."""
+        """Returns the step of a quantized tensor's spec."""
         limits = np.iinfo(spec.numpy_dtype)  # type: ignore[type-var]
         size = float(min(spec.scale))
         return cls(size, size * float(int(limits.max) - int(limits.min)))
 
     def judged(self, largest: float, off: float) -> Judged:
-        """What a cosine below its limit tells. largest: of |float|; off: the largest |float - quantized|; both over all frames.
+        """Returns what a cosine below its limit means. largest: of |float|; off: largest |float - quantized|; both over all frames.
 
-        quiet: the float never is a whole step, and the quantized no further than a step from it: nothing can be told.
+        quiet: the float never reaches a whole step, and the quantized output is within a step of it: nothing can be judged.
         near: within half a step of a float that reaches LEAST_USED of the range: quantization cannot do better.
-        too_small: off by a step at most, or the float is quiet and the quantized murmurs: nobody is accused, nothing shown."""
+        too_small: off by at most one step, or the float is quiet and the quantized output is below MURMUR of its range: it
+        is not blamed, and nothing is shown.
+        gate: the cosine judges."""
         if not (np.isfinite(largest) and np.isfinite(off)):
             return "gate"
         rounding = largest * 2.0**-FLOAT_BITS
@@ -48,7 +50,7 @@ class OutputStep:
 
 
 def loudness_text(largest: float, step: float) -> str:
-    """How loud, for people."""
+    """Returns in words how loud a tensor is, compared with its step."""
     if largest == 0:
         return "it is zero everywhere"
     if largest < step / 2:
@@ -57,17 +59,17 @@ def loudness_text(largest: float, step: float) -> str:
 
 
 def quiet_outputs(outputs: Iterable[OutputRow], losses: Iterable[TensorLoss]) -> list[Quiet]:
-    """The tensors that no frame made loud: final outputs of the rungs from float, then those inside, in running order."""
-    found: dict[str, Quiet] = {}
+    """Returns the tensors that no frame made loud: final outputs of the gates from float, then inner tensors in running order."""
+    quiet: dict[str, Quiet] = {}
     for row in outputs:
         if row.judged == "quiet" and row.largest is not None and row.step is not None:
-            found.setdefault(
+            quiet.setdefault(
                 row.name, Quiet(row.name, True, row.largest, row.step, loudness_text(row.largest, row.step))
             )
     for loss in losses:
         largest = max(abs(loss.float_low), abs(loss.float_high))
         if largest < loss.step / 2:
-            found.setdefault(
+            quiet.setdefault(
                 loss.tensor, Quiet(loss.tensor, False, largest, loss.step, loudness_text(largest, loss.step))
             )
-    return list(found.values())
+    return list(quiet.values())

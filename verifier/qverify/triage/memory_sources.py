@@ -1,4 +1,4 @@
-"""Where a fault of the memory can sit: the unit's output, what it reads, its constants."""
+"""Tensors where a memory fault can be: the unit's output, its inputs and its constants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """kind: output, input, constant. said: as a person reads it."""
+    """A tensor of the unit. kind: output, input or constant. said: its name for people."""
 
     name: str
     kind: str
@@ -38,14 +38,14 @@ class MemorySource:
 
 
 def memory_sources(case: Case, *kinds: str) -> list[MemorySource]:
-    """Those of the kinds asked for, or all."""
-    found = [MemorySource(case.output, "output", "the output", case.spec)]
-    found += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
+    """Returns the unit's tensors of these kinds, or all."""
+    sources = [MemorySource(case.output, "output", "the output", case.spec)]
+    sources += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
     for node, at, name in constants_of(case):
         roles = ROLES.get(node.op, ())
         role = roles[at] if at < len(roles) else f"constant {name}"
-        found.append(MemorySource(name, "constant", f"the {role}", case.graph.spec(name)))
-    return [p for p in found if not kinds or p.kind in kinds]
+        sources.append(MemorySource(name, "constant", f"the {role}", case.graph.spec(name)))
+    return [p for p in sources if not kinds or p.kind in kinds]
 
 
 def _input(case: Case, name: str) -> str:
@@ -53,19 +53,19 @@ def _input(case: Case, name: str) -> str:
 
 
 def correct_value(case: Case, place: MemorySource) -> Array:
-    """As it would be without the fault."""
+    """Returns the tensor's value without the fault."""
     if place.kind == "output":
         return case.made
     return case.inputs[place.name] if place.kind == "input" else case.graph.constants[place.name]
 
 
 def is_permutation(case: Case) -> bool:
-    """Whether the recorded elements are the computed ones in some order: a cheap look before many orders are tried."""
+    """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are tried."""
     return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
 
 
 def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
-    """The output when that tensor's elements are the transformed ones; transform keeps shape and dtype."""
+    """Returns a function that computes the output with that tensor transformed; transform keeps shape and dtype."""
 
     def make(case: Case) -> Array:
         changed = np.ascontiguousarray(transform(correct_value(case, place)))
@@ -79,7 +79,7 @@ def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Cal
 
 
 def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
-    """The output when every input's elements are the transformed ones."""
+    """Returns a function that computes the output with every input transformed."""
     names = case.unit.inputs
 
     def make(case: Case) -> Array:

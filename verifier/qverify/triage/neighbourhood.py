@@ -1,14 +1,15 @@
-"""What is around a diverging tensor: what it reads and what reads it, each with how both sides compare there."""
+"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from qverify.model_bin.units import Unit
+from qverify.plural import count
 from qverify.report.document import Forced
 from qverify.report.triage_document import Neighbour, Neighbourhood
 
-MOST_DRAWN = 4  # diverging tensors with a drawing; a board that spoils everything would fill the screen
+MOST_DRAWN = 4  # diverging tensors with a drawing; a board that corrupts everything would fill the screen
 
 
 def neighbourhoods(
@@ -18,7 +19,7 @@ def neighbourhoods(
     forced: Mapping[str, Forced],
     tensors: list[str],
 ) -> list[Neighbourhood]:
-    """Of these tensors, in order. inputs: of the network, which both sides are given."""
+    """Returns the neighbourhood of each of these tensors, in order. inputs: of the network, equal on both sides."""
     makers = {o: unit for unit in units for o in unit.outputs}
 
     def neighbour(tensor: str) -> Neighbour:
@@ -31,17 +32,17 @@ def neighbourhoods(
         known = same(tensor)
         return Neighbour(tensor, op, "not known" if known is None else "agree" if known else "differ")
 
-    found = []
+    drawn = []
     for tensor in tensors[:MOST_DRAWN]:
         above = makers[tensor].inputs if tensor in makers else ()
         below = [o for unit in units if tensor in unit.inputs for o in unit.outputs]
-        found.append(Neighbourhood(neighbour(tensor), [neighbour(n) for n in above], [neighbour(n) for n in below]))
-    return found
+        drawn.append(Neighbourhood(neighbour(tensor), [neighbour(n) for n in above], [neighbour(n) for n in below]))
+    return drawn
 
 
 def numbers(forced: Forced) -> str:
-    """How many elements are otherwise from the same inputs, and by how much."""
+    """Returns as text how many elements differ although the inputs are the same, and by how much."""
     if forced.mismatched is None:
         return forced.why
     apart = f"{forced.max_lsb} LSB" if forced.max_lsb is not None else f"{forced.max_abs or 0:.3g}"
-    return f"{forced.mismatched} of {forced.elements} elements, up to {apart}"
+    return f"{forced.mismatched} of {count(forced.elements, 'element')}, up to {apart}"

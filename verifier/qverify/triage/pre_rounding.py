@@ -1,4 +1,4 @@
-"""The output before it is rounded: the unit run again with an output step 2^-12 as large."""
+"""The output before it is rounded: the unit computed again with an output step 2^-12 as large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = "int64"
 
 @dataclass(frozen=True, slots=True)
 class PreRounding:
-    """steps: float64, in output LSB to a 4096th, before zero point and clip."""
+    """The output before rounding. steps: float64, in output LSB to a 4096th, before zero point and clip. low, high: clip limits."""
 
     steps: Array
     zero_point: int
@@ -28,11 +28,11 @@ class PreRounding:
 
 
 def pre_rounding(case: Case) -> PreRounding | None:
-    """None for an op that rounds nothing, or whose output is not quantized per tensor."""
-    return case.once("unrounded", lambda: _unrounded(case))
+    """Returns the output before rounding; None for an op that rounds nothing or whose output is not quantized per tensor."""
+    return case.once("unrounded", lambda: _pre_rounding(case))
 
 
-def _unrounded(case: Case) -> PreRounding | None:
+def _pre_rounding(case: Case) -> PreRounding | None:
     if len(case.spec.scale) != 1:
         return None
     change = _finer(case)
@@ -66,8 +66,8 @@ def _finer(case: Case) -> Change | None:
 
 
 def add_ratios(case: Case) -> Array:
-    """float64 [2]: real scales of an addition's operands by that of the output, the second negative for a subtraction."""
+    """Returns float64 [2]: the scales of an addition's operands divided by the output's, the second negative for a subtraction."""
     node, graph = case.last, case.graph
     rq = graph.constants[node.inputs[2] or ""]
-    found = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
-    return np.array(found) * (1, -1 if rq[1] < 0 else 1)
+    ratios = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]
+    return np.array(ratios) * (1, -1 if rq[1] < 0 else 1)

@@ -1,4 +1,4 @@
-"""A number found from the recorded elements: how many times a known step stands in the accumulator too much."""
+"""Finds from the recorded elements how many times too often a known step was added to the accumulator."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from qverify.triage.case import Case
 from qverify.triage.linear_sums import Linear
 
 Array = npt.NDArray[Any]
-FEW, MANY = 16, 512  # elements looked at for every candidate, and for those that are left
+FEW, MANY = 16, 512  # elements checked for every candidate, and for the candidates that remain
 MOST_FOUND = 4
 TAPPED = 48
 
 
 def multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[int]:
-    """The candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of them; at most four.
-    step: of acc's shape."""
+    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these; at most
+    four. step: of acc's shape."""
     places = _telling(case, of, step)
     if not places.size:
         return []
     for count in (FEW, MANY):
         chosen = places[:: max(1, len(places) // count)]
-        candidates = candidates[_hold(case, of, step, candidates, chosen)]
+        candidates = candidates[_explain(case, of, step, candidates, chosen)]
     return [int(k) for k in candidates[:MOST_FOUND] if k]
 
 
 def _telling(case: Case, of: Linear, step: Array) -> Array:
-    """Differing elements that are not saturated; where there are none, those that are."""
+    """Returns the differing elements that are not saturated, or the saturated ones where all are."""
     flat, recorded = case.differing, case.recorded.reshape(-1)
     moved = flat[step.reshape(-1)[flat] != 0]
     inside = moved[(recorded[moved] > of.low) & (recorded[moved] < of.high)]
     return inside if inside.size else moved
 
 
-def _hold(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
+def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
     at = at_elements(of, places)
     acc = at.acc + candidates[:, None] * step.reshape(-1)[places]
     made = replace(at, axis=1).output(acc)
@@ -46,7 +46,7 @@ def _hold(case: Case, of: Linear, step: Array, candidates: Array, places: Array)
 
 
 def at_elements(of: Linear, places: Array) -> Linear:
-    """Some elements of an accumulator as a row, every one with its own channel's parameters. places: flat."""
+    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat indices."""
     channel = np.unravel_index(places, of.acc.shape)[of.axis]
     rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
     real = of.real if of.real.shape[-1] == 1 else of.real[channel]
@@ -54,8 +54,8 @@ def at_elements(of: Linear, places: Array) -> Linear:
 
 
 def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
-    """Weights of one output channel (flat place in the constant) and the bit whose inversion gives the channel's recorded
-    elements, judged by some of them; at most four."""
+    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives the
+    channel's recorded elements, judged by some of these; at most four."""
     name = case.last.inputs[1] or ""
     w = case.graph.constants[name]
     if w.itemsize != 1:
@@ -67,18 +67,18 @@ def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int
     steps = (by[:, :, None] * taps[:, None, :]).reshape(-1, taps.shape[1])
     at = at_elements(of, places)
     made = replace(at, axis=1).output(at.acc + steps)
-    held = np.flatnonzero((made == case.recorded.reshape(-1)[places]).all(1))
-    return [(channel * row.size + int(i) // 8, int(i) % 8) for i in held[:MOST_FOUND]]
+    matches = np.flatnonzero((made == case.recorded.reshape(-1)[places]).all(1))
+    return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MOST_FOUND]]
 
 
 def _of_channel(case: Case, channel: int) -> Array:
-    """Some of its elements, every differing one first. Flat."""
+    """Returns flat indices of some of the channel's elements, the differing ones among them."""
     every = np.arange(case.recorded.size).reshape(case.recorded.shape)[:, channel].reshape(-1)
     return np.unique(np.concatenate([case.differing[:TAPPED], every[:: max(1, len(every) // TAPPED)][:TAPPED]]))
 
 
 def _taps(case: Case, w: Array, channel: int) -> Array:
-    """[K, places of _of_channel]: what every weight of the channel is multiplied with."""
+    """Returns [K, elements of _of_channel]: what every weight of the channel is multiplied with."""
     places = _of_channel(case, channel)
     where = np.unravel_index(places, case.recorded.shape)
     node, k = case.last, int(np.prod(w.shape[1:]))
@@ -90,5 +90,5 @@ def _taps(case: Case, w: Array, channel: int) -> Array:
     inputs, group = w.shape[1], channel // (len(w) // node.words[10])
     padded = window.padded(as_planes(x)[:, group * inputs : (group + 1) * inputs], (rows, columns), 0)
     at_row = where[2] if len(where) == 4 else np.zeros_like(where[0])
-    found = [tap[where[0], :, at_row, where[-1]] for tap in window.taps(padded, (rows, columns))]
-    return np.stack(found, 2).reshape(len(places), k).T
+    taps = [tap[where[0], :, at_row, where[-1]] for tap in window.taps(padded, (rows, columns))]
+    return np.stack(taps, 2).reshape(len(places), k).T

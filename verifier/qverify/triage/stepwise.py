@@ -1,4 +1,4 @@
-"""A sum of products with something done after every step, in the order in which a kernel may take them."""
+"""A sum of products with an operation applied after every step, in the orders in which a kernel may add them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ORDERS = ("channels outermost", "channels innermost")
 
 
 def steps(case: Case) -> int:
-    """Multiply-accumulates of the last node, a conv or fully_connected."""
+    """Returns the number of multiply-accumulates of the last node, a conv or fully_connected."""
     return int(np.prod(_weights(case).shape[1:])) * case.recorded.size
 
 
 def largest_sum(case: Case) -> int:
-    """No partial sum of products, in any order, is larger."""
+    """Returns an upper bound of every partial sum of products, in any order."""
     name = case.last.inputs[0] or ""
     x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0]
     weights = np.abs(_centred(case)).sum(1)
@@ -31,14 +31,14 @@ def largest_sum(case: Case) -> int:
 
 
 def largest_product(case: Case, zero: int) -> int:
-    """No product is larger, what is read taken with that zero point still in it."""
+    """Returns an upper bound of every product when this zero point is still part of the input."""
     name = case.last.inputs[0] or ""
     x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0] + zero
     return int(np.abs(_centred(case)).max(initial=0) * np.abs(x).max(initial=0))
 
 
 def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Array) -> Array:
-    """int64 accumulators from start, `after` applied after every product. order: of ORDERS."""
+    """Returns int64 accumulators, summed from start with `after` applied after every product. order: one of ORDERS."""
     acc = start.astype(np.int32)
     shape = _weights(case).shape
     along = [1, shape[0], *[1] * (acc.ndim - 2)]
@@ -49,18 +49,18 @@ def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Arr
 
 
 def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: Array, zero: int) -> Array:
-    """int64 accumulators from start, `together` applied to every sum of two neighbouring products. zero: stands in what is
-    read when it is multiplied, and is taken out at the end."""
+    """Returns int64 accumulators, summed from start with `together` applied to every sum of two neighbouring products. zero: is
+    part of the input when it is multiplied, and is subtracted at the end."""
     acc, shape = start.astype(np.int64), _weights(case).shape
-    along, held = [1, shape[0], *[1] * (acc.ndim - 2)], None
+    along, pending = [1, shape[0], *[1] * (acc.ndim - 2)], None
     for taps, weight in _taps(case, order):
         product = (taps + zero) * weight.reshape(along)
         acc -= zero * weight.reshape(along)
-        if held is None:
-            held = product
+        if pending is None:
+            pending = product
         else:
-            acc, held = acc + together(held + product), None
-    return acc if held is None else acc + together(held)
+            acc, pending = acc + together(pending + product), None
+    return acc if pending is None else acc + together(pending)
 
 
 def _weights(case: Case) -> Array:
@@ -68,14 +68,14 @@ def _weights(case: Case) -> Array:
 
 
 def _centred(case: Case) -> Array:
-    """[outputs, taps], int64, less their zero points."""
+    """Returns the weights [outputs, taps], int64, with their zero points subtracted."""
     w = _weights(case).astype(np.int64)
     zero = np.array(case.graph.spec(case.last.inputs[1] or "").zero_point)
     return (w - zero.reshape([-1, *[1] * (w.ndim - 1)])).reshape(len(w), -1)
 
 
 def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
-    """For every step: what the outputs' tap reads, less the zero point, and every output's weight."""
+    """Yields for every step what the outputs' tap reads, minus the zero point, and every output's weight."""
     w, flat = _weights(case), _centred(case)
     places = np.arange(flat.shape[1]).reshape(w.shape[1:])
     if order == "channels innermost" and w.ndim == 4:
@@ -85,7 +85,7 @@ def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
 
 
 def _tap(case: Case, k: int, w: Array) -> Array:
-    """The node with weight 1 at this place alone: one output channel a group, repeated for the group's others."""
+    """Returns the node's output with weight 1 at this tap alone: one output channel per group, repeated for the group's others."""
     node, groups = case.last, case.last.words[10] if case.last.op == "conv" else 1
     one = np.zeros((groups, *w.shape[1:]), np.int8)
     one.reshape(groups, -1)[:, k] = 1

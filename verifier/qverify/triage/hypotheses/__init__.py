@@ -1,5 +1,5 @@
-"""Known faults of a runtime or its chip, one family a file: NAME, a docstring that states it, variants(case). LATE = 1 for a
-family of hundreds of variants, 2 for one that sums products one by one: they come after the others, should the time run out."""
+"""Known faults of a runtime or its chip, one family per file: NAME, a docstring that states the fault, variants(case). LATE = 1
+for a family of hundreds of variants, 2 for one that sums products one by one: these are tried last, as the time is limited."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class FaultVariant:
-    """said: the fault as a person reads it. make: the output under it, for this case or the same unit on other inputs;
-    shape and dtype of the output's spec. bits: log2 of how many faults like it there were to choose from, where the
-    recorded elements chose it. copied: it puts values that stand elsewhere in place of the differing ones. free: flat mask of
-    the elements it cannot predict, because memory held there what it held before; make leaves them as recorded."""
+    """One way a fault can be. said: the fault in words. make: computes the output under it, for this case or the same unit on
+    other inputs; shape and dtype of the output's spec. bits: log2 of the number of alternatives, where it was chosen by the
+    recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the elements it cannot
+    predict, because they are left over in memory from before; make returns them as recorded."""
 
     said: str
     make: Callable[[Case], Array]
@@ -31,8 +31,8 @@ class FaultVariant:
 
 
 class Page(Protocol):
-    """variants: nothing where the family does not apply to the unit. They come lazily: looking at the recorded elements is
-    part of it."""
+    """A file of this folder. variants: yields nothing where the family does not apply to the unit. It is lazy, since examining
+    the recorded elements takes time."""
 
     NAME: str
     __doc__: str
@@ -42,6 +42,6 @@ class Page(Protocol):
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """In the order of their files' names, the late ones last."""
+    """Returns all pages in the order of their files' names, the late ones last."""
     pages = [cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants"))]
     return tuple(sorted(pages, key=lambda page: int(getattr(page, "LATE", 0))))

@@ -56,7 +56,7 @@ def _saturated(acc: Array, width: int) -> Array:
 
 
 def bias_of(case: Case, of: Linear) -> Array:
-    """As it broadcasts against the accumulator; 0 where there is none."""
+    """Returns the bias, shaped to broadcast against the accumulator; 0 where there is none."""
     name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
     return np.zeros(1, np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
 
@@ -91,7 +91,7 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
 
 
 def _pairwise(case: Case) -> Iterator[FaultVariant]:
-    """Two neighbouring products are added in 16 bits, as instructions for bytes do, and the sums in 32 bits."""
+    """Yields faults where two neighbouring products are added in 16 bits, as byte instructions do, and the sums in 32 bits."""
     if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
         return
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}

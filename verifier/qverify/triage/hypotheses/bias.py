@@ -1,4 +1,4 @@
-"""The bias is left out, added twice, taken with the other sign, or of the neighbouring channel."""
+"""The bias is left out, added twice, used with the other sign, or taken from a neighbouring channel."""
 
 from __future__ import annotations
 

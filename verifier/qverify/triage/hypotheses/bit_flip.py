@@ -17,8 +17,8 @@ from qverify.triage.solve_multiplier import flipped_weights
 
 NAME = "bit-flip"
 MOST_FLIPS = 16  # of one tensor
-FEWEST = 8  # elements of a tensor of which one that differs by a bit is an upset
-SPARSE = 32  # elements to one that differs
+FEWEST = 8  # elements a tensor must have for one that differs by a bit to be an upset
+SPARSE = 32  # elements per differing element from which on flips are likelier than arithmetic
 MARGIN = 8.0  # bits that several flips must explain beyond their choice
 
 
@@ -35,7 +35,7 @@ def _width(case: Case) -> int:
 
 
 def _everywhere(case: Case) -> Iterator[FaultVariant]:
-    """A line of the bus that is stuck, or inverted."""
+    """Yields faults of a bus line that is stuck or inverted."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
     moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
     for bit in range(_width(case)):
@@ -96,7 +96,7 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
 
 
 def _few(case: Case) -> Iterator[FaultVariant]:
-    """Bits of several elements. Not where the board does the same to every element of a value."""
+    """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
     made, recorded = bits(case.made), bits(case.recorded)
     moved = made[case.differing] ^ recorded[case.differing]
     count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
@@ -109,8 +109,8 @@ def _few(case: Case) -> Iterator[FaultVariant]:
 
 
 def _as_steps(case: Case) -> float:
-    """Bits that say the same as steps no larger than the largest, less what flips must tell beyond that where so many of the
-    elements differ that it may well be arithmetic."""
+    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements differ
+    that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
     made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
@@ -120,7 +120,7 @@ def _as_steps(case: Case) -> float:
 
 
 def _of_value(made: Array, recorded: Array) -> bool:
-    """Whether what was recorded is a function of what was computed."""
+    """Returns whether every recorded element depends on the computed value alone."""
     return len(np.unique(made)) == len(np.unique(np.stack([made, recorded]), axis=1).T)
 
 
@@ -131,7 +131,7 @@ def _exchanged(case: Case, places: Array, moved: Array) -> Array:
 
 
 def _of_channel(case: Case) -> Iterator[FaultVariant]:
-    """Of a constant of the one channel with all the differences."""
+    """Yields inverted bits in a constant of the one channel that has all the differences."""
     of = linear(case)
     if of is None or case.last.op not in ("conv", "fully_connected"):
         return

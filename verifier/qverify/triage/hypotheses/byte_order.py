@@ -1,4 +1,4 @@
-"""Bytes stand in another order: big-endian elements, or elements reversed within machine words."""
+"""Bytes are in another order: big-endian elements, or elements reversed within machine words."""
 
 from __future__ import annotations
 

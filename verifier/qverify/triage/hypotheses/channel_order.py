@@ -1,4 +1,4 @@
-"""Channels stand in another order: reversed, rotated, exchanged in pairs, two of them exchanged."""
+"""Channels are in another order: reversed, rotated, exchanged in pairs, or two of them exchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def axes(case: Case) -> Iterator[tuple[MemorySource, int]]:
-    """Every tensor with channels, and their axis: 1 of activations, both of weights."""
+    """Yields every tensor with channels and their axis: 1 for activations, 0 and 1 for weights."""
     for place in memory_sources(case):
         of_weights = place.said in ("the weights", "the second input") and place.kind == "constant"
         if place.kind != "constant" and len(place.spec.shape) < 2:
@@ -61,17 +61,18 @@ def axes(case: Case) -> Iterator[tuple[MemorySource, int]]:
 
 
 def ordered(values: Array, order: Callable[[Array], Array], axis: int) -> Array:
+    """Returns values with the channels along axis reordered."""
     return values.take(order(np.arange(values.shape[axis])), axis)
 
 
 def _blocks(places: Array, size: int) -> Array:
-    """Reversed within every whole block."""
+    """Returns the indices reversed within every whole block."""
     whole = len(places) // size * size
     return np.concatenate([places[:whole].reshape(-1, size)[:, ::-1].reshape(-1), places[whole:]])
 
 
 def _differing(case: Case, axis: int) -> Iterator[tuple[int, int]]:
-    """The two channels with all the differences."""
+    """Yields the two channels that have all the differences, if there are exactly two."""
     touched = np.unique(np.unravel_index(case.differing, case.spec.shape)[axis])
     if len(touched) == 2:
         yield int(touched[0]), int(touched[1])

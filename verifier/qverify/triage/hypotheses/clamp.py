@@ -1,4 +1,4 @@
-"""The activation's clamp is missing, or there is one too many, or it has other limits."""
+"""The activation's clamp is missing, there is an extra one, or it has other limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _measured(case: Case, low: int, high: int) -> Iterator[FaultVariant]:
-    """By the smallest and the largest recorded element: one limit is another, or both."""
+    """Yields clamps at the smallest or the largest recorded element, or at both."""
     a, b = int(case.recorded.min()), int(case.recorded.max())
     ends = case.recorded.reshape(-1)[case.differing]
     if len(ends) > 2 and low < a < b < high and a in ends and b in ends:

@@ -1,4 +1,4 @@
-"""A row, column or channel of what the unit reads is left out or repeated: the rest of its line buffer was not loaded."""
+"""A row, column or channel of the unit's input is left out or repeated: a part of its line buffer was not loaded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _repeated(values: Array, axis: int, line: int, other: int) -> Array:
 
 
 def _lines(case: Case, axis: int, size: int) -> list[int]:
-    """Rows or columns read by all the places that differ and that may not be read by others."""
+    """Returns the rows or columns that every differing element reads and other elements may not read."""
     touched = np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(touched.min()), int(touched.max())
     words, side = ops.words(case.last), "hw"[axis - 2]
@@ -75,16 +75,16 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
 
 
 def _channels(case: Case, place: MemorySource) -> list[int]:
-    """Channels of a convolution's input; of one that reads many, those that explain one of its outputs."""
+    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its outputs."""
     of, node = linear(case), case.last
     if node.op != "conv" or of is None or place.name != node.inputs[0]:
         return []
     weights, groups = case.graph.constants[node.inputs[1] or ""], node.words[10]
     touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
-    found = np.unique(touched // (len(weights) // groups))
-    if len(found) > 1:
+    groups_touched = np.unique(touched // (len(weights) // groups))
+    if len(groups_touched) > 1:
         return []
-    members = range(int(found[0]) * weights.shape[1], (int(found[0]) + 1) * weights.shape[1])
+    members = range(int(groups_touched[0]) * weights.shape[1], (int(groups_touched[0]) + 1) * weights.shape[1])
     if len(members) <= FEW:
         return list(members)
     if groups > 1 or len(members) * case.recorded[0, 0].size > MOST_WORK:
@@ -93,22 +93,22 @@ def _channels(case: Case, place: MemorySource) -> list[int]:
 
 
 def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> list[int]:
-    """Channels whose absence, or whose neighbour in their stead, gives this output's recorded elements."""
+    """Returns the channels that, left out or replaced by a neighbour, give this output channel's recorded elements."""
     own = _by_channel(case, output, place, case.inputs[place.name])
     zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
     x = case.inputs[place.name]
     before, after = (_by_channel(case, output, place, np.roll(x, by, 1)) for by in (1, -1))
     one = of.acc[:, output : output + 1]
     part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
-    held = np.zeros(own.shape[1], bool)
+    matches = np.zeros(own.shape[1], bool)
     for other in (np.zeros_like(own), zero, before, after):
         made = of.output(one - own + other, rq=part)
-        held |= (made == case.recorded[:, output : output + 1]).all((0, 2, 3))
-    return [int(i) for i in np.flatnonzero(held)[:FEW]]
+        matches |= (made == case.recorded[:, output : output + 1]).all((0, 2, 3))
+    return [int(i) for i in np.flatnonzero(matches)[:FEW]]
 
 
 def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
-    """[N, I, H, W]: what each input channel adds to one output's sums: the node with a group a channel."""
+    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]

@@ -1,4 +1,4 @@
-"""A row, column, channel or tile of the output is left out, repeated, or not what the unit made last."""
+"""A row, column, channel or tile of the output is left out, repeated, or not the one the unit computed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """The differing elements' places on one or more axes, whole on the others: said, where, bits of the choice."""
+    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
@@ -62,7 +62,7 @@ def _filled(case: Case, box: Box, value: Any) -> Array:
 
 
 def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
-    """The same elements, some places earlier or later on the axis."""
+    """Yields faults where the box repeats elements some positions earlier or later on the axis."""
     size = case.recorded.shape[axis]
     start, stop, _ = box[axis].indices(size)
     length = stop - start
@@ -85,7 +85,7 @@ def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
 
 
 def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """One of the equal tiles of an axis repeats a neighbour, though by chance not all of its places differ."""
+    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
     for tile in TILES:
@@ -108,7 +108,7 @@ def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
 
 
 def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """From some place on everything is one place too far or too early."""
+    """Yields faults where everything from some position on is one position too far or too early."""
     shape = case.recorded.shape
     first = int(np.unravel_index(case.differing, shape)[axis].min())
     names = NAMES.get(len(shape), ())
@@ -149,7 +149,7 @@ def _inserted(case: Case, axis: int, start: int) -> Array:
 
 
 def _runs(case: Case) -> Iterator[FaultVariant]:
-    """One run of memory from the first to the last differing element."""
+    """Yields faults of one run of memory from the first to the last differing element."""
     first, last = int(case.differing[0]), int(case.differing[-1]) + 1
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"

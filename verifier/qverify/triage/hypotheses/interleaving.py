@@ -1,4 +1,4 @@
-"""Elements are interleaved or dealt apart, as a load or store of structures does: every second, third, fourth together."""
+"""Elements are interleaved or deinterleaved, as a load or store of structures does: every second, third or fourth together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qverify.triage.memory_sources import MemorySource, is_permutation, memory_s
 NAME = "interleaving"
 LATE = 1
 WAYS = (2, 3, 4, 8, 16, 32)
-WAYS_READ = (2, 4)  # of a tensor that the unit reads: each costs a run
+WAYS_READ = (2, 4)  # for a tensor that the unit reads: each costs a run
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
-    """All of it, every plane, every row; channels are group-order's."""
+    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by group-order."""
     shape, seen = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):
         if run > 2 and run not in seen:

@@ -43,20 +43,20 @@ def _ways(weights: Array) -> dict[str, Callable[[Array], Array]]:
 
 def _left_out(weights: Array) -> dict[str, tuple[slice, ...]]:
     every, count = slice(None), weights.shape[1]
-    found: dict[str, tuple[slice, ...]] = {}
+    parts: dict[str, tuple[slice, ...]] = {}
     if count > 1:
-        found |= {"the last channel": (every, slice(-1, None)), "the first channel": (every, slice(0, 1))}
+        parts |= {"the last channel": (every, slice(-1, None)), "the first channel": (every, slice(0, 1))}
         for m in (2, 4, 8, 16, 32, 64):
             if count % m and count > m:
-                found[f"the channels after the last whole {m}"] = (every, slice(count // m * m, None))
+                parts[f"the channels after the last whole {m}"] = (every, slice(count // m * m, None))
     for axis, name in ((2, "row"), (3, "column")):
         if weights.ndim == 4 and weights.shape[axis] > 1:
             before = (every,) * axis
-            found |= {f"the first {name}": (*before, slice(0, 1)), f"the last {name}": (*before, slice(-1, None))}
+            parts |= {f"the first {name}": (*before, slice(0, 1)), f"the last {name}": (*before, slice(-1, None))}
     if weights.ndim == 4 and weights.shape[2] * weights.shape[3] > 1:
-        found |= {"the last tap": (every, every, slice(-1, None), slice(-1, None))}
-        found |= {"the first tap": (every, every, slice(0, 1), slice(0, 1))}
-    return found
+        parts |= {"the last tap": (every, every, slice(-1, None), slice(-1, None))}
+        parts |= {"the first tap": (every, every, slice(0, 1), slice(0, 1))}
+    return parts
 
 
 def _without(weights: Array, part: tuple[slice, ...], zero: tuple[int, ...]) -> Array:

@@ -52,7 +52,7 @@ def _read(values: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Arra
 
 
 def _before_flattening(case: Case, place: MemorySource) -> tuple[int, ...]:
-    """Of a flat tensor: the shape it had before a reshape."""
+    """Returns the tensor's shape; for a flat tensor made by a reshape, the shape before it."""
     maker = case.graph.producers().get(place.name)
     if place.kind == "constant" or maker is None or maker.op != "reshape" or len(place.spec.shape) > 2:
         return place.spec.shape

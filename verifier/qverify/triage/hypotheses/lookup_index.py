@@ -1,4 +1,4 @@
-"""A table is read at the wrong place: one off, by an index of the other sign, cut to fewer bits, or backward."""
+"""A table is read at the wrong index: off by one, of the other sign, cut to fewer bits, or backward."""
 
 from __future__ import annotations
 

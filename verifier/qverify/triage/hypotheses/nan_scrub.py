@@ -1,4 +1,4 @@
-"""NaN, infinity, negative zero or tiny numbers are replaced on their way in or out."""
+"""NaN, infinity, negative zero or tiny numbers are replaced in the inputs or the output."""
 
 from __future__ import annotations
 

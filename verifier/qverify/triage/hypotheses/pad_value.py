@@ -1,4 +1,4 @@
-"""Padding holds another value than the zero point."""
+"""Padding has another value than the zero point."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
     if case.last.op == "conv" and of is not None:
         step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - of.acc
-        found = multiples(case, of, step, np.arange(low - high, high - low + 1))
-        values = [spec.zero_point[0] + k for k in found]
+        multipliers = multiples(case, of, step, np.arange(low - high, high - low + 1))
+        values = [spec.zero_point[0] + k for k in multipliers]
     elif case.last.op in ("max_pool", "average_pool"):
         values = sorted({*range(low, high + 1)}) if high - low < 256 else [0, low, high]
     else:
@@ -45,7 +45,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _padded(case: Case, value: int) -> Change:
-    """The input with its padding in it, of any value."""
+    """Returns the change that writes the padding, of any value, into the input itself."""
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x = case.inputs[name]
     top, left, bottom, right = (words[p] for p in PADS)
@@ -56,9 +56,9 @@ def _padded(case: Case, value: int) -> Change:
 
 
 def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:
-    """A value outside x's type widens it."""
-    of = np.iinfo(x.dtype)
-    wide = x if of.min <= value <= of.max else x.astype(np.int32)
+    """Returns x padded with value; a value outside x's type widens it to int32."""
+    info = np.iinfo(x.dtype)
+    wide = x if info.min <= value <= info.max else x.astype(np.int32)
     return np.pad(wide, widths, constant_values=value)
 
 

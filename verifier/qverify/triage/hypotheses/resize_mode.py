@@ -1,4 +1,4 @@
-"""Resize takes its source places by another coordinate mode, another nearest mode, or one place off."""
+"""Resize computes its source positions with another coordinate mode or nearest mode, or off by one."""
 
 from __future__ import annotations
 

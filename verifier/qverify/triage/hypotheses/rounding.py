@@ -74,7 +74,7 @@ def _in_float(case: Case, dtype: str) -> Array:
 
 
 def _single(of: Linear) -> Array:
-    """By one float32 scale, rounded to float32."""
+    """Returns the accumulator multiplied by one float32 scale, rounded to float32."""
     return of.acc.astype(np.float32) * of.along(of.real.astype(np.float32))
 
 

@@ -1,4 +1,4 @@
-"""Scales are those of another channel or one for all, a power of two wrong, or requantization is left out."""
+"""Scales are those of another channel or one for all, wrong by a power of two, or requantization is left out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
 
 
 def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
-    """The real scale by 2^k."""
+    """Returns rq with the real scale multiplied by 2^k."""
     if value.dtype.kind == "f":
         return value * value.dtype.type(2.0**k)
     changed = value.copy()
@@ -83,7 +83,7 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
 
 
 def _of_specs(case: Case) -> Iterator[FaultVariant]:
-    """Where the op reads scales from the tensors: an input is taken as if it had the output's, or another input's."""
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
     specs = [case.graph.spec(n) for n in case.unit.inputs]

@@ -1,4 +1,4 @@
-"""Signed elements are taken as unsigned or the other way, or 128 is added where it must not be."""
+"""Signed elements are read as unsigned or unsigned as signed, or 128 is added where it must not be."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def _inverted(values: Array) -> Array:
 def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Array:
     values = np.ascontiguousarray(correct_value(case, place)).view(dtype)
     spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
-    held = {place.name: values}
+    changed = {place.name: values}
     if place.kind == "input":
-        return case.again(Change(inputs=held, specs={place.name: spec}))
-    return case.again(Change(constants=held, specs={place.name: spec}))
+        return case.again(Change(inputs=changed, specs={place.name: spec}))
+    return case.again(Change(constants=changed, specs={place.name: spec}))
 
 
 def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
@@ -77,5 +77,5 @@ def _written(case: Case, dtype: str, low: int, high: int) -> Array:
 
 
 def _wide(case: Case) -> Array:
-    """Computed in 32 bits, the lowest kept."""
+    """Returns the output computed in 32 bits with only the lowest bits kept."""
     return _changed(case, "int64", -(2**31), 2**31 - 1).astype(case.spec.numpy_dtype)

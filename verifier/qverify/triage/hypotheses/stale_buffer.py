@@ -1,4 +1,4 @@
-"""The output, or what the unit reads, is still what its buffer held before: another tensor, or the previous frame's."""
+"""The output or an input still has its buffer's earlier content: another tensor, or that of the previous frame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _before(case: Case) -> list[str]:
-    """Tensors made before the unit ran: what comes after cannot have been in its buffer, and may be a copy of its output."""
+    """Returns the tensors computed before the unit ran: a later one cannot have been in its buffer, and may copy its output."""
     nodes = [node.name for node in case.graph.nodes]
     first = nodes.index(case.unit.nodes[0].name)
     made = {o for node in case.graph.nodes[:first] for o in node.outputs}
@@ -45,10 +45,10 @@ def _other(case: Case, name: str) -> Array | None:
 
 
 def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) -> Iterator[FaultVariant]:
-    held = find(case)
-    if held is None:
+    earlier = find(case)
+    if earlier is None:
         return
-    old = fitting(held, case)
+    old = fitting(earlier, case)
     if old is None:
         return
     if (bits(old) == bits(case.recorded)).all():
@@ -71,16 +71,16 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
         )
 
 
-def fitting(held: Array, case: Case) -> Array | None:
-    """The first bytes of a tensor as the output's elements; None where there are too few."""
-    data = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
+def fitting(earlier: Array, case: Case) -> Array | None:
+    """Returns the first bytes of a tensor as the output's elements; None where there are too few."""
+    data = np.ascontiguousarray(earlier).reshape(-1).view(np.uint8)
     wanted = case.spec.valid_bytes
     return None if data.size < wanted else data[:wanted].view(case.spec.numpy_dtype).reshape(case.spec.shape)
 
 
 def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slice(None)) -> Array:
-    held = find(case)
-    old = None if held is None else fitting(held, case)
+    earlier = find(case)
+    old = None if earlier is None else fitting(earlier, case)
     assert old is not None
     made = case.made.copy().reshape(-1)
     made[part] = old.reshape(-1)[part]
@@ -88,6 +88,6 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
 
 
 def _input(case: Case, name: str) -> Array:
-    held = case.previous(name)
-    assert held is not None
-    return case.again(Change(inputs={name: held}))
+    earlier = case.previous(name)
+    assert earlier is not None
+    return case.again(Change(inputs={name: earlier}))

@@ -1,4 +1,4 @@
-"""Tiles of rows and columns are stored turned: each is transposed, the grid of tiles is as it should be."""
+"""Each tile of rows and columns is stored transposed, while the grid of tiles is right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _has_planes(place: MemorySource) -> bool:
-    """Activations of several rows and columns, and the matrix of a fully connected layer."""
+    """Returns whether it is an activation of several rows and columns, or the matrix of a fully connected layer."""
     shape = place.spec.shape
     return (
         len(shape) > 1
@@ -40,7 +40,7 @@ def _has_planes(place: MemorySource) -> bool:
 
 
 def _turned(rows: int, columns: int, size: int, whole: bool) -> Array:
-    """Where every element of a plane comes from."""
+    """Returns for every element of a plane the flat index it comes from."""
     row, column = np.indices((rows, columns))
     from_row, from_column = row - row % size + column % size, column - column % size + row % size
     there = (from_row < rows) & (from_column < columns)

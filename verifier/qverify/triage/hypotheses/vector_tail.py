@@ -1,4 +1,4 @@
-"""The end of every row, beyond the last whole vector, is not written: memory holds there what it held before."""
+"""The end of every row, beyond the last whole vector, is not written: the memory keeps its earlier content there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANES = (2, 4, 8, 16, 32, 64)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    """An end of one value everywhere is dropped-or-repeated's."""
+    """Yields each row end that may be unwritten. An end with one value everywhere is covered by dropped-or-repeated."""
     for said, axis in _axes(case.spec.shape):
         length, seen = case.spec.shape[axis], set()
         for lanes in LANES:
@@ -26,7 +26,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    """What a vector runs along: columns, or the channels of a tensor kept channels last."""
+    """Yields (text, axis) that a vector can run along: columns, or the channels of a tensor stored channels last."""
     if len(shape) > 2:
         yield "columns of every row", len(shape) - 1
     if len(shape) > 1:

@@ -1,4 +1,4 @@
-"""A window is off by one: kernel, stride, dilation or padding, the padding's sides exchanged, padding counted or not."""
+"""A window is off by one in kernel, stride, dilation or padding, its padding sides are exchanged, or padding is counted wrongly."""
 
 from __future__ import annotations
 

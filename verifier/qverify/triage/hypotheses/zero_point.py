@@ -1,4 +1,4 @@
-"""A zero point is another: of what is read, of the weights, or of the output."""
+"""A zero point is wrong: that of an input, of the weights, or of the output."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _again(case: Case, place: MemorySource, by: int) -> Array:
 
 
 def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
-    """By the commonest step of the differing elements that are not saturated, else of all."""
+    """Yields zero points changed by the commonest difference of the elements that are not saturated, else of all."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
     away = flat - case.made.reshape(-1)[case.differing]
@@ -76,13 +76,13 @@ def _wrapped(case: Case, by: int) -> Array:
 
 
 def _moved(case: Case, place: MemorySource, by: int) -> Array:
-    """After the clamp."""
+    """Returns the output with `by` added after the clamp."""
     low, high = limits(case.spec)
     return np.clip(case.made.astype(np.int64) + by, low, high).astype(case.spec.numpy_dtype)
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
-    """Steps from the own zero point: to every other where the unit is small, else to the usual."""
+    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual ones."""
     low, high = limits(place.spec)
     own = place.spec.zero_point[0]
     every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()
@@ -91,7 +91,7 @@ def _candidates(case: Case, place: MemorySource) -> list[int]:
 
 
 def _of_add(case: Case, place: MemorySource, by: int) -> Array:
-    """ref-exact: the third constant holds all three zero points."""
+    """Returns the addition with another zero point; in ref-exact the third constant combines all three zero points."""
     node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype != np.float32:
         return _again(case, place, by)

@@ -16,7 +16,7 @@ SOURCES = [
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
-        ("errors", "printable", "pages"),
+        ("errors", "printable", "plural", "pages"),
         ("files", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "vendor_files", "report"),
         ("ops", "compare", "capture", "profiles"),

@@ -13,7 +13,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Case
-from qverify.triage.hypotheses import Variant, pages
+from qverify.triage.hypotheses import FaultVariant, pages
 
 from tests.plain.forensic_units import Small, generator
 
@@ -47,9 +47,10 @@ class Table:
         return self.read(way(self.x)) if place == "the input" else self.read(self.x, way(self.table))
 
 
-def found(family: str, case: Case) -> dict[str, Variant]:
+def found(family: str, case: Case) -> dict[str, FaultVariant]:
     every = list(PAGES[family].variants(case))
-    assert len({v.said for v in every}) == len(every)
+    twice = family == "zero-point"  # the output's, before and after the clamp
+    assert len({v.said for v in every}) == len(every) - twice
     return {v.said: v for v in every}
 
 
@@ -493,7 +494,7 @@ def chain() -> tuple[Graph, dict[str, Array]]:
     return Graph(nodes, specs, {}, ("x",), ("z",)), values
 
 
-def stale(recorded: Array, **more: Any) -> dict[str, Variant]:
+def stale(recorded: Array, **more: Any) -> dict[str, FaultVariant]:
     graph, values = chain()
     case = Case(graph, units(graph)[2], {"m": values["m"]}, "y", recorded, **more)
     variants = found("stale-buffer", case)

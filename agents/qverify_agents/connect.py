@@ -135,7 +135,7 @@ def resolve_address(
     option that no page on the way has."""
     down: Callable[[], None] = _nothing
     address, offers, known = parse(uri), ALL, set(NOISE)
-    asked = set(address.options)
+    given = set(address.options)
     address = replace(address, options={**address.options, **options})
     if address.scheme == "ssh" and "user" in options:
         address = replace(address, rest=f"{options['user']}@{address.rest.rpartition('@')[2]}")
@@ -157,7 +157,7 @@ def resolve_address(
         raise BadAddress(f"-b {uri}: boards wrapped more than 4 deep; name the board with fewer wrappers")
     link = import_module(LINKS[address.scheme])
     known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
-    unknown = asked - known
+    unknown = given - known
     if unknown:
         down()
         raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")

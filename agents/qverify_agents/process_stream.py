@@ -54,8 +54,8 @@ class ProcessStream:
     def read(self, deadline: Deadline) -> bytes:
         _check(self._open)
         if self._came:
-            came, self._came = self._came, b""
-            return came
+            data, self._came = self._came, b""
+            return data
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._stdout, selectors.EVENT_READ)
             while not waiting.select(deadline.left()):
@@ -73,8 +73,8 @@ class ProcessStream:
                 for key, _ in waiting.select(deadline.left()):
                     if key.fd == self._stdin:
                         view = view[self._write_some(view) :]
-                    elif came := os.read(self._stdout, 1 << 20):
-                        self._came += came
+                    elif received := os.read(self._stdout, 1 << 20):
+                        self._came += received
                     else:
                         waiting.unregister(self._stdout)
 

@@ -82,8 +82,8 @@ class Master:
         try:
             while not os.path.exists(self._folder.socket):
                 if self._process.poll() is not None:
-                    said = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
-                    raise BoardUnreachable(f"{where}: ssh says: {said}")
+                    message = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
+                    raise BoardUnreachable(f"{where}: ssh says: {message}")
                 if deadline.over:
                     raise BoardUnreachable(f"{where}: ssh does not connect in time; give --timeout to wait longer")
                 time.sleep(0.02)

@@ -114,8 +114,8 @@ def quantize() -> Canary:
 def float_to_8bit(kind: str, y_scale: float, **attributes: Any) -> Canary:
     """Returns dequantize, a float function, quantize: a function that onnxruntime computes in float is compared after quantizing."""
     x = np.tile(grid("uint8"), (2, 1))
-    given = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
-    inputs = {k: np.asarray(v) for k, v in given.items()}
+    tensors = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
+    inputs = {k: np.asarray(v) for k, v in tensors.items()}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["real"]),
         helper.make_node(kind, ["real"], ["value"], **attributes),

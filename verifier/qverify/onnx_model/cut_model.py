@@ -39,9 +39,9 @@ class Cutter:
             [self._constants[n] for n in sorted(used) if n in self._constants],
             value_info=[self._info(n) for n in inside if n in self._specs],  # operators whose shapes nothing infers
         )
-        made = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
-        made.ir_version = self._model.ir_version
-        return made
+        part = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        part.ir_version = self._model.ir_version
+        return part
 
     def _info(self, name: str) -> onnx.ValueInfoProto:
         spec = self._specs[name]

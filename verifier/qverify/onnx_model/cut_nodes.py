@@ -34,6 +34,6 @@ def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic
         [onnx.ValueInfoProto(name=output)],
         [constant for constant in source.initializer if constant.name in read],
     )
-    made = helper.make_model(graph, opset_imports=list(model.opset_import))
-    made.ir_version = max(model.ir_version, 4)
-    return made
+    piece = helper.make_model(graph, opset_imports=list(model.opset_import))
+    piece.ir_version = max(model.ir_version, 4)
+    return piece

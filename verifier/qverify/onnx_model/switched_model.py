@@ -58,9 +58,9 @@ def _flag(at: int) -> str:
 
 
 def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph, nodes = made.graph, list(made.graph.node)
+    switched = onnx.ModelProto()
+    switched.CopyFrom(model)
+    graph, nodes = switched.graph, list(switched.graph.node)
     fed = [i.name for i in graph.input]
     renamed = {s.tensor: f"{s.tensor}~float" for s in switches if s.tensor not in fed}
     taken = {s.tensor: f"{s.tensor}~switched" for s in switches if s.tensor in fed}
@@ -79,10 +79,10 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
         ordered += [node, *(after[o] for o in node.output if o in after)]
     del graph.node[:], graph.value_info[:]
     graph.node.extend(ordered)
-    if not any(o.domain == DOMAIN for o in made.opset_import):
-        made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    made.ir_version = max(made.ir_version, 4)  # before, an initializer had to be an input, too
-    return made
+    if not any(o.domain == DOMAIN for o in switched.opset_import):
+        switched.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    switched.ir_version = max(switched.ir_version, 4)  # before, an initializer had to be an input, too
+    return switched
 
 
 def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, flag: str) -> onnx.NodeProto:

@@ -115,8 +115,8 @@ class _Pairing:
                     return
 
     def _fits(self, tensor: str, name: str) -> bool:
-        known = self.floats.types.get(tensor)
-        return known is None or known == ("float32", tuple(self.graph.spec(name).shape))
+        float_type = self.floats.types.get(tensor)
+        return float_type is None or float_type == ("float32", tuple(self.graph.spec(name).shape))
 
     def _add(self, tensor: str, name: str, how: str) -> None:
         core = _core(self.floats, tensor)
@@ -214,8 +214,8 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
     """Returns the dequantized constant for the float operator's input `at`, or None."""
     table = _WEIGHTS.get(node.op_type)
     if table is None:
-        known = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
-        return view.float_constant(node.input[at]) if known else None
+        plain = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
+        return view.float_constant(node.input[at]) if plain else None
     places = table.get(at)
     value = view.constants.get(node.input[places[0]]) if places and places[0] < len(node.input) else None
     if places is None or value is None:

@@ -140,12 +140,12 @@ class _FaultTrial:
     def _judged(self, page: Page, variant: FaultVariant) -> bool:
         """Returns whether the fault gives every byte; records how near it comes."""
         try:
-            made = variant.make(self.case)
+            output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
             return False
-        if made.shape != self.case.recorded.shape or made.dtype != self.case.recorded.dtype:
+        if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
             return False
-        same = bits(made) == self.recorded
+        same = bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0
             return True

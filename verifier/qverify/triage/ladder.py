@@ -103,8 +103,8 @@ class Distance:
         if a.shape != b.shape:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
-            found = measures(Context("half", 5, 0, False))
-            self._measures = {name: found[name] for name in ("max_abs", "cosine", "sqnr_db")}
+            every = measures(Context("half", 5, 0, False))
+            self._measures = {name: every[name] for name in ("max_abs", "cosine", "sqnr_db")}
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():
             self._squares += block.weighted(block.distance * block.distance)
@@ -197,10 +197,10 @@ class Outputs:
         elif len(quiet) == len(rows):
             verdict, kind = "INCONCLUSIVE", "quiet"
             why = f"every final output is quiet on this input: {_loudness(quiet[0])}"
-        made = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
-        made.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
-        made.evidence += [self._near(r) for r in rows if r.judged == "near"]
-        return made
+        result = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
+        result.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
+        result.evidence += [self._near(r) for r in rows if r.judged == "near"]
+        return result
 
     def _step(self, name: str) -> OutputStep | None:
         return self.steps.get(self.names[name])

@@ -131,7 +131,7 @@ def quantized_range(spec: TensorSpec) -> tuple[float, float]:
 
 def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
     """Returns the nearest known tensors that this one is computed from."""
-    wanted, found, seen = set(known), dict[str, None](), {tensor}
+    wanted, sources, seen = set(known), dict[str, None](), {tensor}
     todo = list(view.producer[tensor].input) if tensor in view.producer else []
     while todo:
         name = todo.pop(0)
@@ -139,10 +139,10 @@ def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
             continue
         seen.add(name)
         if name in wanted:
-            found[name] = None
+            sources[name] = None
         elif name in view.producer:
             todo += view.producer[name].input
-    return list(found)
+    return list(sources)
 
 
 def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch]:

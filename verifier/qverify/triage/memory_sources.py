@@ -29,11 +29,11 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A tensor of the unit. kind: output, input or constant. said: its name for people."""
+    """A tensor of the unit. kind: output, input or constant. label: its name for people."""
 
     name: str
     kind: str
-    said: str
+    label: str
     spec: TensorSpec
 
 

@@ -41,8 +41,8 @@ def _telling(case: Case, of: Linear, step: Array) -> Array:
 def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
     at = at_elements(of, places)
     acc = at.acc + candidates[:, None] * step.reshape(-1)[places]
-    made = replace(at, axis=1).output(acc)
-    return np.asarray((made == case.recorded.reshape(-1)[places]).all(1))
+    output = replace(at, axis=1).output(acc)
+    return np.asarray((output == case.recorded.reshape(-1)[places]).all(1))
 
 
 def at_elements(of: Linear, places: Array) -> Linear:
@@ -66,8 +66,8 @@ def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int
     by = np.stack([(row.view(np.uint8) ^ (1 << b)).view(w.dtype).astype(np.int64) - row for b in range(8)], 1)
     steps = (by[:, :, None] * taps[:, None, :]).reshape(-1, taps.shape[1])
     at = at_elements(of, places)
-    made = replace(at, axis=1).output(at.acc + steps)
-    matches = np.flatnonzero((made == case.recorded.reshape(-1)[places]).all(1))
+    output = replace(at, axis=1).output(at.acc + steps)
+    matches = np.flatnonzero((output == case.recorded.reshape(-1)[places]).all(1))
     return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MOST_FOUND]]
 
 

@@ -21,7 +21,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if case.raw is not None and case.spec.aligned_shape != case.spec.shape:
         yield FaultVariant("alignment: the output's padding is read as data", partial(_raw, raw=case.raw))
     for place in memory_sources(case):
-        if place.said in ("the bias", "the scales", "the table"):
+        if place.label in ("the bias", "the scales", "the table"):
             continue
         for said, run, stride in _strides(place):
             yield from _filled(case, place, partial(padded, run=run, stride=stride), _said(place, said, stride, run))
@@ -29,7 +29,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _said(place: MemorySource, rows: str, written: int, read: int) -> str:
-    return f"alignment: {place.said} is written with {rows} of {written} elements and read with {read}"
+    return f"alignment: {place.label} is written with {rows} of {written} elements and read with {read}"
 
 
 def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:

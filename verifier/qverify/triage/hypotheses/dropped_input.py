@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -> Iterator[FaultVariant]:
-    said, size = f"{name} {line} of {place.said}", place.spec.shape[axis]
+    said, size = f"{name} {line} of {place.label}", place.spec.shape[axis]
     for value in sorted({0, *place.spec.zero_point[:1]}):
         yield FaultVariant(
             f"{said} left out: {value} there",
@@ -102,8 +102,8 @@ def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> lis
     part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
     matches = np.zeros(own.shape[1], bool)
     for other in (np.zeros_like(own), zero, before, after):
-        made = of.output(one - own + other, rq=part)
-        matches |= (made == case.recorded[:, output : output + 1]).all((0, 2, 3))
+        result = of.output(one - own + other, rq=part)
+        matches |= (result == case.recorded[:, output : output + 1]).all((0, 2, 3))
     return [int(i) for i in np.flatnonzero(matches)[:FEW]]
 
 

@@ -20,7 +20,7 @@ WAYS_READ = (2, 4)  # for a tensor that the unit reads: each costs a run
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case):
-        if place.said in ("the bias", "the scales", "the table"):
+        if place.label in ("the bias", "the scales", "the table"):
             continue
         if place.kind == "output" and not is_permutation(case):
             continue
@@ -30,7 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     dealt = np.concatenate([np.arange(first, run, ways) for first in range(ways)])
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
                         yield FaultVariant(
-                            f"elements of {said} of {place.said} are {text} {ways} ways",
+                            f"elements of {said} of {place.label} are {text} {ways} ways",
                             output_from(place, partial(_in_order, order=order)),
                         )
 

@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
-        if place.said == "the scales":
+        if place.label == "the scales":
             value = case.graph.constants[place.name]
             channels = value.shape[-1] if case.last.op != "add" else 1
             if channels > 1 and case.last.op != "average_pool":

@@ -44,7 +44,7 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array]) -> FaultV
     )
     usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
-    return FaultVariant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
+    return FaultVariant(f"zero point of {place.label}: {said}", partial(make, place=place, by=by), bits)
 
 
 def _shifted(spec: TensorSpec, by: int) -> Change:

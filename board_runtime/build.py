@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+OPS = HERE / "src" / "ops"
 OUT = HERE.parent / "agents" / "qverify_agents" / "bin"
 TARGETS = {
     "x86_64": ["-target", "x86_64-linux-musl"],
@@ -35,6 +37,39 @@ WARNINGS = [
     "-Wmissing-prototypes",
 ]
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", *WARNINGS]
+
+
+def op_list() -> str:
+    """The text of src/ops/list.h: the stem of every file there that defines an op. Raises ValueError for a file whose op has
+    another name."""
+    stems = []
+    for path in sorted(OPS.glob("*.c")):
+        for name in re.findall(r"^const qv_op qv_op_(\w+)\s*=", path.read_text(), re.MULTILINE):
+            if name != path.stem:
+                raise ValueError(f"src/ops/{path.name} defines qv_op_{name}; wanted qv_op_{path.stem}")
+            stems.append(name)
+    lines = " \\\n".join(f"  X({stem})" for stem in stems)
+    return f"""/* Every op of the runtime. Written by build.py from the files of this folder. */
+#ifndef QV_OPS_LIST_H
+#define QV_OPS_LIST_H
+#include "op.h"
+
+/* clang-format off */
+#define QV_OPS(X) \\
+{lines}
+/* clang-format on */
+
+#define QV_DECLARE_OP(stem) extern const qv_op qv_op_##stem;
+QV_OPS(QV_DECLARE_OP)
+#endif
+"""
+
+
+def write_op_list() -> None:
+    """src/ops/list.h as op_list() has it; a file that is so already is not touched."""
+    path, text = OPS / "list.h", op_list()
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def sources(faulty: bool) -> list[Path]:
@@ -104,11 +139,12 @@ def main() -> int:
     manifest = options.out / "manifest.json"
     if options.check:
         held = json.loads(manifest.read_text()) if manifest.exists() else {}
-        current = held.get("source_sha256") == source_sha256()
+        current = held.get("source_sha256") == source_sha256() and (OPS / "list.h").read_text() == op_list()
         print("current" if current else "stale: run python board_runtime/build.py")
         return 0 if current else 1
     if options.reproduce:
         return reproduce(json.loads(manifest.read_text())["binaries"], options.arch)
+    write_op_list()
     made = [build(arch, faulty, options.out, options.cc) for arch in options.arch for faulty in (False, True)]
     digests = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in made}
     manifest.write_text(

@@ -75,7 +75,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--op"):
+        _keep_tests_of(config.getoption("--op"), config, items)
     arrange(items)
 
 
@@ -96,6 +98,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="URI",
         help="run tests/conformance/test_every_place.py over this board too (may be repeated)",
     )
+    parser.addoption(
+        "--op", metavar="STEM", help="run only what tests this op: its own cases, and random nodes of every op"
+    )
+
+
+def _keep_tests_of(stem: str, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of --op STEM: tests with a parameter `stem` of this op, tests over one of its reference cases, and test_random_nodes."""
+    from tests.ops.case_files import CASES, FILES
+
+    if stem not in FILES:
+        raise pytest.UsageError(f"--op {stem}: no tests/ops/cases/{stem}.py; scripts/new_op {stem} writes it")
+    cases = {name for name, (_, op, _) in CASES.items() if op == stem}
+    config.hook.pytest_deselected(items=[item for item in items if not _tests(item, stem, cases)])
+    items[:] = [item for item in items if _tests(item, stem, cases)]
+
+
+def _tests(item: pytest.Item, stem: str, cases: set[str]) -> bool:
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return given.get("stem") == stem or str(given.get("name")) in cases or item.name.startswith("test_random_nodes")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -41,7 +41,7 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
     if (memcmp(e, KIND[i], 4) != 0)
       return qv_refuse(m, QV_E_FORMAT, "model.bin section table: entry %d has another name than %s", i, KIND[i]);
     if (u64(e + 24) != 0)
-      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: last field is %llu, wanted 0", KIND[i], (unsigned long long)u64(e + 24));
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: reserved field is %llu, wanted 0", KIND[i], (unsigned long long)u64(e + 24));
     if (offset != expected || size > bytes || offset > bytes - size)
       return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: %llu bytes at %llu, wanted at %llu, in a file of %lu", KIND[i],
                        (unsigned long long)size, (unsigned long long)offset, (unsigned long long)expected, (unsigned long)bytes);
@@ -151,7 +151,7 @@ static qv_status load_tensor(qv_model *m, sections *s, int index) {
   if (!t->name || !t->name[0]) return qv_refuse(m, QV_E_FORMAT, "tensor %d: its name is empty, or lies outside STRS", index);
   if (t->dtype < QV_F32 || t->dtype > QV_BOOL || t->flags > 31 || rank > QV_MAX_RANK || u32(r + 56) > 4 || u32(r + 60))
     return qv_refuse(m, QV_E_FORMAT,
-                     "tensor %.100s: dtype %d, flags %u, rank %u, layout %u, then %u; wanted 1 to %d, at most 31, %d, 4, then 0", t->name,
+                     "tensor %.100s: dtype %d, flags %u, rank %u, layout %u, reserved %u; wanted 1 to %d, at most 31, %d, 4, 0", t->name,
                      t->dtype, (unsigned)t->flags, (unsigned)rank, (unsigned)u32(r + 56), (unsigned)u32(r + 60), QV_BOOL, QV_MAX_RANK);
   t->rank = (int32_t)rank;
   t->layout = (int32_t)u32(r + 56);
@@ -172,7 +172,7 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   if (counts[0] > 64 || counts[1] < 1 || counts[1] > 64 || counts[2] > 64 || counts[3] > 4096 || u32(r + 40) > 1 || u32(r + 44))
     return qv_refuse(
         m, QV_E_FORMAT,
-        "node %.80s: %u inputs, %u outputs, %u words, %u covers, flags %u, then %u; wanted at most 64, 64 (and one), 64, 4096, 1, 0",
+        "node %.80s: %u inputs, %u outputs, %u words, %u covers, flags %u, reserved %u; wanted at most 64, 1 to 64, 64, 4096, 1, 0",
         n->name, (unsigned)counts[0], (unsigned)counts[1], (unsigned)counts[2], (unsigned)counts[3], (unsigned)u32(r + 40),
         (unsigned)u32(r + 44));
   n->inputs = word_run(s, u32(r + 12), counts[0]);

@@ -1,35 +1,53 @@
-"""The floors of the host tool and the trees beside it, drawn from the table that tests/test_layering.py holds the code to."""
+"""The floors of each tree, drawn from the tables that the tests of the layering hold the code to."""
 
 from __future__ import annotations
 
 from scripts.documents import svg
 
-LEFT, WIDE, ROW, BOX = 76, 700, 50, 34
-BESIDE = 470  # where the rooms end and the other trees begin
+Floors = tuple[tuple[str, ...], ...]
+LEFT, ROW, BOX, GAP = 76, 50, 34, 8
+BESIDE, WIDE = 470, 700  # where the rooms of the host tool end, and the trees beside it
 
 
-def draw(floors: tuple[tuple[str, ...], ...], speak_to_boards: tuple[str, ...]) -> str:
+def draw_host_tool(floors: Floors, speak_to_boards: tuple[str, ...]) -> str:
     """floors: rooms, the lowest floor first. speak_to_boards: rooms that may import agents/."""
-    count = len(floors)
+    count, height = len(floors), 40 + len(floors) * ROW
     parts = [svg.text(LEFT, 24, "verifier/qverify", "soft"), svg.text(BESIDE + 60, 24, "agents/qverify_agents", "soft")]
-    height = 40 + count * ROW
-    for row, number in enumerate(range(count, 0, -1)):
-        parts += _floor(number, floors[number - 1], 36 + row * ROW, speak_to_boards)
+    parts += _stack(floors, BESIDE, speak_to_boards)
     rows = [count - 1 - n for n, rooms in enumerate(floors) if set(rooms) & set(speak_to_boards)]
-    parts += _other_trees([36 + row * ROW + BOX / 2 for row in rows], height)
+    parts += _other_trees([36 + row * ROW + BOX / 2 for row in rows])
     return svg.document(WIDE, height, "The floors of the host tool, the highest first, and the trees beside it", parts)
 
 
-def _floor(number: int, rooms: tuple[str, ...], y: float, speak_to_boards: tuple[str, ...]) -> list[str]:
-    width = (BESIDE - LEFT - 8 * (len(rooms) - 1)) / len(rooms)
-    found = [svg.text(8, y + BOX / 2 + 4.5, f"floor {number}", "soft")]
-    for place, room in enumerate(sorted(rooms, key=lambda r: r in speak_to_boards)):
-        kind = "box marked" if room in speak_to_boards else "box"
-        found.append(svg.box(LEFT + place * (width + 8), y, width, BOX, room, kind))
-    return found
+def draw_tree(name: str, floors: Floors) -> str:
+    """The floors of a tree by itself."""
+    parts = [svg.text(LEFT, 24, name, "soft"), *_stack(floors, WIDE, ())]
+    return svg.document(WIDE + GAP, 40 + len(floors) * ROW, f"The floors of {name}, the highest first", parts)
 
 
-def _other_trees(speaking: list[float], height: float) -> list[str]:
+def _stack(floors: Floors, right: float, marked: tuple[str, ...]) -> list[str]:
+    """A row of boxes for each floor between LEFT and right, the highest floor on top."""
+    parts = []
+    for row, rooms in enumerate(reversed(floors)):
+        y, share = 36 + row * ROW, _shares(rooms, right - LEFT)
+        parts.append(svg.text(8, y + BOX / 2 + 4.5, f"floor {len(floors) - row}", "soft"))
+        x = float(LEFT)
+        for room, width in zip(sorted(rooms, key=lambda r: r in marked), share, strict=True):
+            parts.append(svg.box(x, y, width, BOX, room, "box marked" if room in marked else "box"))
+            x += width + GAP
+    return parts
+
+
+def _shares(rooms: tuple[str, ...], width: float) -> list[float]:
+    """Equal widths where the names fit into them; else by the length of the names."""
+    free = width - GAP * (len(rooms) - 1)
+    lengths = [len(room) + 3 for room in rooms]
+    if max(lengths) * 7 <= free / len(rooms):
+        return [free / len(rooms)] * len(rooms)
+    return [free * length / sum(lengths) for length in lengths]
+
+
+def _other_trees(speaking: list[float]) -> list[str]:
     """agents/ beside the floors that speak to it, the board's runtime below it."""
     x, width, middle = BESIDE + 60, WIDE - BESIDE - 68, (BESIDE + 60 + WIDE - 8) / 2
     top, bottom = min(speaking) - BOX / 2, max(speaking) + BOX / 2

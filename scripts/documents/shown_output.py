@@ -24,6 +24,7 @@ VARIES = (  # from run to run, or from machine to machine: compared as if they w
     (r"^link: bytes sent .*$", "LINK"),  # what the spot check pulls is another tensor in each run
     (r"\bonnxruntime \d[\w.]*", "onnxruntime VERSION"),
     (r"\b\d+(\.\d+)? ?(B|kB|MB|MiB)\b", "SIZE"),
+    (r"\b\d{5,} bytes\b", "SIZE"),
     (r"Linux \d\S*", "Linux VERSION"),
     (r"/usr/\S*qemu-\S+", "EMULATOR"),
     (r" {2,}|-{3,}", " "),  # the widths of columns follow what stands in them

@@ -33,7 +33,8 @@ GENERATED = {  # a marker in a page: what takes its place
     "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
 }
 LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
-IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/(\w+\.svg)" ?/?>')
+IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/([\w-]+\.svg)" ?/?>')
+LIST = re.compile(r"(?:- |\d+\. )")
 CODE = re.compile(r"^(?: {4}|```)")
 
 
@@ -62,6 +63,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
             line = LINK.sub(lambda m: _site_link(m, here, page.file.src_uri), line)
             if not line.startswith("#"):
                 line = _link_names(line, page.file.src_uri, pages, named)
+            if LIST.match(line) and lines and lines[-1].strip() and not LIST.match(lines[-1]) and lines[-1][:1] != " ":
+                lines.append("")  # a list may follow its paragraph at once, which Python's Markdown does not know
         lines.append(line)
     return "\n".join(lines)
 

@@ -8,30 +8,43 @@ import functools
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+from qverify_agents.binaries import host_architecture
 
 HERE = Path(__file__).resolve().parents[2] / "board_runtime"
 BUILT = HERE.parent / ".cache" / "tests"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Wshadow"]
+SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
-def _compile(name: str, *extra: str) -> Path:
-    """Returns what these sources, words and compiler give: built by the first worker that asks, and kept for the next run."""
-    sources = [p.relative_to(HERE).as_posix() for p in sorted((HERE / "src").rglob("*.c")) if p.parent.name != "faults"]
-    command = [str(COMPILER), *FLAGS, *extra, "-Iinclude", "-Isrc", *sources, "-lm"]
+def _run(*words: str) -> None:
+    done = subprocess.run(words, cwd=HERE, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def _built(name: str, command: list[str], build: Callable[[Path], None]) -> Path:
+    """The file or folder that `build` makes of these sources, words and compiler: built by the first worker that asks, and kept
+    for the next run."""
     BUILT.mkdir(parents=True, exist_ok=True)
     out = BUILT / f"{name}-{_hash_of(command)}"
     with (BUILT / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not out.exists():
-            for former in BUILT.glob(f"{name}-*"):
-                former.unlink()
+            for former in (*BUILT.glob(f"{name}-*"), BUILT / f"part-{name}"):
+                shutil.rmtree(former) if former.is_dir() else former.unlink(missing_ok=True)
             part = BUILT / f"part-{name}"
-            done = subprocess.run([*command, "-o", str(part)], cwd=HERE, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stderr[:2000]
+            build(part)
             part.replace(out)
     return out
+
+
+def _compile(name: str, *extra: str) -> Path:
+    sources = [p.relative_to(HERE).as_posix() for p in sorted((HERE / "src").rglob("*.c")) if p.parent.name != "faults"]
+    command = [str(COMPILER), *FLAGS, *extra, "-Iinclude", "-Isrc", *sources, "-lm"]
+    return _built(name, command, lambda part: _run(*command, "-o", str(part)))
 
 
 def _hash_of(command: list[str]) -> str:
@@ -49,7 +62,26 @@ def library() -> ctypes.CDLL:
 
 
 @functools.cache
+def sanitized_folder() -> Path:
+    """A QVERIFY_BIN_DIR: both runtimes of this machine under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    return _built("sanitized", [str(COMPILER), *FLAGS, *SANITIZERS], _build_sanitized)
+
+
+def _build_sanitized(folder: Path) -> None:
+    """They share their objects: the faulty one has src/faults, its op table among them, in place of src/ops/table.c."""
+    architecture = host_architecture()
+    folder.mkdir()
+    objects = {
+        p: folder / f"{'-'.join(p.relative_to(HERE).with_suffix('.o').parts)}" for p in (HERE / "src").rglob("*.c")
+    }
+    for source, made in objects.items():
+        _run(str(COMPILER), *FLAGS, *SANITIZERS, "-Iinclude", "-Isrc", "-c", str(source), "-o", str(made))
+    real = [str(o) for p, o in objects.items() if p.parent.name != "faults"]
+    faulty = [str(o) for p, o in objects.items() if p != HERE / "src" / "ops" / "table.c"]
+    for name, parts in ((f"qvrt-{architecture}", real), (f"qvrt-faulty-{architecture}", faulty)):
+        _run(str(COMPILER), *SANITIZERS, *parts, "-o", str(folder / name), "-lm")
+
+
+@functools.cache
 def binary(sanitized: bool = False) -> Path:
-    if sanitized:
-        return _compile("qvrt-sanitized", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    return _compile("qvrt")
+    return sanitized_folder() / f"qvrt-{host_architecture()}" if sanitized else _compile("qvrt")

@@ -94,6 +94,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         ),
         "ceil_mode",
     ),
+    "a_type_no_page_lowers": (
+        lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
+        "no lowering reads its attribute lambd",
+    ),
     "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }
 
@@ -103,6 +107,20 @@ def test_refused_by_name(name: str) -> None:
     build, said = REFUSED[name]
     with pytest.raises(UnsupportedError, match=f"op .*{said}"):
         compile_model(build().SerializeToString(), "edge")
+
+
+def test_a_node_that_nothing_needs_is_not_asked_for_its_attributes(tmp_path: Path) -> None:
+    model = chain("Relu", (1, 2, 5, 6), {})
+    model.graph.node.append(helper.make_node("Shrink", ["m"], ["unused"], name="left_over", lambd=0.5))
+    passes(model, tmp_path)
+
+
+def test_a_further_output_that_is_used_is_refused() -> None:
+    model = chain("Dropout", (1, 2, 5, 6), {})
+    model.graph.node[2].output.append("mask")
+    model.graph.output.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, (1, 2, 5, 6)))
+    with pytest.raises(UnsupportedError, match=r"op .*further output 'mask'"):
+        compile_model(model.SerializeToString(), "edge")
 
 
 def test_the_type_of_a_quantize_linear_without_zero_point(tmp_path: Path) -> None:

@@ -27,10 +27,12 @@ ROWS = {
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_op_has_its_row_with_its_words(stem: str) -> None:
+    assert stem in ROWS, f"verifier/NUMERICS.md section 2: write the row | {stem} | inputs -> outputs | words |"
     words = ROWS["conv"] if stem == "conv_transpose" else ROWS[stem]
     assert tuple(words) == tuple(import_module(f"qverify.ops.{stem}").WORDS)
     assert (ROOT / "board_runtime" / "src" / "ops" / f"{stem}.c").is_file()
-    assert f"**{stem}." in NUMERICS or f" {stem}." in NUMERICS or f" {stem} " in NUMERICS
+    paragraphs = " ".join(re.findall(r"\*\*([a-z_ ]+)\.\*\*", NUMERICS)).split()
+    assert stem in paragraphs, f"verifier/NUMERICS.md section 2: write the paragraph **{stem}.**, its formula"
 
 
 def test_no_row_without_its_page() -> None:
@@ -68,6 +70,15 @@ def test_files_named_in_documents_exist(path: Path) -> None:
     """Paths in backticks that start with a folder of the project."""
     for name in re.findall(r"`((?:verifier|agents|board_runtime|tests|scripts)/[\w./-]*)`", path.read_text()):
         assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_products_are_shown_as_products(path: Path) -> None:
+    """In text, Markdown takes the asterisks of a*b ... c*d for emphasis and drops them: a * b stays."""
+    fences = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in fences.splitlines() if not line.startswith("    ")]
+    text = re.sub(r"`[^`\n]*`|\*\*[^*\s][^*\n]*\*\*|(?<!\S)\*\w[^*\n]*\*", "", "\n".join(lines))
+    assert re.findall(r".{0,30}[\w)\]]\*[\w(\[.].{0,30}", text) == []
 
 
 @pytest.mark.parametrize(

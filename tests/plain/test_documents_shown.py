@@ -13,6 +13,7 @@ import pytest
 from scripts.documents import diagrams, shown_output
 from scripts.documents.blocks import ROOT, Block, blocks, commands, pages
 from scripts.documents.command_lines import problem
+from tests.test_layering import FLOORS
 
 PAGES = pages()
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
@@ -58,7 +59,8 @@ def test_an_output_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     changed = tmp_path / "page.md"
     changed.write_text(text.replace("8 nodes", "9 nodes"))
     mended, differences = shown_output.page_with_output(changed)
-    assert len(differences) == 1 and "9 nodes" in differences[0] and mended == text
+    assert len(differences) == 1 and "9 nodes" in differences[0]
+    assert shown_output.compared(mended.split("\n")) == shown_output.compared(text.split("\n"))
 
 
 @pytest.mark.parametrize("path", LINKED, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -71,6 +73,12 @@ def test_the_diagrams_are_as_they_would_be_drawn_today() -> None:
     """scripts/docs_output draws them anew: from the floors of tests/test_layering.py, among others."""
     for path, text in diagrams.every().items():
         assert path.read_text() == text, path.name
+
+
+def test_the_architecture_names_every_room() -> None:
+    table = re.findall(r"^\| (`.*?) \| ", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    named = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
+    assert {room for rooms in FLOORS["qverify"] for room in rooms} == named
 
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="MkDocs is not installed: scripts/setup docs")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
+from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qverify_agents.errors import ProtocolError
 from qverify_agents.protocol import messages
-from qverify_agents.protocol.frames import MAX_PAYLOAD, PING, Frame, FrameReader, frame_bytes
+from qverify_agents.protocol.frames import PING, Frame, FrameReader, frame_bytes
 
 VECTORS = json.loads((Path(__file__).parent / "frame_vectors.json").read_text())
 FRAMES = st.lists(
@@ -84,10 +86,46 @@ def test_vectors(vector: dict[str, object]) -> None:
 
 
 def test_the_longest_frame() -> None:
-    payload = bytes(MAX_PAYLOAD)
+    payload = bytes(1_048_576)  # PROTOCOL.md, "Frame"
     assert read_all(frame_bytes(3, 9, payload), 65536)[0].payload == payload
     with pytest.raises(ValueError, match="at most"):
         frame_bytes(3, 9, payload + b"\0")
+
+
+def test_what_stood_between_frames_is_kept_to_its_last_64_kib() -> None:
+    reader, junk = FrameReader(), bytes(range(256)) * 300
+    reader.feed(junk + frame_bytes(PING, 7, b"x"))
+    assert reader.next() == Frame(PING, 7, b"x")
+    assert reader.between == junk[-65536:] and (reader.skipped, reader.damaged) == (len(junk), 0)
+
+
+def test_of_a_damaged_frame_only_the_first_byte_is_dropped() -> None:
+    """The rest may hold frames that bytes lost on the way had merged with it."""
+    inner = frame_bytes(PING, 7, b"x")
+    outer = bytearray(frame_bytes(PING, 6, b"Q" + inner))
+    outer[-1] ^= 1
+    reader = FrameReader()
+    reader.feed(bytes(outer))
+    assert reader.next() == Frame(PING, 7, b"x") and (reader.damaged, reader.skipped) == (1, 17)
+    half = FrameReader()
+    half.feed(b"QV")
+    half.give_up()
+    assert half.skipped == 1 and half.between == b"Q"
+    half.feed(inner[:-1])
+    assert half.next() is None
+    for _ in range(len(inner) + 1):
+        half.give_up()
+    assert half.between == b"QV" + inner[:-1] and half.next() is None
+
+
+@pytest.mark.parametrize(("version", "length"), [(2, 1), (0, 1), (1, 1_048_577)])
+def test_a_header_of_another_version_or_too_long_is_none(version: int, length: int) -> None:
+    """Though its own CRC holds."""
+    head = struct.pack("<2sBBII", b"QV", version, PING, 5, length)
+    reader = FrameReader()
+    reader.feed(head + struct.pack("<I", crc32c(head)) + b"x" * 9 + frame_bytes(PING, 7, b"x"))
+    assert reader.next() == Frame(PING, 7, b"x")
+    assert reader.next() is None and reader.damaged == 0 and reader.skipped == 25
 
 
 @settings(max_examples=300, deadline=None)

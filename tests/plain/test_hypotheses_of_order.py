@@ -49,7 +49,8 @@ class Table:
 
 def found(family: str, case: Case) -> dict[str, FaultVariant]:
     every = list(PAGES[family].variants(case))
-    assert len({v.said for v in every}) == len(every)
+    twice = family == "zero-point"  # the output's, before and after the clamp
+    assert len({v.said for v in every}) == len(every) - twice
     return {v.said: v for v in every}
 
 

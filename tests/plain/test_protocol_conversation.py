@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from qverify_agents.capabilities import ALL
+from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, BoardUnreachable, LinkClosed, LinkTimeout, ProtocolError
 from qverify_agents.protocol import conversation, frames, keep_alive, messages
 from qverify_agents.protocol.client import Agent
@@ -362,6 +363,34 @@ def test_a_link_lost_under_requests_sent_ahead() -> None:
         agent.put(A, data)
         assert agent.generation == 1
     assert script.contents[A] == data
+
+
+def test_a_request_that_cannot_even_be_sent_ahead() -> None:
+    """The other end has closed, and writing says so before reading does."""
+
+    class Deaf(ScriptedLink):
+        def write(self, data: bytes, deadline: Deadline) -> None:
+            if self.ends == 0:
+                raise LinkClosed("broken pipe")
+            super().write(data, deadline)
+
+    script, data = ScriptedAgent(), bytes(range(60))
+    first = Deaf(script, ends=4, ahead=3, piece_bytes=10)
+    with Agent(first, ALL, 60, reopen=lambda: ScriptedLink(script, ahead=3, piece_bytes=10)) as agent:
+        agent.put(A, data)
+        assert agent.generation == 1 and first.closed == 1
+    assert script.contents[A] == data
+
+
+def test_closing_waits_for_no_call_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "PATIENCE_S", 0.01)
+    agent, done = opened(ScriptedAgent()), list[str]()
+    agent.at_close(lambda: done.append("gone"))
+    with agent.turn:
+        other = threading.Thread(target=agent.close)
+        other.start()
+        other.join(30)
+        assert done == ["gone"]
 
 
 # A run that goes on

@@ -11,6 +11,8 @@ from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.renderers import formats
 
+from tests.plain.three_sides import record, step, two, wrong_at
+
 EXAMPLE = Path(example.__file__).parent
 MODEL = str(EXAMPLE / "digits_quant.onnx")
 
@@ -91,3 +93,24 @@ def test_a_page_that_lacks_something_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "__path__", [str(tmp_path)])
     with pytest.raises(ImportError, match=r"renderers/formats/half\.py: a page of this folder defines write"):
         formats.page("half")
+
+
+@pytest.mark.parametrize("verdict", ["PASSED", "FAILED", "INCONCLUSIVE"])
+@pytest.mark.parametrize("name", formats.names())
+def test_every_format_shows_the_verdict_and_what_is_behind_it(name, verdict, tmp_path, capsys):
+    board = record("board", wrong_at("n2") if verdict == "FAILED" else step)
+    if verdict == "INCONCLUSIVE":
+        board.missing["n2"] = "it was lost"
+        del board.tensors["n2"], board.digests["n2"]
+    report = two(record("reference"), board)
+    assert report.verdict == verdict
+    path = tmp_path / f"report{formats.page(name).SUFFIX}"
+    formats.page(name).write(report, str(path))
+    text = path.read_text(encoding="utf-8")
+    behind = {"PASSED": "board", "FAILED": "n2", "INCONCLUSIVE": "it was lost"}[verdict]
+    assert verdict in text and behind in text
+    formats.page(name).write(report, "-")
+    assert capsys.readouterr().out == text
+    with pytest.raises(UsageError):
+        formats.page(name).write(report, str(tmp_path / "no" / "such"))
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,11 +1,11 @@
 """The error tree of the host tool.
 
 QVerifyError                 one line for the user: what, where, got, wanted, next step
- +- UsageError      exit 2   a mistake in what was asked
+ +- UsageError      exit 2   a mistake in the request
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  +- BoardError      exit 3   anything at or from the board
- +- InternalError   exit 2   a check of our own failed: a bug
+ +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files on this host: read only where they are regular ones, written whole or not at all."""
+"""Files on this host: only regular files are read, and files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from qverify.errors import BadFileError, UsageError
 
 
 def open_regular(path: str, follow: bool = False) -> int:
-    """A descriptor to read, never waited for. BadFileError for pipes, devices, sockets and folders, none of which is opened,
-    for links unless they are to be followed, and for what cannot be opened."""
+    """Returns a descriptor to read, without blocking. follow: follow a symbolic link. BadFileError for pipes, devices,
+    sockets and folders (which are not opened), for links unless followed, and for files that cannot be opened."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        held = os.stat(path, follow_symlinks=follow)
-        if stat.S_ISREG(held.st_mode) or stat.S_ISLNK(held.st_mode):  # of a link, open says what is wrong
+        status = os.stat(path, follow_symlinks=follow)
+        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):  # for a link, open gives the reason
             handle = os.open(path, flags)
             if stat.S_ISREG(os.fstat(handle).st_mode):
                 return handle
             os.close(handle)  # changed meanwhile
     except (OSError, ValueError) as error:
         raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    raise BadFileError(f"{path}: {'Is a directory' if stat.S_ISDIR(held.st_mode) else 'not a regular file'}")
+    raise BadFileError(f"{path}: {'Is a directory' if stat.S_ISDIR(status.st_mode) else 'not a regular file'}")
 
 
 def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
-    """The first `limit` bytes of what open_regular opens."""
+    """Returns the first `limit` bytes of a regular file. BadFileError as for open_regular, and where reading fails."""
     with os.fdopen(open_regular(path, follow), "rb") as file:
         try:
             return file.read(min(limit, os.fstat(file.fileno()).st_size + 1))
@@ -40,38 +40,39 @@ def read_regular(path: str, limit: int, follow: bool = False) -> bytes:
 
 
 def json_of(text: str | bytes, where: str) -> Any:
-    """Plain values. BadFileError for what is no JSON, lies too deep, names one key of an object twice, or holds half of a
-    character, which no file can be called."""
+    """Returns the parsed JSON as plain values. BadFileError, naming `where`, for text that is not JSON, is nested too
+    deeply, names a key of an object twice, or contains half of a surrogate pair (which no file name can)."""
     try:
-        held = json_once(text)
+        value = json_once(text)
         if b"\\ud" in (text if isinstance(text, bytes) else text.encode()).lower():
-            json.dumps(held, ensure_ascii=False).encode()
-        return held
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{where}: not JSON: {' '.join(str(error).split())[:120]}") from error
 
 
 def json_once(data: str | bytes) -> Any:
-    """JSON in which no object names a key twice, as readers differ in which of the two they take. ValueError for any other,
-    RecursionError for what is nested too deeply."""
-    return json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+    """Returns the parsed JSON as plain values. ValueError for text that is not JSON or has an object that names a key
+    twice (readers differ in which of the two they take), RecursionError for text that is nested too deeply."""
+    return json.loads(data, object_pairs_hook=_check_keys, parse_constant=_reject_constant)
 
 
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+def _reject_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not a JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{twice[:60]!r} stands in it twice")
-    return found
+        raise ValueError(f"the key {twice[:60]!r} appears twice")
+    return values
 
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """An OSError from within names this file: those of write() (a full disk) name none, those of numpy give no reason either."""
+    """Adds this file's name to an OSError from within that has none: write() (on a full disk) names no file, and numpy
+    gives no reason either."""
     try:
         yield
     except OSError as error:
@@ -81,14 +82,14 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_text(text: str, path: str) -> None:
-    """As write_bytes(), in UTF-8."""
+    """Writes the text in UTF-8, like write_bytes()."""
     write_bytes(text.encode(), path)
 
 
 def write_bytes(data: bytes | memoryview, path: str, check: Callable[[str], None] | None = None) -> None:
-    """A temporary file beside the target, then a rename. A symbolic link's target is replaced, not the link; a device or a
-    pipe is written to as it is. check: sees the whole file before it takes its name; what it raises leaves no file.
-    UsageError when the file cannot be written."""
+    """Writes a temporary file beside the target, then renames it. A symbolic link's target is replaced, not the link; a
+    device or a pipe is written to directly. check: called with the path of the whole file before the rename; if it
+    raises, no file is left. UsageError when the file cannot be written."""
     target = os.path.realpath(path)
     try:
         if os.path.exists(target) and not os.path.isfile(target):

@@ -1,4 +1,5 @@
-"""Registries that are folders: every module of a package is a page, found by listing the folder and checked when it is loaded."""
+"""Registries made of folders: every module of a package is a page, found by listing the folder and checked when
+loaded."""
 
 from __future__ import annotations
 
@@ -10,21 +11,22 @@ from types import ModuleType
 
 
 def page_names(package: str) -> list[str]:
-    """The file stems of a package's pages, sorted; `package` as in `qverify.ops`. Its own __init__ is no page."""
+    """Returns the sorted file stems of a package's pages. package: such as `qverify.ops`; its own __init__ is not a
+    page."""
     return sorted(m.name for m in iter_modules(import_module(package).__path__) if not m.ispkg)
 
 
 def load_page(package: str, name: str, required: Iterable[str]) -> ModuleType:
-    """The page's module. ImportError, naming the file, where it does not define every name of `required`."""
+    """Returns the page's module. ImportError, naming the file, where it does not define every name in `required`."""
     page = import_module(f"{package}.{name}")
     missing = [wanted for wanted in required if getattr(page, wanted, None) is None]
     if missing:
         folder = Path(*package.split(".")[1:])
-        raise ImportError(f"{folder / name}.py: a page of this folder defines {', '.join(missing)}")
+        raise ImportError(f"{folder / name}.py: a page of this folder must define {', '.join(missing)}")
     return page
 
 
 def load_pages(package: str, required: Iterable[str]) -> tuple[ModuleType, ...]:
-    """Every page, in the order of the file names."""
+    """Returns every page's module, in the order of the file names."""
     wanted = tuple(required)
     return tuple(load_page(package, name, wanted) for name in page_names(package))

@@ -1,10 +1,10 @@
-"""Numbers with their nouns, as a person reads them."""
+"""Numbers with their nouns in the singular or plural."""
 
 from __future__ import annotations
 
 
 def count(number: int, noun: str, one: str = "", more: str = "") -> str:
-    """`1 frame`, `3 frames`; with a verb for each number: count(n, "element", "is", "are") is `1 element is`, `3 elements are`.
-    noun: takes an s in the plural."""
+    """Returns `1 frame` or `3 frames`; count(n, "element", "is", "are") adds the verb: `1 element is`, `3 elements
+    are`. noun: one whose plural adds an s."""
     verb = one if number == 1 else more
     return f"{number} {noun}{'' if number == 1 else 's'}{' ' if verb else ''}{verb}"

@@ -1,4 +1,4 @@
-"""Names and reasons that came from elsewhere, as they may stand in a line or in a report."""
+"""Makes names and reasons from untrusted sources safe for a line of output or a report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def printable(text: str) -> str:
-    """No line ends, no control characters, no marks that turn the direction of writing: each stands as its escape (`\\n`, `\\x1b`,
-    `\\u202e`). What a board or another program said is shown by qverify_agents.printable.one_line, which makes any white
-    space one blank."""
+    """Returns the text with line ends, control characters and marks that change the direction of writing as escapes
+    (`\\n`, `\\x1b`, `\\u202e`). Output of a board or another program goes through qverify_agents.printable.one_line
+    instead, which also replaces white space by one blank."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
@@ -21,8 +21,8 @@ def _escape(character: str) -> str:
 
 
 def visible(value: T) -> T:
-    """A copy in which every text, however deep in dataclasses, dicts and lists, is printable: what a renderer of lines reads, so
-    that a name cannot write a line of its own."""
+    """Returns a copy in which every text, however deep in dataclasses, dicts and lists, is printable. Renderers of
+    lines read such copies, so that a name cannot add a line of its own."""
     if isinstance(value, str):
         return printable(value)  # type: ignore[return-value]
     if is_dataclass(value) and not isinstance(value, type):
@@ -38,17 +38,19 @@ def visible(value: T) -> T:
 
 PLACE = re.compile(
     r"/onnxruntime_src/\S+:\d+ (?:[\w:~&<>]+ )?(?:[\w:~]+\([^)]*\)(?: const)? )?"
-)  # of its source, in its own words
+)  # how onnxruntime names a place in its source
 
 
 def said_by(error: Exception, most: int = 300) -> str:
-    """What a library's exception says, in one line: the beginning and the end, which mostly has the reason, where it is
-    longer than `most` characters. Its type's name where it says nothing."""
+    """Returns the message of a library's exception in one line; where it is longer than `most` characters, its
+    beginning and its end, which usually contains the reason. The name of the exception's type where it has no
+    message."""
     return shortened(PLACE.sub("", str(error)), most) or type(error).__name__
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """One line of at most `most` characters, cut between words; what is left away from the middle is shown as ` ... `."""
+    """Returns the text as one line of at most `most` characters, cut between words; ` ... ` stands for what is left out
+    of the middle."""
     words = " ".join(text.split())
     if len(words) <= most:
         return words

@@ -98,7 +98,7 @@ static qv_status run(qv_shadow *w, const qv_session *s, const qv_node *n) {
 #define ENTRY(stem) &qv_op_##stem,
 static const qv_op *const kernels[] = {QV_OPS(ENTRY) NULL};
 
-/* The node's op in this binary's table spoils; the kernel itself is this. */
+/* The node's op in this binary's table is the faulty one; the kernel itself is this. */
 static const qv_op *plain_op(const qv_node *n) {
   const qv_op *const *op = kernels;
   while (strcmp((*op)->stem, n->op_name) != 0) op++;
@@ -107,8 +107,8 @@ static const qv_op *plain_op(const qv_node *n) {
 
 qv_why qv_shadow_run(qv_shadow *w, const qv_session *s, const qv_node *n) {
   w->node.op = plain_op(n);
-  if (w->node.op->check(&w->model, &w->node) != QV_OK) return "the altered node would not load";
-  if (run(w, s, &w->node) != QV_OK) return "the altered node would not run";
+  if (w->node.op->check(&w->model, &w->node) != QV_OK) return "the changed node would not load";
+  if (run(w, s, &w->node) != QV_OK) return "the changed node would not run";
   for (int i = 0; i < n->n_outputs; i++) {
     const qv_tensor *made = qv_out(&w->model, &w->node, i), *own = qv_out(s->model, n, i);
     memcpy(qv_data(s, own), qv_data(&w->session, made), (size_t)own->dense_bytes);

@@ -14,9 +14,9 @@ typedef struct {
   uint64_t seed;
 } qv_shadow;
 
-/* Copies; the caller alters it and runs it once, then closes it. NULL: no memory. */
+/* Copies; the caller changes it and runs it once, then closes it. NULL: no memory. */
 qv_shadow *qv_shadow_open(const qv_session *s, const qv_node *n, uint64_t seed);
-/* Runs the altered node and writes its outputs where the node's own are. Why not, where the op refuses what was altered. */
+/* Runs the changed node and writes its outputs where the node's own are. Why not, where the op refuses the change. */
 qv_why qv_shadow_run(qv_shadow *w, const qv_session *s, const qv_node *n);
 void qv_shadow_close(qv_shadow *w);
 

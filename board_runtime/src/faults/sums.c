@@ -4,7 +4,7 @@
 #include "../arithmetic/requantize.h"
 
 typedef struct {
-  const qv_spoiling *f;
+  const qv_output_fault *f;
   const qv_summing *how;
   const qv_tensor *x, *k, *b;
   const void *from;
@@ -12,9 +12,9 @@ typedef struct {
   int64_t per_in, per_out, depth;
 } summed;
 
-static int is(const qv_spoiling *f, const char *op) { return strcmp(f->n->op_name, op) == 0; }
-static int rq_at(const qv_spoiling *f) { return is(f, "global_average_pool") ? 1 : 3; }
-static int low_at(const qv_spoiling *f) { return is(f, "conv") ? 11 : 0; }
+static int is(const qv_output_fault *f, const char *op) { return strcmp(f->n->op_name, op) == 0; }
+static int rq_at(const qv_output_fault *f) { return is(f, "global_average_pool") ? 1 : 3; }
+static int low_at(const qv_output_fault *f) { return is(f, "conv") ? 11 : 0; }
 
 static int64_t tap_weight(const summed *a, int64_t o, int64_t tap) {
   return a->k ? qv_load(a->k->constant, a->k->dtype, o * a->depth + tap) - qv_zero(a->k, o) : 1;
@@ -54,7 +54,7 @@ static int64_t row_sum(const summed *a, int64_t i, int64_t o, int64_t acc) {
 static int64_t bias(const summed *a, int64_t o) { return a->b ? ((const int32_t *)a->b->constant)[o] : 0; }
 
 static int64_t one(const summed *a, int64_t i, int64_t *channel) {
-  const qv_spoiling *f = a->f;
+  const qv_output_fault *f = a->f;
   if (is(f, "conv")) {
     int64_t area = a->w.out_h * a->w.out_w, plane = i / area,
             at[4] = {plane / a->w.out_channels, plane % a->w.out_channels, i % area / a->w.out_w, i % a->w.out_w};
@@ -65,7 +65,7 @@ static int64_t one(const summed *a, int64_t i, int64_t *channel) {
   return row_sum(a, i, *channel, bias(a, *channel));
 }
 
-static qv_why opened(const qv_spoiling *f, summed *a) {
+static qv_why opened(const qv_output_fault *f, summed *a) {
   const qv_model *m = f->s->model;
   int pool = is(f, "global_average_pool");
   if (!pool && !is(f, "conv") && !is(f, "fully_connected")) return "it sums no conv, fully_connected or global_average_pool";
@@ -84,17 +84,17 @@ static qv_why opened(const qv_spoiling *f, summed *a) {
   return NULL;
 }
 
-float qv_sum_scale(const qv_spoiling *f, int64_t channel) {
+float qv_sum_scale(const qv_output_fault *f, int64_t channel) {
   const qv_tensor *rq = qv_in(f->s->model, f->n, rq_at(f));
   return ((const float *)rq->constant)[rq->elements > 1 ? channel : 0];
 }
 
-int32_t qv_sum_limited(const qv_spoiling *f, double centred) {
+int32_t qv_sum_limited(const qv_output_fault *f, double centred) {
   double v = centred + f->y->zero_point[0], low = qv_word(f->n, low_at(f)), high = qv_word(f->n, low_at(f) + 1);
   return (int32_t)(v < low ? low : v > high ? high : v);
 }
 
-qv_why qv_sum_again(const qv_spoiling *f, const qv_summing *how, qv_finish finish) {
+qv_why qv_sum_again(const qv_output_fault *f, const qv_summing *how, qv_finish finish) {
   summed a = {.f = f, .how = how};
   qv_requantizer r;
   qv_why why = opened(f, &a);

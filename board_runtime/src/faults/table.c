@@ -6,24 +6,26 @@
 #include <unistd.h>
 
 #include "../ops/list.h"
-#include "alterations.h"
-#include "spoilers.h"
+#include "parameter_faults.h"
+#include "output_faults.h"
 
 typedef struct {
   const char *name;
-  qv_why (*spoil)(const qv_spoiling *f); /* after the kernel */
-  qv_why (*alter)(qv_shadow *w);         /* instead of it, on a copy */
-  int64_t fewest;                        /* elements it must change: a few might as well be flipped bits */
+  qv_why (*damage)(const qv_output_fault *f); /* after the kernel */
+  qv_why (*change)(qv_shadow *w);             /* instead of it, on a copy */
+  int64_t fewest;                             /* elements it must change: a few might as well be flipped bits */
 } fault_kind;
 
 enum { FEWEST = 16 };
 
-#define SPOILER(kind) {#kind, qv_spoil_##kind, NULL, 0},
-#define ALTERATION(kind) {#kind, NULL, qv_alter_##kind, 0},
-#define ODD_SPOILER(kind) {#kind, qv_spoil_##kind, NULL, FEWEST},
-#define ODD_ALTERATION(kind) {#kind, NULL, qv_alter_##kind, FEWEST},
-static const fault_kind kinds[] = {QV_SPOILERS(SPOILER) QV_ALTERATIONS(ALTERATION) QV_ODD_SPOILERS(ODD_SPOILER)
-                                       QV_ODD_ALTERATIONS(ODD_ALTERATION) QV_FLOAT_SPOILERS(SPOILER) QV_FLOAT_ALTERATIONS(ALTERATION)};
+#define OUTPUT_FAULT(kind) {#kind, qv_output_##kind, NULL, 0},
+#define PARAMETER_FAULT(kind) {#kind, NULL, qv_parameter_##kind, 0},
+#define WITHHELD_OUTPUT_FAULT(kind) {#kind, qv_output_##kind, NULL, FEWEST},
+#define WITHHELD_PARAMETER_FAULT(kind) {#kind, NULL, qv_parameter_##kind, FEWEST},
+static const fault_kind kinds[] = {QV_OUTPUT_FAULTS(OUTPUT_FAULT) QV_PARAMETER_FAULTS(PARAMETER_FAULT)
+                                       QV_WITHHELD_OUTPUT_FAULTS(WITHHELD_OUTPUT_FAULT)
+                                           QV_WITHHELD_PARAMETER_FAULTS(WITHHELD_PARAMETER_FAULT) QV_FLOAT_OUTPUT_FAULTS(OUTPUT_FAULT)
+                                               QV_FLOAT_PARAMETER_FAULTS(PARAMETER_FAULT)};
 
 /* One fault as asked for: `text` up to `end`. */
 typedef struct {
@@ -66,7 +68,7 @@ static void end_process(const asked_fault *a) {
   else if (is_kind(a, "garbage") && write(STDOUT_FILENO, "kernel: oops\n", 13) == 13) _exit(0);
 }
 
-static void measure(qv_spoiling *f) {
+static void measure(qv_output_fault *f) {
   const qv_tensor *y = f->y;
   f->channels = y->rank > 1 ? y->shape[1] : 1;
   f->area = y->rank > 1 ? y->elements / y->shape[0] / y->shape[1] : 1;
@@ -74,24 +76,24 @@ static void measure(qv_spoiling *f) {
   f->rows = f->area > 1 ? f->area / f->columns : 1;
 }
 
-static qv_why spoil(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed, const uint8_t *before) {
+static qv_why damage(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed, const uint8_t *before) {
   const qv_tensor *y = &s->model->tensors[n->outputs[0]];
-  qv_spoiling f = {.s = s,
-                   .n = n,
-                   .y = y,
-                   .data = qv_data(s, y),
-                   .before = before,
-                   .elements = y->elements,
-                   .size = qv_dtype_size(y->dtype),
-                   .seed = seed};
+  qv_output_fault f = {.s = s,
+                       .n = n,
+                       .y = y,
+                       .data = qv_data(s, y),
+                       .before = before,
+                       .elements = y->elements,
+                       .size = qv_dtype_size(y->dtype),
+                       .seed = seed};
   measure(&f);
-  return kind->spoil(&f);
+  return kind->damage(&f);
 }
 
-static qv_why alter(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
+static qv_why change(const fault_kind *kind, const qv_session *s, const qv_node *n, uint64_t seed) {
   qv_shadow *w = qv_shadow_open(s, n, seed);
   if (!w) return "no memory";
-  qv_why why = kind->alter(w);
+  qv_why why = kind->change(w);
   if (!why) why = qv_shadow_run(w, s, n);
   qv_shadow_close(w);
   return why;
@@ -109,7 +111,7 @@ static qv_why apply(const fault_kind *kind, const qv_session *s, const qv_node *
   uint8_t *before = malloc((size_t)y->dense_bytes);
   if (!before) return "no memory";
   memcpy(before, qv_data(s, y), (size_t)y->dense_bytes);
-  qv_why why = kind->spoil ? spoil(kind, s, n, seed, before) : alter(kind, s, n, seed);
+  qv_why why = kind->damage ? damage(kind, s, n, seed, before) : change(kind, s, n, seed);
   if (!why && changed(y, qv_data(s, y), before) < kind->fewest) why = "it changes too few elements there";
   free(before);
   return why;

@@ -1,8 +1,9 @@
-/* Every op of the runtime, one line each. */
+/* Every op of the runtime. Written by build.py from the files of this folder. */
 #ifndef QV_OPS_LIST_H
 #define QV_OPS_LIST_H
 #include "op.h"
 
+/* clang-format off */
 #define QV_OPS(X) \
   X(add) \
   X(arg_max) \
@@ -39,6 +40,7 @@
   X(unpack) \
   X(where) \
   X(yuv_to_rgb)
+/* clang-format on */
 
 #define QV_DECLARE_OP(stem) extern const qv_op qv_op_##stem;
 QV_OPS(QV_DECLARE_OP)

@@ -1,1 +1,1 @@
-"""Everything a run saw, at rest (CAPTURE.md)."""
+"""Captures: everything that a run recorded, on disk (CAPTURE.md)."""

@@ -1,4 +1,4 @@
-"""parts.zst: distinct contents as zstd frames, one after the other, compressed on other threads."""
+"""parts.zst: each distinct content once, as a zstd frame; other threads compress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _own = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """offset and stored: bytes of the frame in the file. raw: bytes it holds. digest: XXH64 of these, 16 hex digits."""
+    """One content. offset, stored: position and size of its frame in the file, in bytes. raw: uncompressed size in bytes.
+    digest: XXH64 of the uncompressed bytes, 16 hex digits."""
 
     offset: int
     stored: int
@@ -31,7 +32,7 @@ class Part:
 
 
 class PartWriter:
-    """Raises OSError (disk full) from add() and close(). What is in `parts` by then is in the file."""
+    """Writes parts.zst. add() and close() raise OSError (disk full); everything in `parts` by then is in the file."""
 
     def __init__(self, path: str):
         self._path = path
@@ -41,11 +42,11 @@ class PartWriter:
         self.parts: list[Part] = []
 
     def known(self, digest: str, raw: int) -> int | None:
-        """The number of a content that is there already."""
+        """Returns the number of a content that was added already, else None."""
         return self._numbers.get((digest, raw))
 
     def add(self, data: bytes | memoryview, digest: str = "") -> int:
-        """The content's number. digest: XXH64 where it is known."""
+        """Adds a content and returns its number. digest: its XXH64 if known."""
         view = memoryview(data).cast("B")
         digest = digest or bytes_digest(view)
         number = self._numbers.setdefault((digest, len(view)), len(self._numbers))
@@ -56,18 +57,19 @@ class PartWriter:
         return number
 
     def _write(self) -> None:
-        raw, digest, made = self._waiting.popleft()
-        data = made.result()
+        raw, digest, compressed = self._waiting.popleft()
+        data = compressed.result()
         offset = self._file.tell()
         try:
             self._file.write(data)
             self._file.flush()
         except OSError:
-            self._waiting.clear()  # what follows would have another number
+            self._waiting.clear()  # later contents would get other numbers
             raise
         self.parts.append(Part(offset, len(data), raw, digest))
 
     def close(self) -> None:
+        """Writes what is left, and closes the file."""
         try:
             while self._waiting:
                 self._write()
@@ -75,7 +77,7 @@ class PartWriter:
             self._file.close()
 
     def shorten(self, wanted: int) -> bool:
-        """Once closed: parts give way, from the last, until so many bytes are free; False where there are none left."""
+        """Removes parts from the end of the closed file until so many bytes are free. Returns False where none are left."""
         if not self.parts:
             return False
         end = self.parts[-1].offset + self.parts[-1].stored
@@ -92,7 +94,7 @@ def _compressed(view: memoryview) -> bytes:
 
 
 class PartReader:
-    """Contents by number, each checked. read() raises BadFileError that names the part and what is wrong with it."""
+    """Reads contents by number and checks each. read() raises BadFileError, which names the part and what is wrong with it."""
 
     def __init__(self, path: str, parts: list[Part]):
         self.path, self.parts = path, parts
@@ -102,7 +104,7 @@ class PartReader:
             self._size = -1
 
     def read(self, number: int, wanted: int | None = None) -> bytes:
-        """wanted: bytes it must hold, refused before they are made where it claims others."""
+        """Returns a content. wanted: its size in bytes; a part that claims another is rejected before it is uncompressed."""
         if not 0 <= number < len(self.parts):
             raise BadFileError(f"{self.path}: part {number} is not listed")
         part = self.parts[number]
@@ -112,13 +114,13 @@ class PartReader:
         if part.offset + part.stored > self._size:
             raise BadFileError(f"{where} is cut off")
         if not 0 <= part.raw <= MOST_RAW or part.raw != (part.raw if wanted is None else wanted):
-            most = f"at most {MOST_RAW} are taken" if wanted is None else f"wanted {wanted}"
+            most = f"at most {MOST_RAW} are read" if wanted is None else f"wanted {wanted}"
             raise BadFileError(f"{where} claims {part.raw} bytes; {most}")
         try:
             with open(self.path, "rb") as file:
                 file.seek(part.offset)
                 data = file.read(part.stored)
-            if zstandard.get_frame_parameters(data).content_size != part.raw:  # no more is made than was promised
+            if zstandard.get_frame_parameters(data).content_size != part.raw:  # never uncompress more than declared
                 raise BadFileError(f"{where} was changed")
             raw = zstandard.ZstdDecompressor().decompress(data)
         except zstandard.ZstdError as error:

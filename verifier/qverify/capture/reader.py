@@ -1,4 +1,4 @@
-"""Reads a capture, believing nothing of it (CAPTURE.md)."""
+"""Reads a capture, treating it as untrusted (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError
 from qverify.files import json_once, read_regular
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors
@@ -25,14 +26,14 @@ from qverify.tensors.spec import TensorSpec
 MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
 MOST_PADDING = 4096  # elements of a dim
 SIDES = ("reference", "simulator", "board")
-LOOSENING = ("precision", "runtime")  # of settings: what a text dump, or another runtime, is judged by
+LOOSENING = ("precision", "runtime")  # settings that would relax how a side is judged
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 
 
 @dataclass(slots=True)
 class Capture:
-    """folder: opened by open_capture(). incomplete: "" or why it is so. models: file to kind, each checked by model_path()."""
+    """A capture opened by open_capture(). incomplete: the reason, or "". models: rows by file name; model_path() checks each."""
 
     folder: str
     incomplete: str
@@ -46,59 +47,59 @@ class Capture:
 
     @property
     def board(self) -> str | None:
-        """What the captured run called its board; None where it had none."""
+        """Returns the captured run's name of its board; None where it had none."""
         any_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
         named = self.command.get("board")
         return str(named) if named else "board" if any_board else None
 
     def model_path(self, file: str) -> str:
-        """The path of a model's file. BadFileError where its hash is not the recorded one."""
+        """Returns the path of a model's file. Raises BadFileError where its hash is not the recorded one."""
         path = os.path.join(self.folder, "models", file)
         if hashlib.sha256(read_regular(path, MOST_MODEL)).hexdigest() != self.models[file]["sha256"]:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         return path
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
-        """The inputs of a frame, in the graph's order. BadFileError where one is not whole."""
-        held = {str(row["name"]): row for row in self.frames[number]["inputs"]}
-        found = []
+        """Returns the inputs of a frame in the graph's order. Raises BadFileError where one is damaged."""
+        rows = {str(row["name"]): row for row in self.frames[number]["inputs"]}
+        inputs = []
         for name in graph.inputs:
-            row, spec = held.get(name), graph.spec(name)
+            row, spec = rows.get(name), graph.spec(name)
             if row is None or not isinstance(row["part"], int):
                 raise BadFileError(f"{self.folder}: frame {number} has no bytes of input {name!r}")
             data = self.parts.read(row["part"], spec.size_bytes)
             if len(data) != spec.size_bytes or hashlib.sha256(data).hexdigest() != row["sha256"]:
                 raise BadFileError(f"{self.folder}: input {name!r} of frame {number} is not what was captured")
             seed = row["seed"] if isinstance(row["seed"], int) else None
-            found.append(PreparedInput(spec, data, printable(str(row["source"])), seed))
-        return PreparedInputs(tuple(found))
+            inputs.append(PreparedInput(spec, data, printable(str(row["source"])), seed))
+        return PreparedInputs(tuple(inputs))
 
     def report(self) -> dict[str, Any]:
-        """What the run said. BadFileError where it is not there, or not what the run wrote."""
+        """Returns the run's report. Raises BadFileError where it is missing, or not what the run wrote."""
         path = os.path.join(self.folder, "report.json")
         data = read_regular(path, MOST_MANIFEST)
         if self.report_sha256 and hashlib.sha256(data).hexdigest() != self.report_sha256:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         try:
-            held = json_once(data)
+            content = json_once(data)
         except (ValueError, RecursionError) as error:
             raise BadFileError(f"{path}: not JSON: {error}") from error
-        if not isinstance(held, dict):
+        if not isinstance(content, dict):
             raise BadFileError(f"{path}: not a JSON object")
-        return held
+        return content
 
     def why(self, number: int) -> str:
-        """Why this frame did not run; "" where it did."""
+        """Returns why this frame did not run; "" where it did."""
         return printable(str(self.frames[number].get("why", "")))
 
     def recordings(self, number: int) -> dict[str, Recording]:
-        """The sides of a frame by label. A tensor whose bytes are not whole is missing there, with the reason. BadFileError
-        where a side is not what a capture holds."""
+        """Returns the sides of a frame by label. A tensor with damaged bytes is missing, with the reason. Raises BadFileError
+        where a side cannot be read."""
         try:
             return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            said = f"{type(error).__name__} {error}"
-            raise BadFileError(f"{self.folder}: a side of frame {number} cannot be read: {said}") from error
+            reason = f"{type(error).__name__} {error}"
+            raise BadFileError(f"{self.folder}: a side of frame {number} cannot be read: {reason}") from error
 
     def _recording(self, row: Mapping[str, Any]) -> Recording:
         missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
@@ -106,7 +107,7 @@ class Capture:
         specs = {n: self.specs[n] for n in (*row["tensors"], *missing) if n in self.specs}
         loaders, digests = {}, {}
         for name, (part, digest) in row["tensors"].items():
-            why = self._wrong(part, digest, specs.get(name))
+            why = self._reason_unusable(part, digest, specs.get(name))
             if why:
                 missing[name] = why
                 continue
@@ -117,7 +118,7 @@ class Capture:
         state = row["state"] if row["state"] in STATES else "partial"
         why = printable(str(row["why"]))
         if state == "complete" and missing:
-            state, why = "partial", f"{len(missing)} tensors are not in the capture"
+            state, why = "partial", f"{count(len(missing), 'tensor', 'is', 'are')} not in the capture"
         return Recording(
             str(row["side"]),
             printable(str(row["engine"])),
@@ -140,17 +141,17 @@ class Capture:
             borrowed=frozenset(str(n) for n in row.get("by_digest", [])),
         )
 
-    def _wrong(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
-        """Why a tensor of the capture cannot be used; "" where it can."""
+    def _reason_unusable(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
+        """Returns why a tensor of the capture cannot be used; "" where it can."""
         if spec is None:
             return "capture: its layout is not recorded"
         if part is None:
-            return "" if isinstance(digest, str) else "capture: its bytes are not there"
+            return "" if isinstance(digest, str) else "capture: it does not contain its bytes"
         if not isinstance(part, int) or not 0 <= part < len(self.parts.parts):
             return "capture: its part is not listed"
-        held = self.parts.parts[part]
-        if held.raw != spec.valid_bytes or (digest is not None and digest != held.digest):
-            return f"capture: part {part} is not its bytes"
+        listed = self.parts.parts[part]
+        if listed.raw != spec.valid_bytes or (digest is not None and digest != listed.digest):
+            return f"capture: part {part} does not match it"
         if part not in self._checked:
             try:
                 self.parts.read(part)
@@ -164,65 +165,65 @@ class Capture:
 
 
 def _settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A side's settings without those that would loosen what it is judged by, and a note for each of these: the sides of a
-    capture are ours, and no value of theirs is known to few digits."""
-    held = {str(k): v for k, v in row["settings"].items()}
-    refused = [k for k in LOOSENING if held.pop(k, None) is not None]
-    return held, [
-        f"capture: {k!r} in the settings of the {row['side']} is not taken; its values are exact" for k in refused
+    """Returns a side's settings without those that would relax how it is judged, and a note on each of these: the sides of a
+    capture come from qverify, so all their values are exact."""
+    settings = {str(k): v for k, v in row["settings"].items()}
+    refused = [k for k in LOOSENING if settings.pop(k, None) is not None]
+    return settings, [
+        f"capture: {k!r} in the settings of the {row['side']} is ignored; its values are exact" for k in refused
     ]
 
 
 def is_capture(path: str) -> bool:
-    """A folder of --capture, be it whole or not."""
+    """Tells whether this is a folder of --capture, complete or not."""
     return os.path.isfile(os.path.join(path, "capture.json")) or os.path.isfile(os.path.join(path, "parts.zst"))
 
 
 def open_capture(folder: str) -> Capture:
-    """BadFileError where capture.json is missing, of another format, or cannot be read."""
+    """Opens a capture. Raises BadFileError where capture.json is missing, has another format, or cannot be read."""
     path = os.path.join(folder, "capture.json")
     if not os.path.isdir(folder):
         raise BadFileError(f"{folder}: no such folder; wanted one of --capture DIR")
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:
-        held = json_once(read_regular(path, MOST_MANIFEST))
-        schema = held.get("schema")
+        manifest = json_once(read_regular(path, MOST_MANIFEST))
+        schema = manifest.get("schema")
         if schema != SCHEMA:
             later = isinstance(schema, str) and schema.startswith("qverify.capture/")
             raise BadFileError(
                 f"{path}: format {schema!r}, wanted {SCHEMA!r}" + ("; it needs a newer qverify" if later else "")
             )
-        return _opened(folder, held)
+        return _opened(folder, manifest)
     except BadFileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {type(error).__name__} {error}") from error
 
 
-def _opened(folder: str, held: dict[str, Any]) -> Capture:
-    parts = [Part(_count(o), _count(s), _count(r), str(d)) for o, s, r, d in held["parts"]]
-    specs = {str(n): _spec(str(n), row) for n, row in held["specs"].items()}
+def _opened(folder: str, manifest: dict[str, Any]) -> Capture:
+    parts = [Part(_whole_number(o), _whole_number(s), _whole_number(r), str(d)) for o, s, r, d in manifest["parts"]]
+    specs = {str(n): _spec(str(n), row) for n, row in manifest["specs"].items()}
     models = {}
-    for row in held["models"]:
+    for row in manifest["models"]:
         file = str(row["file"])
         if os.path.basename(file) != file or file in ("", ".", ".."):
             raise ValueError(f"model file {file!r}")
         if file in models:
             raise ValueError(f"model file {file!r} twice")
         models[file] = {k: str(row[k]) for k in ("path", "kind", "sha256")}
-    frames = [_frame(row, specs) for row in held["frames"]]
+    frames = [_frame(row, specs) for row in manifest["frames"]]
     if len({row["frame"] for row in frames}) != len(frames):
         raise ValueError("two frames of one number")
-    why = "" if held["state"] == "complete" else printable(str(held["why"])) or "it says so itself"
+    why = "" if manifest["state"] == "complete" else printable(str(manifest["why"])) or "it states no reason"
     reader = PartReader(os.path.join(folder, "parts.zst"), parts)
     return Capture(
-        folder, why, dict(held["command"]), models, specs, frames, reader, str(held.get("report_sha256", ""))
+        folder, why, dict(manifest["command"]), models, specs, frames, reader, str(manifest.get("report_sha256", ""))
     )
 
 
 def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    _count(row["frame"])
+    _whole_number(row["frame"])
     if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
         raise ValueError("source or why of a frame")
     if unknown := [side["side"] for side in row["sides"] if side["side"] not in SIDES]:
@@ -235,7 +236,7 @@ def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, An
             part, digest = pair
             if not isinstance(part, int | None) or not isinstance(digest, str | None) or isinstance(part, bool):
                 raise ValueError(f"tensor {pair!r}")
-        _consistent(side, specs)
+        _check_consistent(side, specs)
         for key, kind in {"missing": dict, "settings": dict, "link": dict, "finals": list, "notes": list}.items():
             if not isinstance(side[key], kind):
                 raise ValueError(f"{key} of a side")
@@ -250,8 +251,8 @@ def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, An
     return row
 
 
-def _consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
-    """ValueError for what a side says twice, one thing and another, or that would keep a tensor of it from being compared."""
+def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
+    """Raises ValueError for a side that contradicts itself, or that would exclude one of its tensors from the comparison."""
     for name in (*side["tensors"], *side["missing"]):
         if name in specs and specs[name].interior:
             raise ValueError(f"{name!r} is a tensor of the {side['side']} and flagged interior")
@@ -259,14 +260,14 @@ def _consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Non
         raise ValueError(f"{min(both)!r} is a tensor of the {side['side']} and missing there")
 
 
-def _count(value: Any) -> int:
+def _whole_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _spec(name: str, row: dict[str, Any]) -> TensorSpec:
-    shape, aligned = (tuple(_count(d) for d in row[k]) for k in ("shape", "aligned_shape"))
+    shape, aligned = (tuple(_whole_number(d) for d in row[k]) for k in ("shape", "aligned_shape"))
     scale, zero = tuple(float(v) for v in row["scale"]), tuple(int(v) for v in row["zero_point"])
     fits = len(shape) == len(aligned) and all(
         n <= m <= 2 * n + MOST_PADDING for n, m in zip(shape, aligned, strict=True)

@@ -1,4 +1,4 @@
-"""Writes a capture while a run goes on (CAPTURE.md)."""
+"""Writes a capture during a run (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Pull = Callable[[list[str]], Mapping[str, Array]]
 
 
 class CaptureWriter:
-    """One folder. A full disk never raises after the folder was made: the capture is then marked incomplete (why)."""
+    """Writes one capture folder. After the folder exists, a full disk raises nothing: the capture is marked incomplete (why)."""
 
     def __init__(self, folder: str, command: Mapping[str, Any]):
-        """UsageError where the folder cannot be made or holds something."""
+        """Raises UsageError where the folder cannot be made or is not empty."""
         self.folder, self.why, self._closed = folder, "", False
         self._held: dict[str, Any] = {
             "schema": SCHEMA,
@@ -51,13 +51,13 @@ class CaptureWriter:
             self._parts = PartWriter(os.path.join(folder, "parts.zst"))
         except FileExistsError:
             raise UsageError(
-                f"--capture {folder}: it is there already and holds something; name a folder that is not"
+                f"--capture {folder}: exists already and is not empty; name a folder that does not"
             ) from None
         except OSError as error:
             raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
 
     def model(self, file: str, path: str, kind: str, sha256: str, data: bytes) -> None:
-        """file: its name in `models`. path: as the user gave it."""
+        """Adds a model. file: its name in `models`. path: as the user gave it."""
         row = {"file": file, "path": path, "kind": kind, "sha256": sha256, "bytes": len(data)}
         if self._try(lambda: write_bytes(data, os.path.join(self.folder, "models", file))):
             self._held["models"].append(row)
@@ -65,7 +65,7 @@ class CaptureWriter:
     def frame(
         self, number: int, source: str, prepared: PreparedInputs, sides: Mapping[str, Recording], pull: Pull | None
     ) -> None:
-        """pull: asks the board for what no side holds."""
+        """Adds a frame. pull: fetches tensors from the board that no side has."""
         inputs = [
             {"name": i.spec.name, "part": self._part(i.data), "sha256": i.sha256, "source": i.source, "seed": i.seed}
             for i in prepared.inputs
@@ -75,29 +75,29 @@ class CaptureWriter:
         self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 
     def not_run(self, number: int, source: str, why: str) -> None:
-        """A frame that could not be prepared."""
+        """Adds a frame that could not be prepared."""
         self._held["frames"].append({"frame": number, "source": source, "inputs": [], "sides": [], "why": why})
 
     def repeated(self, found: Mapping[str, Any]) -> None:
-        """What --repeat found at the last frame (Report.repeat)."""
+        """Adds the results of --repeat to the last frame (Report.repeat)."""
         self._held["frames"][-1]["repeat"] = dict(found)
 
     def on_others(self, found: Mapping[str, Any]) -> None:
-        """What --paranoid found at the last frame (session/other_inputs.py)."""
+        """Adds the results of --paranoid to the last frame (session/other_inputs.py)."""
         self._held["frames"][-1]["other_inputs"] = dict(found)
 
     def _side(self, label: str, recording: Recording, pull: Pull | None) -> dict[str, Any]:
         self._held["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._held["specs"]}
-        came = set(recording.tensors)
-        names = [n for n in recording.specs if n in came or n in recording.digests]
+        present = set(recording.tensors)
+        names = [n for n in recording.specs if n in present or n in recording.digests]
         missing, tensors, by_digest = dict(recording.missing), dict[str, list[Any]](), list[str]()
         for name in names:
             digest = recording.digests.get(name)
             part = self._parts.known(digest, recording.specs[name].valid_bytes) if digest is not None else None
-            if part is not None and name not in came:
+            if part is not None and name not in present:
                 by_digest.append(name)
             if part is None:
-                part = self._fetched(name, recording, pull)
+                part = self._fetch(name, recording, pull)
             tensors[name] = [part, digest]
         return {
             "label": label,
@@ -114,12 +114,12 @@ class CaptureWriter:
             "by_digest": by_digest,
         }
 
-    def _fetched(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
+    def _fetch(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
         value = recording.tensors.get(name) if name in recording.tensors else None
         if value is None and pull is not None:
             try:
                 value = pull([name])[name]
-            except Exception as error:  # of a link: the capture goes on without this tensor's bytes
+            except Exception as error:  # of a link: continue the capture without this tensor's bytes
                 if not hasattr(error, "exit_status"):
                     raise
                 recording.notes.append(f"capture: {name} could not be pulled: {' '.join(str(error).split())}")
@@ -134,7 +134,7 @@ class CaptureWriter:
         return number[0] if number else None
 
     def _try(self, step: Callable[[], None]) -> bool:
-        """False once something could not be written; nothing is tried after that."""
+        """Runs a step of writing. Returns False once one has failed; after that, none is tried."""
         if self.why:
             return False
         try:
@@ -144,7 +144,7 @@ class CaptureWriter:
         return not self.why
 
     def close(self, report: str = "", why: str = "") -> str:
-        """Writes capture.json; "" or why the capture is incomplete. report: JSON. why: the run was cut off."""
+        """Writes capture.json. Returns "" or why the capture is incomplete. report: JSON. why: how the run was interrupted, or ""."""
         if self._closed:
             return self.why
         self._closed = True
@@ -155,12 +155,12 @@ class CaptureWriter:
         if report and self._try(lambda: write_text(report, os.path.join(self.folder, "report.json"))):
             self._held["report_sha256"] = hashlib.sha256(report.encode()).hexdigest()
         self.why = self.why or why
-        while (lacking := self._listed()) and (self._without_report() or self._parts.shorten(lacking)):
+        while (lacking := self._write_manifest()) and (self._remove_report() or self._parts.shorten(lacking)):
             pass
         return self.why
 
-    def _without_report(self) -> bool:
-        """The first to give way on a full disk."""
+    def _remove_report(self) -> bool:
+        """Removes report.json, the first file to go on a full disk. Returns whether it existed."""
         try:
             os.unlink(os.path.join(self.folder, "report.json"))
         except OSError:
@@ -168,7 +168,7 @@ class CaptureWriter:
         return True
 
     def forget(self) -> None:
-        """What was written goes, unless a frame ran; and the folder, where it is ours."""
+        """Removes what was written unless a frame ran, and the folder if this writer made it."""
         if not self._closed and not any(row["sides"] for row in self._held["frames"]):
             self._closed = True
             with contextlib.suppress(OSError):
@@ -176,14 +176,14 @@ class CaptureWriter:
                 os.unlink(os.path.join(self.folder, "parts.zst"))
             shutil.rmtree(os.path.join(self.folder, "models"), ignore_errors=True)
             if self._made:
-                with contextlib.suppress(OSError):  # not empty: somebody else's
+                with contextlib.suppress(OSError):  # not empty: other files are in it
                     os.rmdir(self.folder)
 
-    def _listed(self) -> int:
-        """Writes capture.json; the bytes it lacks on a full disk, else 0."""
+    def _write_manifest(self) -> int:
+        """Writes capture.json. Returns the number of bytes it needs on a full disk, else 0."""
         parts = [[p.offset, p.stored, p.raw, p.digest] for p in self._parts.parts]
-        held = {**self._held, "parts": parts, "state": "incomplete" if self.why else "complete", "why": self.why}
-        text = json.dumps(plain(_written(held, len(parts))), allow_nan=False) + "\n"
+        manifest = {**self._held, "parts": parts, "state": "incomplete" if self.why else "complete", "why": self.why}
+        text = json.dumps(plain(_without_lost_parts(manifest, len(parts))), allow_nan=False) + "\n"
         try:
             write_text(text, os.path.join(self.folder, "capture.json"))
         except UsageError as error:
@@ -192,15 +192,15 @@ class CaptureWriter:
         return 0
 
 
-def _written(held: dict[str, Any], parts: int) -> dict[str, Any]:
-    """Parts that did not reach the disk are null."""
-    for frame in held["frames"]:
+def _without_lost_parts(manifest: dict[str, Any], parts: int) -> dict[str, Any]:
+    """Returns the manifest with null for parts that were not written to the disk."""
+    for frame in manifest["frames"]:
         for row in frame["inputs"]:
             row["part"] = row["part"] if row["part"] is not None and row["part"] < parts else None
         for side in frame["sides"]:
             for tensor in side["tensors"].values():
                 tensor[0] = tensor[0] if tensor[0] is not None and tensor[0] < parts else None
-    return held
+    return manifest
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a board is reached: -b's login and patience, the same on every command that speaks to one."""
+"""The options of reaching a board (login, timeouts), the same on every command that uses one."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ import click
 from qverify.cli.numbers import Finite
 
 OPTIONS = (
-    click.option("--user", help="ssh: who to log in as"),
-    click.option("--ssh-config", metavar="FILE", help="ssh: instead of ~/.ssh/config (or QVERIFY_SSH_CONFIG)"),
+    click.option("--user", help="ssh: user name to log in with"),
+    click.option(
+        "--ssh-config", metavar="FILE", help="ssh: configuration used instead of ~/.ssh/config (or QVERIFY_SSH_CONFIG)"
+    ),
     click.option(
         "--ssh-backend", type=click.Choice(("paramiko", "openssh")), help="ssh: openssh for certificates, FIDO keys"
     ),
-    click.option("--accept-new-host-key", is_flag=True, help="ssh: learn the key of a host never seen before"),
-    click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="for a board that somebody else uses"),
+    click.option("--accept-new-host-key", is_flag=True, help="ssh: accept and store the key of an unknown host"),
+    click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="how long to wait for a board that is in use"),
 )
 
 
 def board_option(**more: Any) -> Callable[..., Any]:
-    """-b, once: a second one would be a board that nobody judges. more: as of click.option."""
-    help_text = more.pop("help", "one, as of the main job")
-    return click.option("-b", "--board", multiple=True, callback=_one, help=help_text, **more)
+    """Returns the option -b for commands with one board; given twice it is a usage error. more: arguments of
+    click.option."""
+    help_text = more.pop("help", "one board, addressed as in the main job")
+    return click.option("-b", "--board", multiple=True, callback=_take_one, help=help_text, **more)
 
 
-def _one(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
-    if len(given) > 1:
+def _take_one(context: click.Context, parameter: click.Parameter, boards: tuple[str, ...]) -> str | None:
+    if len(boards) > 1:
         raise click.UsageError(
-            f"-b {' -b '.join(given)}: {context.info_name} takes one board; the main job takes several"
+            f"-b {' -b '.join(boards)}: {context.info_name} takes one board; the main job takes several"
         )
-    if given == ("",):
+    if boards == ("",):
         raise click.UsageError("an empty -b (an unset shell variable?)")
-    return given[0] if given else None
+    return boards[0] if boards else None
 
 
 def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Adds the options; the command gets `deadline_s`, and the others as one `reach`: options of the board's address."""
+    """Adds the options; the command gets `deadline_s`, and the others as one dict `reach`, options of the board's
+    address."""
     timeout = click.option(
         "--timeout",
         "deadline_s",
@@ -48,7 +52,7 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
         help="seconds for each answer of the board",
     )
 
-    def added(command: Callable[..., int]) -> Callable[..., int]:
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def gathered(
             user: str | None,
@@ -56,14 +60,14 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
             ssh_backend: str | None,
             accept_new_host_key: bool,
             wait: float | None,
-            **given: Any,
+            **others: Any,
         ) -> int:
-            asked = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
-            asked["accept_new_host_key"] = "1" if accept_new_host_key else None
-            return command(reach={k: str(v) for k, v in asked.items() if v is not None}, **given)
+            reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
+            reach["accept_new_host_key"] = "1" if accept_new_host_key else None
+            return command(reach={k: str(v) for k, v in reach.items() if v is not None}, **others)
 
         for option in reversed((timeout, *OPTIONS)):
             gathered = option(gathered)
         return gathered
 
-    return added
+    return decorate

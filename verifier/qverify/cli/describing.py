@@ -1,4 +1,4 @@
-"""The options that say what an input's bytes are, the same on every command of `qverify inputs`."""
+"""The options that describe the bytes of an input, the same on every command of `qverify inputs`."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Any
 import click
 
 CHOICES = {
-    "format": "of the bytes: nv12 nv21 i420 yuv444 yuv444_128 rgb bgr rgba bgra rgb_128 bgr_128 gray gray_128 featuremap raw_s16 raw_f32",
+    "format": "format of the bytes: nv12 nv21 i420 yuv444 yuv444_128 rgb bgr rgba bgra rgb_128 bgr_128 gray gray_128 featuremap raw_s16 raw_f32",
     "size": "WIDTHxHEIGHT",
     "train": "what the network was trained on: rgb bgr gray yuv444 featuremap",
     "mode": "colour: opencv, sigmastar, horizon, bt601, bt709",
     "range": "full or limited (bt601, bt709)",
     "siting": "chroma: top-left or mean (bt601, bt709)",
     "colour-rounding": "half-even, half-away, truncate (bt601, bt709)",
-    "library": "of the resize: cv2 or pillow",
-    "interpolation": "nearest, linear, cubic, area",
-    "resize-dtype": "uint8 or float32",
+    "library": "library of the resize: cv2 or pillow",
+    "interpolation": "of the resize: nearest, linear, cubic, area",
+    "resize-dtype": "type in which to resize: uint8 or float32",
     "fit": "stretch, crop, letterbox, letterbox-top-left",
     "roi": "X,Y,W,H: the part of the picture that is used",
     "source": "WIDTHxHEIGHT of the camera's frames, for a resizer input",
-    "fill": "of a letterbox, 0 to 255",
-    "mean": "one number, or one a channel: 123.7,116.3,103.5",
-    "scale": "as mean; (x - mean) * scale",
-    "std": "as mean; 1 / scale",
+    "fill": "value of a letterbox's border, 0 to 255",
+    "mean": "one number, or one per channel: 123.7,116.3,103.5",
+    "scale": "one number, or one per channel; (x - mean) * scale",
+    "std": "one number, or one per channel; 1 / scale",
     "resize-order": "before-normalize or after-normalize",
     "quantize": "SCALE,ZERO of an integer featuremap or raw_s16",
-    "quantize-dtype": "of a quantized featuremap: int8, uint8, int16",
-    "rounding": "of quantizing: half-even, half-away, truncate",
+    "quantize-dtype": "type of a quantized featuremap: int8, uint8, int16",
+    "rounding": "rounding when quantizing: half-even, half-away, truncate",
     "layout": "NHWC or NCHW",
     "stride": "bytes of a stored row of the first plane, instead of width-align",
-    "width-align": "multiple, in elements",
-    "height-align": "multiple, in rows",
-    "innermost-align": "multiple of the last dimension, in elements",
-    "buffer-align": "multiple of the whole, in bytes",
+    "width-align": "pad rows to a multiple of this many elements",
+    "height-align": "pad planes to a multiple of this many rows",
+    "innermost-align": "pad the last dimension to a multiple of this many elements",
+    "buffer-align": "pad the whole to a multiple of this many bytes",
     "profile": "a vendor's defaults and legal formats: horizon-x5, horizon-j6, sigmastar, axera",
 }
 
 
 def describing(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as `wanted` (Description, None where nothing was said) and `name`."""
+    """Adds the options; the command gets them as `wanted` (Description, None where none was given) and `name`."""
 
     @wraps(command)
-    def gathered(toml: str | None, model: str | None, name: str | None, **given: Any) -> int:
+    def gathered(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:
         from qverify.session.inputs.merge_descriptions import description
 
-        said = {key: given.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
-        wanted, called = description({k: v for k, v in said.items() if v is not None}, toml, model, name)
-        return command(wanted=wanted, name=called, **given)
+        values = {key: others.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
+        wanted, input_name = description({k: v for k, v in values.items() if v is not None}, toml, model, name)
+        return command(wanted=wanted, name=input_name, **others)
 
     for key, text in reversed(CHOICES.items()):
         gathered = click.option(f"--{key}", help=text)(gathered)
-    gathered = click.option("--name", help="of the model input")(gathered)
-    gathered = click.option("-m", "--model", help="a model.bin that describes its inputs; options win over it")(
+    gathered = click.option("--name", help="name of the model input")(gathered)
+    gathered = click.option("-m", "--model", help="a model.bin that describes its inputs; options override it")(
         gathered
     )
     return click.option(
-        "--description", "toml", metavar="FILE", help="TOML or JSON with [inputs.NAME]; options win over it"
+        "--description", "toml", metavar="FILE", help="TOML or JSON with [inputs.NAME]; options override it"
     )(gathered)

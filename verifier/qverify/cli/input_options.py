@@ -1,4 +1,4 @@
-"""-i and what goes with it, the same on every command that takes inputs of a model."""
+"""-i and its companions, the same on every command that takes inputs of a model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OPTIONS = (
         "-i",
         "--input-img",
         "files",
-        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job and triage take a folder or a list (.txt), too; random when not given",
+        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job and triage also take a folder or a list (.txt); random when not given",
     ),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of random inputs"),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="seed of random inputs"),
     click.option(
         "--description",
         metavar="FILE",
-        help="TOML or JSON with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not say it",
+        help="TOML or JSON with [inputs.NAME]: how pictures and sound become inputs, where model.bin does not describe it",
     ),
     click.option(
         "--roi",
@@ -32,25 +32,25 @@ OPTIONS = (
 
 
 def input_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `inputs` (inputs.sources.Asked)."""
+    """Adds the options; the command gets them as one `inputs` (inputs.sources.InputRequest)."""
 
     @wraps(command)
-    def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **given: Any) -> int:
+    def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
         from qverify.inputs.description_tables import tables
         from qverify.inputs.sources import InputRequest
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
-        described, given_for = tables(description), set[str]()
+        described, named = tables(description), set[str]()
         for roi in rois:
             name, _, area = roi.rpartition(":")
-            if name in given_for:
+            if name in named:
                 raise click.UsageError(f"--roi {roi}: given twice for {name or 'every input'}")
-            given_for.add(name)
+            named.add(name)
             described[name] = {**described.get(name, {}), "roi": area}
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")
-        return command(inputs=InputRequest(files, seed, described), **given)
+        return command(inputs=InputRequest(files, seed, described), **others)
 
     for option in reversed(OPTIONS):
         gathered = option(gathered)

@@ -1,4 +1,4 @@
-"""`qverify inputs diff`: what the device fed the NPU against what it should have."""
+"""`qverify inputs diff`: compares what the device fed the NPU with what it should have fed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    help="A (picture, .npy pixels or .bin, with a description; a folder of prepare) against the captured bytes B (a file, a folder): "
-    "equal, or the known mistake, or the two, that reproduce them; else the nearest. Exit status 0 equal, 1 different"
+    help="Compare A (picture, .npy pixels or .bin, with a description; a folder of prepare) with the captured bytes B (a file, a folder): "
+    "equal, or the known mistake, or pair of mistakes, that reproduces them; else the nearest. Exit status 0 equal, 1 different"
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="of searching")
-@click.option("--json", "path", metavar="FILE", help="qverify.inputs_diff/1; - for stdout")
+@click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="how long to search")
+@click.option("--json", "path", metavar="FILE", help="write the result as qverify.inputs_diff/1; - for stdout")
 @describing
 def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
     from qverify.cli.live_progress import progress_bars
@@ -56,18 +56,20 @@ def _lines(frames: list[ComparedFrame]) -> list[str]:
 
 
 def _summary(frames: list[ComparedFrame]) -> str:
+    from qverify.plural import count
     from qverify.session.inputs.compare_inputs import common_mistakes
 
     differing = sum(not f.difference.equal for f in frames)
     if not differing:
         return f"EQUAL: all {len(frames)} frames"
     groups = common_mistakes(frames)
-    said = f"{groups[0][0].said} reproduces each" if groups else "no one mistake reproduces each"
-    return f"DIFFERENT: {differing} of {len(frames)} frames; {said}"
+    common = f"{groups[0][0].said} reproduces each" if groups else "no one mistake reproduces each"
+    return f"DIFFERENT: {differing} of {count(len(frames), 'frame')}; {common}"
 
 
 def _advice(wanted: Description | None, one: MistakeExplanation) -> str:
-    """What would make both sides say the same: of the description where that can say it, else the families' own."""
+    """Returns what would make both sides agree: options of the description where these can express it, else the advice
+    of the mistakes' families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 
@@ -91,7 +93,7 @@ def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
     from qverify.session.inputs.compare_inputs import common_mistakes
 
     equal = all(f.difference.equal for f in frames)
-    held = {
+    document = {
         "schema": SCHEMA,
         "qverify": __version__,
         "a": a,
@@ -100,7 +102,7 @@ def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
         "common": [[one.said for one in group] for group in common_mistakes(frames)],
         "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
     }
-    text = json.dumps(held, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     if path == "-":
         sys.stdout.write(text)
     else:

@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and SIGHUP, once heard, are not lost: a C extension that swallows KeyboardInterrupt while it is imported gets it again."""
+"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost: KeyboardInterrupt is raised again should a C extension
+swallow it while it is imported."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ASKS = {signal.SIGINT, signal.SIGTERM, HANG_UP}
 
 
 class Interrupts:
-    """A context around one command. heard: the first signal, or 0."""
+    """A context around one command. heard: the number of the first signal, or 0."""
 
     def __init__(self) -> None:
         self.heard = 0
@@ -34,7 +35,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def quiet(self) -> None:
-        """From here on nothing is raised; called once the command has given up."""
+        """Ignores all further signals; called once the command has given up."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 

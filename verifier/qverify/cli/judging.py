@@ -1,4 +1,4 @@
-"""The options by which a comparison is judged, the same on every command that judges."""
+"""The options of judging a comparison, the same on every command that judges."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ OPTIONS = (
         "gates",
         multiple=True,
         metavar="KIND:LIMIT",
-        help="decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must hold. "
-        "Without decimals or exact (-c, --rule) they take the place of the decimals. The options below are their short forms. "
-        "No gate speaks to simulator against board: see --relax-board",
+        help="decimals:N, exact, close:atol=A,rtol=R, cosine:X, sqnr:DB, rmse:X, lsb:N; may be repeated, all must pass. "
+        "Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
+        "Gates do not apply to simulator against board: see --relax-board",
     ),
     *(click.option(g.flag, g.option, type=_number(g), help=g.help) for g in GATES),
     click.option("--nan-equal", is_flag=True, help="NaN or Inf at the same place on both sides counts as equal"),
     click.option(
         "--relax-board",
         is_flag=True,
-        help="judge simulator against board by the gates too, over the same tensors, instead of equal bits",
+        help="judge simulator against board by the gates instead of equal bits, over the same tensors",
     ),
     click.option(
         "--strict",
         is_flag=True,
-        help="what follows a node without an integer reference must pass the gate as it came out, not node by node",
+        help="judge what follows a node without an integer reference by the gate, too, not node by node",
     ),
 )
 
@@ -64,21 +64,21 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `options` (compare.options.Options)."""
 
     @wraps(command)
-    def gathered(**given: Any) -> int:
+    def gathered(**others: Any) -> int:
         from qverify.compare.gate_text import parse_gates
         from qverify.compare.options import Options
 
-        held = {name: given.pop(name) for name in NAMES}
+        values = {name: others.pop(name) for name in NAMES}
         source = click.get_current_context().get_parameter_source
         named = {name for name in NAMES if source(name) is ParameterSource.COMMANDLINE}
-        for name, value in parse_gates(given.pop("gates")).items():
+        for name, value in parse_gates(others.pop("gates")).items():
             if name in named:
                 raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
-            held[name] = value
+            values[name] = value
             named.add(name)
-        held |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if held[k] is None}
+        values |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if values[k] is None}
         return command(
-            options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **held), **given
+            options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **values), **others
         )
 
     for option in reversed(OPTIONS):

@@ -1,4 +1,4 @@
-"""Bars on a terminal for what takes longer than a second; silent in a pipe."""
+"""Progress bars on a terminal for steps longer than a second; silent in a pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.session.host_sides import Watch
 
 @contextmanager
 def progress_bars() -> Iterator[Watch | None]:
-    """A watch function, or None when stderr is not a terminal."""
+    """Yields a watch function; None when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,5 @@
-"""Finds the command; errors to one line; exit status 0 1 2 3, 128 and the signal that ended it."""
+"""Runs the command; errors become one line; exit status 0, 1, 2, 3, or 128 plus the number of the signal that ended
+it."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from qverify.cli.streams import Streams
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
     "compile": "quantized ONNX to model.bin",
-    "inputs": "pictures to the aligned bytes a chip reads, shown again, checked, compared with what the board was fed",
-    "plan": "bytes and seconds a board's link will take, before touching the board",
-    "pack": "a bundle for a board no network reaches: agent, model, inputs, run.sh",
-    "replay": "judge again without the board: a capture, or what a bundle's run.sh wrote there",
-    "extract": "a capture's inputs and tensors as raw aligned files",
+    "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
+    "plan": "bytes and seconds that a board's link will take, before touching the board",
+    "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",
+    "replay": "judge again without the board: a capture, or the output of a bundle's run.sh",
+    "extract": "write a capture's inputs and tensors as raw aligned files",
     "infer": "run one side and write every tensor",
-    "soak": "one model on one board for a time, every run held to the simulator",
-    "baseline": "what a board computed once, kept; what changed since",
-    "triage": "from the float ONNX up to the board: the rung that breaks, and the next step",
-    "compare": "two dumps, no board: .npy folders, .npz, captures, what vendors' tools write",
-    "boards": "the inventory; emulated boards up and down; who uses a board",
+    "soak": "run one model on one board for a time, and compare every run with the simulator",
+    "baseline": "save what a board computed, and report what changed since",
+    "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
+    "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
+    "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",
-    "doctor": "is this host fit: onnxruntime canary, runtimes, emulators",
-    "demo": "the packaged example: PASSED, and what FAILED looks like",
+    "doctor": "check this host: onnxruntime canary, runtimes, emulators",
+    "demo": "run the packaged example: PASSED, and what FAILED looks like",
 }
 HELP = """qverify: does the board compute what the host says it should?
 
@@ -38,22 +39,23 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, a host behind ssh, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name
-of boards.toml.   qverify verify --help shows every option of the main job.
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in
+boards.toml.   qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Console entry. Never a traceback for a mistake of the user or a fault of the board."""
+    """Runs the command line and returns its exit status; a mistake of the user or a fault of the board gives no
+    traceback."""
     if argv is not None:
-        return _answered(argv)
+        return _run_words(argv)
     streams = Streams()
-    if not os.environ.get("QVERIFY_DEBUG"):  # a console's; the tests see them all
-        warnings.simplefilter("ignore")  # of libraries, about values that are judged anyway
-    return streams.status(_answered(sys.argv[1:]))
+    if not os.environ.get("QVERIFY_DEBUG"):  # on the console only; the tests see all warnings
+        warnings.simplefilter("ignore")  # from libraries, about values that are judged anyway
+    return streams.status(_run_words(sys.argv[1:]))
 
 
-def _answered(argv: list[str]) -> int:
+def _run_words(argv: list[str]) -> int:
     words = normalize_options(argv)
     if not words or words[0] in ("--help", "-h"):
         print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
@@ -69,25 +71,25 @@ def _answered(argv: list[str]) -> int:
         try:
             return _run(name, words)
         except KeyboardInterrupt:
-            return _interrupted(interrupts)
+            return _report_interrupt(interrupts)
         except Exception as error:
-            if interrupts.heard:  # what an import makes of Ctrl-C
-                return _interrupted(interrupts)
-            return _internal(error)
+            if interrupts.heard:  # an import turned Ctrl-C into another exception
+                return _report_interrupt(interrupts)
+            return _report_internal(error)
 
 
-def _interrupted(interrupts: Interrupts) -> int:
+def _report_interrupt(interrupts: Interrupts) -> int:
     interrupts.quiet()
     print("qverify: interrupted", file=sys.stderr)
     return 128 + (interrupts.heard or 2)
 
 
-def _internal(error: Exception) -> int:
-    """A bug of ours must not look like a mismatch (exit 1)."""
+def _report_internal(error: Exception) -> int:
+    """Reports a bug of qverify; exit 2, so that it does not look like a mismatch (exit 1)."""
     if os.environ.get("QVERIFY_DEBUG"):
         raise error
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    print(f"qverify: internal error: {said}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    print(f"qverify: internal error: {text}. QVERIFY_DEBUG=1 shows where", file=sys.stderr)
     return 2
 
 

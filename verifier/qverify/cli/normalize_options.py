@@ -1,4 +1,4 @@
-"""Option spellings: True/False values that may stand bare, and dashes or underscores alike."""
+"""Normalizes option spellings: -s and -r without a value mean True; underscores in long options count as dashes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "
 
 
 def normalize_options(argv: list[str]) -> list[str]:
-    """Underscores of long options to dashes; a bare -s or -r gets True."""
-    found: list[str] = []
+    """Returns the words with underscores of long options as dashes, and with True after a bare -s or -r."""
+    normalized: list[str] = []
     words = list(argv)
     while words:
         word = words.pop(0)
         if word == "--":
-            return [*found, word, *words]
+            return [*normalized, word, *words]
         if re.match(r"--[a-zA-Z]", word):
             name, equals, value = word.partition("=")
             word = name.replace("_", "-") + equals + value
@@ -28,7 +28,7 @@ def normalize_options(argv: list[str]) -> list[str]:
         if name in SWITCHES:
             if not equals:
                 value = words.pop(0) if words and words[0].lower() in BOOLEAN else "True"
-            found += [SWITCHES[name], BOOLEAN.get(value.lower(), value)]
+            normalized += [SWITCHES[name], BOOLEAN.get(value.lower(), value)]
             continue
-        found.append(word)
-    return found
+        normalized.append(word)
+    return normalized

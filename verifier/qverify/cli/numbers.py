@@ -1,4 +1,4 @@
-"""Numbers a person gives that must be numbers."""
+"""Option types for finite numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from click.types import FloatParamType
 
 
 class AnyFinite(FloatParamType):
-    """Any number; NaN and infinity are none."""
+    """A float option that rejects NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        """Returns the number; fails for one that is not finite."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
+        return number
 
 
 class Finite(AnyFinite, click.FloatRange):
-    """A FloatRange that NaN does not slip through."""
+    """A FloatRange that also rejects NaN."""

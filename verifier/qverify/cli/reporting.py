@@ -1,4 +1,4 @@
-"""--report FORMAT=PATH and --json, the same on every command that judges, and the one function that gives out a report."""
+"""--report FORMAT=PATH and --json, the same on every command that judges, and the one function that emits a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = (
         "report",
         multiple=True,
         metavar="FORMAT=PATH",
-        help="write the report to a file, too (FORMAT: json; PATH: - for stdout, of a folder: report.SUFFIX in it); may be repeated",
+        help="also write the report to a file (FORMAT: json; PATH: a file, - for stdout, or a folder, which gets report.SUFFIX); may be repeated",
     ),
     click.option("--json", "json_path", metavar="FILE", help="short for --report json=FILE"),
 )
@@ -28,18 +28,19 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """Where reports are written. files: (name of the format, path) each. writer: the function of a format's page."""
+    """Where reports are written. files: pairs of format name and path. writer: the name of the function of a format's
+    page."""
 
     files: tuple[tuple[str, str], ...] = ()
     writer: str = "write"
 
     @property
     def stdout_taken(self) -> bool:
-        """Whether a report goes to stdout, which then holds nothing else."""
+        """Whether a report goes to stdout, which then contains nothing else."""
         return any(path == "-" for _, path in self.files)
 
     def save(self, report: Report | Triage, stdout: bool = True) -> None:
-        """Writes every file; with stdout=False not the one that goes there. UsageError where one cannot be written."""
+        """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
         for name, path in self.files:
@@ -52,10 +53,10 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
-        def gathered(**given: Any) -> int:
-            files = _files(given.pop("report"), given.pop("json_path"))
+        def gathered(**others: Any) -> int:
+            files = _parse_files(others.pop("report"), others.pop("json_path"))
             _check_writer(files, writer)
-            return command(reports=ReportFiles(files, writer), **given)
+            return command(reports=ReportFiles(files, writer), **others)
 
         for option in reversed(OPTIONS):
             gathered = option(gathered)
@@ -64,11 +65,12 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
     return decorate
 
 
-def _files(held: tuple[str, ...], short: str | None) -> tuple[tuple[str, str], ...]:
-    files = [_file(text) for text in held] + ([_checked("json", short, "--json")] if short is not None else [])
+def _parse_files(texts: tuple[str, ...], json_path: str | None) -> tuple[tuple[str, str], ...]:
+    files = [_parse_file(text) for text in texts]
+    files += [_check_path("json", json_path, "--json")] if json_path is not None else []
     twice = [path for at, (_, path) in enumerate(files) if path in [other for _, other in files[:at]]]
     if twice:
-        raise click.UsageError(f"two reports go to {twice[0]}; wanted a path of its own for each")
+        raise click.UsageError(f"two reports go to {twice[0]}; give each its own path")
     return tuple(files)
 
 
@@ -77,24 +79,26 @@ def _check_writer(files: tuple[tuple[str, str], ...], writer: str) -> None:
 
     lacking = next((name for name, _ in files if not hasattr(page(name), writer)), None)
     if lacking is not None:
-        raise click.UsageError(f"--report {lacking}: this format has no place for what this command finds; use json")
+        raise click.UsageError(f"--report {lacking}: this format cannot express the results of this command; use json")
 
 
-def _file(text: str) -> tuple[str, str]:
-    """FORMAT=PATH, or a path whose suffix is that of a format."""
+def _parse_file(text: str) -> tuple[str, str]:
+    """Returns format and path of FORMAT=PATH, or of a path with the suffix of a format. UsageError for any other
+    text."""
     from qverify.renderers import formats
 
     name, equals, path = text.partition("=")
     if equals and name in formats.names():
-        return _checked(name, path, f"--report {text}")
+        return _check_path(name, path, f"--report {text}")
     by_suffix = [n for n in formats.names() if text.endswith(formats.page(n).SUFFIX)]
     if len(by_suffix) == 1 and not (equals and name.isidentifier()):
-        return _checked(by_suffix[0], text, f"--report {text}")
+        return _check_path(by_suffix[0], text, f"--report {text}")
     raise click.UsageError(f"--report {text}: wanted FORMAT=PATH; formats: {', '.join(formats.names())}")
 
 
-def _checked(name: str, path: str, option: str) -> tuple[str, str]:
-    """The file as it will be written. A folder that is not there is said before a board has run for nothing."""
+def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
+    """Returns format and path of the file to write. UsageError for an empty path or a missing folder, before anything
+    runs."""
     from qverify.renderers.formats import page
 
     if path == "":
@@ -110,7 +114,8 @@ def _checked(name: str, path: str, option: str) -> tuple[str, str]:
 
 
 def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
-    """The text on stdout, unless a report goes there, then every report; the exit status of the verdict."""
+    """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
+    verdict."""
     if not reports.stdout_taken:
         click.echo(text)
     reports.save(report)
@@ -118,7 +123,7 @@ def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
 
 
 def exit_status(report: Report | Triage) -> int:
-    """0 PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+    """Returns 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
     from qverify.report.document import EXIT, Report
 
     if not isinstance(report, Report):

@@ -1,4 +1,4 @@
-"""One line to a person, whatever the names in it hold."""
+"""Prints one line, whatever characters the names in it contain."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from qverify.printable import printable
 
 
 def say(text: str, err: bool = False) -> None:
-    """The text as one line on stdout, or on stderr."""
+    """Prints the text as one line on stdout, or on stderr."""
     click.echo(printable(text), err=err)

@@ -1,4 +1,5 @@
-"""Standard output and standard error of a command: closed, full or of another encoding, they change no verdict."""
+"""Standard output and standard error of a command; that they are closed, full or of another encoding changes no
+verdict."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ OUT, ERR = 1, 2
 
 
 class Patient(io.RawIOBase):
-    """Writes to a descriptor that may refuse. The first refusal is kept, what follows it goes nowhere, nothing is raised.
-    refused: that OSError, or None."""
+    """A writer to a descriptor that may fail. The first error is kept in `refused` (None without one), later data is
+    discarded, nothing is raised."""
 
     def __init__(self, number: int):
         self._number = number
@@ -35,7 +36,7 @@ class Patient(io.RawIOBase):
         while self.refused is None and view:
             try:
                 view = view[os.write(self._number, view) :]
-            except BlockingIOError:  # somebody set the terminal to answer at once
+            except BlockingIOError:  # the terminal was set to non-blocking
                 select.select([], [self._number], [])
             except OSError as error:
                 self.refused = error
@@ -43,34 +44,36 @@ class Patient(io.RawIOBase):
 
     @property
     def lost(self) -> str:
-        """Why something that was to be read is not there; "" where all is, or where the reader went away by himself."""
+        """Why output was lost; "" where none was, or where the reader closed the stream."""
         if self.refused is None or self.refused.errno in GONE:
             return ""
         return self.refused.strerror or str(self.refused)
 
 
 class Streams:
-    """The streams of a console's command, in the place of Python's own. status() is what the command ends with."""
+    """Replaces Python's standard streams for a command on the console."""
 
     def __init__(self) -> None:
         for number in (0, OUT, ERR):
-            _hold(number)
+            _reserve(number)
         if sys.stdin is None:
             sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (as long as the process)
         self._out, self._err = Patient(OUT), Patient(ERR)
         sys.stdout, sys.stderr = _text(self._out, sys.stdout), _text(self._err, sys.stderr)
 
     def status(self, status: int) -> int:
-        """The command's own. 2 for a PASSED that a full disk swallowed: nobody could read what was compared."""
+        """Returns the command's exit status, or 2 for a PASSED whose output was lost (a full disk), since nobody could
+        read it."""
         sys.stdout.flush()
         if self._out.lost:
-            print(f"qverify: standard output: {self._out.lost}; what was printed is not all there", file=sys.stderr)
+            print(f"qverify: standard output: {self._out.lost}; the output is incomplete", file=sys.stderr)
         sys.stderr.flush()
         return 2 if self._out.lost and status == 0 else status
 
 
-def _hold(number: int) -> None:
-    """A closed descriptor leads nowhere; left free, the next file opened would take its number, and what is printed."""
+def _reserve(number: int) -> None:
+    """Opens a closed descriptor on the null device; left free, the next file opened would get its number, and the
+    output."""
     try:
         os.fstat(number)
     except OSError:
@@ -81,7 +84,7 @@ def _hold(number: int) -> None:
 
 
 def _text(raw: Patient, before: Any) -> io.TextIOWrapper:
-    """As Python would have it, but a character that the encoding lacks is shown as its escape."""
+    """Returns a text stream like Python's own, except that a character the encoding lacks is written as its escape."""
     encoding = getattr(before, "encoding", None) or "utf-8"
     lines = raw.isatty() or raw.fileno() == ERR
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=lines)

@@ -1,4 +1,4 @@
-"""Does it matter: whether the largest and the five largest values of an output are at the same places."""
+"""Whether the largest value, and the five largest values, of an output are at the same positions on both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from qverify.tensors.recording import Array
 
 
 def agreement(output: str, a: Array, b: Array) -> Agreement:
-    """Shares over the batch items; None where an item has too few values, or the shapes differ."""
+    """Returns the shares (0..1) of the batch items that agree; None where an item has too few values or the shapes
+    differ."""
     items = a.shape[0] if a.ndim > 1 else 1
     if a.shape != b.shape or a.size == 0 or a.size // items < 2:
         return Agreement(output, None, None)
@@ -22,7 +23,7 @@ def agreement(output: str, a: Array, b: Array) -> Agreement:
 
 
 def _top5(values: npt.NDArray[np.generic]) -> frozenset[int]:
-    """Places of the five largest; of equal ones the first."""
+    """Returns the flat positions of the five largest values; of equal values the first."""
     fifth = np.partition(values, values.size - 5)[values.size - 5]
     above = np.flatnonzero(values > fifth)
     level = np.flatnonzero(values == fifth)[: 5 - above.size]

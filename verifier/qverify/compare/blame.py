@@ -1,40 +1,48 @@
-"""First divergence over the graph, and the culprit across sides: the side that is alone, judged by forced verdicts only."""
+"""Finds the first divergence in the graph, and the side to blame: the one that disagrees with the others, by forced
+verdicts only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
 from qverify.model_bin.units import Unit
+from qverify.plural import count
 from qverify.report.document import Blame, FirstDivergence, Forced
 
 Matrix = Mapping[tuple[str, str], Mapping[str, Forced]]  # (side a, side b) to output name to forced verdict
-DISTRUST = "onnxruntime on this host computes this kind of node otherwise than known (canary; see qverify doctor)"
+DISTRUST = (
+    "onnxruntime on this host computes this kind of node differently from known values (canary; see qverify doctor)"
+)
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
 def first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
-    """Units an output of which differs while every input is known to agree; the first in running order, the others in `also`."""
-    found = [
+    """Returns the first unit, in running order, with a differing output while all its inputs are known to agree; the
+    others are in `also`. None where there is none. same: whether both sides have the same bytes of a tensor; None where
+    not known."""
+    diverging = [
         (unit, next(o for o in unit.outputs if same(o) is False))
         for unit in units
         if any(same(o) is False for o in unit.outputs) and all(same(n) for n in unit.inputs)
     ]
-    if not found:
+    if not diverging:
         return None
-    unit, tensor = found[0]
-    return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in found[1:]])
+    unit, tensor = diverging[0]
+    return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in diverging[1:]])
 
 
 def sides_alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
-    """The culprits at one node. Each argument: the pair holds forced (True), fails (False), or is not known (None).
+    """Returns the sides to blame at one node. Arguments: whether the pairs reference-simulator, reference-board and
+    simulator-board pass when forced (True), fail (False), or are not known (None).
 
     board: simulator (what a correct board computes) and reference agree, or only the board's pairs fail.
-    compiler, its arithmetic included: simulator and board agree against the reference. simulator: reference and board do.
+    compiler (its arithmetic included): simulator and board agree with each other but not with the reference.
+    simulator: reference and board agree with each other but not with the simulator.
     """
     if rs is not False and rb is not False and sb is not False:
         return []
     if rs is False and rb is False and sb is False:
-        return ["compiler", "board"]  # each of the three computes something of its own
+        return ["compiler", "board"]  # all three differ from one another
     if sb is False:
         return ["simulator"] if rs is False and rb is True else ["compiler", "board"] if rs is False else ["board"]
     if rs is False:
@@ -43,32 +51,35 @@ def sides_alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
 
 
 def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
-    """Every blamed side once, with its first blamed node and the others, in running order. distrusted: nodes where onnxruntime on this
-    host is known to compute something else (canary); what stands against it alone there is the reference's fault."""
-    found, suspect = dict[str, Blame](), frozenset(distrusted)
+    """Returns each blamed side once, with its first blamed node and, in `also`, the later ones, in running order.
+
+    distrusted: nodes that onnxruntime on this host is known to compute wrongly (canary); a difference there from the
+    reference alone is blamed on the reference."""
+    blames, suspect = dict[str, Blame](), frozenset(distrusted)
     for unit in units:
-        states = {key: _holds(unit, verdicts) for key, verdicts in matrix.items()}
+        states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
         for side in sides_alone(states.get(RS), states.get(RB), states.get(SB)):
             if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
             else:
-                why = _why(side, unit, matrix, states)
-            if side in found:
-                found[side].also.append(unit.name)
+                why = _describe_blame(side, unit, matrix, states)
+            if side in blames:
+                blames[side].also.append(unit.name)
             else:
-                found[side] = Blame(side, unit.name, why)
-    return list(found.values())
+                blames[side] = Blame(side, unit.name, why)
+    return list(blames.values())
 
 
-def _holds(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
-    known = [verdicts[o].verdict for o in unit.outputs if o in verdicts]
-    if "FAILED" in known:
+def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
+    """Whether every output of the unit passes when forced; None where not all of them are known."""
+    states = [verdicts[o].verdict for o in unit.outputs if o in verdicts]
+    if "FAILED" in states:
         return False
-    return True if known and all(v == "PASSED" for v in known) else None
+    return True if states and all(v == "PASSED" for v in states) else None
 
 
-def _why(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
-    """The numbers of the first failing pair, and who agrees with whom."""
+def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
+    """Returns the numbers of the first failing pair, and which sides agree."""
     key = next(k for k in (SB, RB, RS) if states.get(k) is False and (side != "compiler" or k != SB))
     forced = next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
     by = (
@@ -78,11 +89,9 @@ def _why(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str],
         if forced.max_abs is not None
         else forced.why
     )
-    text = (
-        f"{unit.op}: from the {key[1]}'s own inputs the {key[0]} computes {forced.mismatched if forced.mismatched is not None else 'all'} "
-        f"of {forced.elements} elements otherwise, {by} (limit {forced.limit})"
-    )
-    agreeing = [f"{a} and {b} agree here" for (a, b), holds in states.items() if holds]
+    share = f"{forced.mismatched if forced.mismatched is not None else 'all'} of {count(forced.elements, 'element')}"
+    text = f"{unit.op}: given the {key[1]}'s recorded inputs, the {key[0]} computes {share} differently, {by} (limit {forced.limit})"
+    agreeing = [f"{a} and {b} agree here" for (a, b), passes in states.items() if passes]
     if side == "board" and states.get(SB) is None:
-        agreeing.append("no simulator ran, so the compiler is not excluded")
+        agreeing.append("no simulator ran, so the compiler cannot be ruled out")
     return "; ".join([text, *agreeing])

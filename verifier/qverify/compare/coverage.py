@@ -1,54 +1,54 @@
-"""The coverage ledger: what had to be compared, what was, and what is missing; it fails closed."""
+"""The coverage ledger: what had to be compared, what was compared, and what is missing. A gap is never PASSED."""
 
 from __future__ import annotations
 
 from qverify.compare.pairing import NamePair, pair_names
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.report.document import Coverage, MissingTensor, Pair, TensorRow
+from qverify.report.side_names import named, within
 from qverify.tensors.recording import Recording
 
 
 def expect_tensors(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], Coverage]:
-    """The pairs of names to compare, and a ledger with what one side alone declares: a final output is missing,
-    any other tensor is not offered."""
+    """Returns the pairs of names to compare, and a ledger of the tensors that only one side declares: a final output
+    counts as missing, any other tensor as not offered."""
     pairs, only_a, only_b = pair_names(a, b, graph)
     outputs = {*a.finals, *b.finals, *(graph.outputs if graph is not None else ())}
     ledger = Coverage(expected=len(pairs))
-    for name, holder, lacking in [(n, a, b) for n in only_a] + [(n, b, a) for n in only_b]:
-        _book(ledger, name, holder, lacking, name in outputs)
+    for name, lacking in [(n, b) for n in only_a] + [(n, a) for n in only_b]:
+        _add_gap(ledger, name, lacking, name in outputs)
     for name in sorted(outputs - {n for p in pairs for n in (p.name, p.a, p.b)} - {*only_a, *only_b}):
-        _book(ledger, name, a, b, True)
+        _add_gap(ledger, name, b, True)
     return pairs, ledger
 
 
-def _book(ledger: Coverage, name: str, holder: Recording, lacking: Recording, final: bool) -> None:
+def _add_gap(ledger: Coverage, name: str, lacking: Recording, final: bool) -> None:
+    """Enters a tensor that the side `lacking` does not declare."""
     if final:
         ledger.expected += 1
-        ledger.missing.append(
-            MissingTensor(
-                name, lacking.side, lacking.missing.get(name, f"a final output the {lacking.side} does not have")
-            )
-        )
+        why = lacking.missing.get(name, f"a final output that {named(lacking.side)} does not have")
+        ledger.missing.append(MissingTensor(name, lacking.side, why))
     else:
-        ledger.not_offered.append(MissingTensor(name, lacking.side, f"the {lacking.side} does not offer it"))
+        ledger.not_offered.append(MissingTensor(name, lacking.side, f"{named(lacking.side)} does not offer it"))
 
 
 def count_tensor(ledger: Coverage, row: TensorRow, by_digest: bool) -> None:
-    """Counts a compared tensor. by_digest: that it is equal is known by its digest alone."""
+    """Adds a compared tensor to the ledger. by_digest: its equality is known from the digests alone."""
     ledger.compared += 1
     ledger.elements += row.elements
     ledger.by_digest += row.elements if by_digest else 0
 
 
 def gap(pair: Pair) -> str:
-    """Why this pair cannot be PASSED, or nothing."""
+    """Returns why the pair's coverage does not allow PASSED; "" where it does."""
     ledger = pair.coverage
     if ledger.missing:
         first = ledger.missing[0]
         more = f" (and {len(ledger.missing) - 1} more)" if len(ledger.missing) > 1 else ""
-        return f"{first.tensor} is missing on the {first.side}: {first.why}{more}"
+        return f"{first.tensor} is missing {within(first.side)}: {first.why}{more}"
     if ledger.compared == 0 or ledger.elements == 0:
         return "nothing was compared"
     if ledger.compared < ledger.expected:
-        return f"{ledger.compared} of {ledger.expected} tensors were compared"
+        return f"{ledger.compared} of {count(ledger.expected, 'tensor', 'was', 'were')} compared"
     return ""

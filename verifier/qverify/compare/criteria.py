@@ -1,5 +1,5 @@
-"""By what a comparison may be judged: the rules of decimals, how many places, the extra gates. One table, read by the command
-line too, so nothing heavy is imported here."""
+"""The criteria of a comparison: the decimals rules, the number of places, the extra gates. One table, which the command
+line reads too, so nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ MOST_DIGITS = 17  # decimal places; float64 has no more
 
 @dataclass(frozen=True, slots=True)
 class ExtraGate:
-    """option: the field of Options, and of a capture's command. metric: what it limits, as the report names it. sign: how the
-    metric stands to the limit; none for the two that make one tolerance, atol + rtol*|a|. help: what the command line says."""
+    """A limit on one metric. option: the field of Options, and of a capture's command. metric: the metric it limits, by
+    its name in the report. sign: the relation of metric to limit that passes; "" for atol and rtol, which together make
+    one tolerance, atol + rtol*|a|. help: the command line's text. lowest, highest: the range of the limit; None:
+    unbounded."""
 
     option: str
     metric: str
@@ -27,26 +29,28 @@ class ExtraGate:
 
     @property
     def flag(self) -> str:
-        """On the command line, where the unit stands in the help."""
+        """The option's name on the command line (without the unit, which the help states)."""
         return "--" + self.option.removesuffix("_db").replace("_", "-")
 
     def allows(self, limit: float) -> bool:
+        """Returns whether the limit is finite and in range."""
         low = -math.inf if self.lowest is None else self.lowest
         high = math.inf if self.highest is None else self.highest
         return low <= limit <= high and abs(limit) != math.inf
 
     @property
     def wanted(self) -> str:
+        """The allowed range, for error messages."""
         if self.lowest is None:
             return "a finite number"
         return f"a number >= {self.lowest:g}" if self.highest is None else f"{self.lowest:g} to {self.highest:g}"
 
 
 GATES = (
-    ExtraGate("atol", "atol", "", "largest |a-b| is atol + rtol*|a|, real values"),
+    ExtraGate("atol", "atol", "", "the largest |a-b| allowed is atol + rtol*|a|, real values"),
     ExtraGate("rtol", "rtol", "", "see --atol"),
-    ExtraGate("min_cosine", "cosine", ">=", "least cosine of a tensor's values", -1, 1),
-    ExtraGate("min_sqnr_db", "sqnr_db", ">=", "least signal to noise ratio, dB", None),
-    ExtraGate("max_rmse", "rmse", "<=", "largest root of the mean squared difference"),
-    ExtraGate("max_lsb", "max_lsb", "<=", "largest difference of stored integers, in LSB"),
+    ExtraGate("min_cosine", "cosine", ">=", "smallest cosine allowed between a tensor's values on both sides", -1, 1),
+    ExtraGate("min_sqnr_db", "sqnr_db", ">=", "smallest signal-to-noise ratio allowed, dB", None),
+    ExtraGate("max_rmse", "rmse", "<=", "largest root mean squared error allowed"),
+    ExtraGate("max_lsb", "max_lsb", "<=", "largest difference of stored integers allowed, in LSB"),
 )

@@ -1,10 +1,10 @@
-"""When two real values match to N decimal places: five rules, in float64.
+"""Decides whether two real values match to N decimal places: five rules, in float64.
 
 half      |a - b| <= 0.5 * 10^-N                   (the default)
 round     round(a, N) == round(b, N), ties to even
 truncate  trunc(a * 10^N) == trunc(b * 10^N)
 numpy     |a - b| < 1.5 * 10^-N                     (assert_array_almost_equal)
-exact     a == b; N plays no part
+exact     a == b, whatever N
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.compare.criteria import MOST_DIGITS, RULES
+from qverify.plural import count
 
 LOWEST, HIGHEST = -400, 323  # LOWEST: matches at no N (a value is not finite)
 _SEARCHED = range(MOST_DIGITS, -40, -1)  # what round and truncate try
@@ -23,12 +24,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 def power(digits: int) -> float:
-    """10^-digits, the nearest float64."""
+    """Returns the float64 nearest to 10^-digits."""
     return float(f"1e{-digits}")
 
 
 def limit(rule: str, digits: int) -> float:
-    """Largest (numpy: first refused) distance of the rules that look at distances only."""
+    """Returns the largest distance that matches (numpy: the smallest that does not), for the rules that depend on the
+    distance alone; 0 for the others."""
     if rule == "half":
         return float(f"5e{-digits - 1}")
     if rule == "numpy":
@@ -37,7 +39,8 @@ def limit(rule: str, digits: int) -> float:
 
 
 def matches(rule: str, digits: int, a: Reals, b: Reals, distance: Reals) -> Mask:
-    """Which elements match. distance: |a - b| with inf where exactly one side is not finite."""
+    """Returns a mask of the elements that match. distance: |a - b|, inf where exactly one side is not finite.
+    ValueError for an unknown rule."""
     if rule == "half":
         return np.asarray(distance <= limit(rule, digits))
     if rule == "numpy":
@@ -56,7 +59,8 @@ def matches(rule: str, digits: int, a: Reals, b: Reals, distance: Reals) -> Mask
 
 
 def largest_by_distance(rule: str, distance: float) -> int | None:
-    """Largest N at which this largest distance still matches; None when there is no distance. `exact` is told by half."""
+    """Returns the largest N at which this largest distance still matches; None for distance 0, LOWEST where it is not
+    finite. The rule `exact` uses that of `half`."""
     if distance == 0:
         return None
     if not math.isfinite(distance):
@@ -71,20 +75,23 @@ def largest_by_distance(rule: str, distance: float) -> int | None:
 
 
 def passing(rule: str, a: Reals, b: Reals, distance: Reals) -> set[int]:
-    """Every N of the searched range at which all elements match (rules round and truncate: not monotone in N)."""
+    """Returns every N of the searched range at which all elements match (`round` and `truncate` are not monotone in
+    N)."""
     return {n for n in _SEARCHED if bool(matches(rule, n, a, b, distance).all())}
 
 
 def all_searched() -> set[int]:
+    """Returns every N that passing() tries."""
     return set(_SEARCHED)
 
 
 def describe(rule: str, digits: int) -> str:
-    """The rule as a person reads it."""
+    """Returns the rule in words."""
+    places, scale = count(digits, "decimal"), f"e-{digits}" if digits else ""
     return {
-        "half": f"{digits} decimals, rule half: |a-b| <= 0.5e-{digits}",
-        "numpy": f"{digits} decimals, rule numpy: |a-b| < 1.5e-{digits}",
-        "round": f"{digits} decimals, rule round: equal after rounding to {digits} places",
-        "truncate": f"{digits} decimals, rule truncate: equal after cutting at {digits} places",
+        "half": f"{places}, rule half: |a-b| <= 0.5{scale}",
+        "numpy": f"{places}, rule numpy: |a-b| < 1.5{scale}",
+        "round": f"{places}, rule round: equal after rounding to {count(digits, 'place')}",
+        "truncate": f"{places}, rule truncate: equal after cutting at {count(digits, 'place')}",
         "exact": "rule exact: a == b",
     }[rule]

@@ -1,4 +1,5 @@
-"""Forced verdicts: one unit of side a, run on the inputs side b recorded, against what b recorded as its output."""
+"""Forced verdicts: side a runs one unit on the inputs that side b recorded; the result is compared with b's recorded
+output."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.printable import said_by
 from qverify.report.document import Forced
+from qverify.report.side_names import named, within
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -25,7 +27,8 @@ RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What forcing a pair found, tensor by tensor: a, b: sides; same: of equal bytes, None where not known."""
+    """The results of forcing one pair, tensor by tensor. a, b: the sides. same: whether both have the same bytes of a
+    tensor; None where not known. forced: tensor to forced verdict."""
 
     a: str
     b: str
@@ -34,7 +37,8 @@ class Located:
 
 
 class Forcing:
-    """exact: both sides run one model.bin, so forced means equal bytes. inputs: of the graph, shared by all sides."""
+    """Forces the units of one judged pair. run_unit: runs one unit on side a; None where a cannot. exact: both sides
+    run one model.bin, so bytes must be equal. inputs: the graph's inputs, shared by all sides."""
 
     def __init__(
         self, judged: Judged, graph: Graph, run_unit: RunUnit | None, exact: bool, inputs: Mapping[str, Array]
@@ -44,12 +48,12 @@ class Forcing:
         self._fed, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
-        """Pulls at once whatever these units need from b."""
+        """Pulls everything these units need from b in one request."""
         needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._fed and not self.same(n)]
         self.judged.b.fetch([self._names(n)[1] for n in needed if self.offered(n)])
 
     def same(self, name: str) -> bool | None:
-        """Whether both sides hold the same bytes of this tensor; None when that cannot be known."""
+        """Returns whether both sides have the same bytes of this tensor; None when that cannot be known."""
         if name in self._fed:
             return True
         if name not in self._same:
@@ -63,43 +67,44 @@ class Forcing:
         return self._same[name]
 
     def unit(self, unit: Unit) -> dict[str, Forced]:
-        """Output name to its forced verdict; INCONCLUSIVE with why where the unit cannot be forced."""
+        """Returns the forced verdict of each output, by name; INCONCLUSIVE, with the reason, where the unit cannot be
+        forced."""
         outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
         inputs_same = all(self.same(n) for n in unit.inputs)
         if inputs_same and all(self.same(o) for o in outputs):
             return {o: self._settled(unit, o) for o in outputs}
-        computed = self._computed(unit, outputs, inputs_same)
+        computed = self._compute(unit, outputs, inputs_same)
         if isinstance(computed, str):
             return {o: self._unknown(unit, o, computed) for o in outputs}
         return {o: self._verdict(unit, o, computed[o]) for o in outputs}
 
-    def _computed(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
-        """What a makes of b's inputs, or why that cannot be had."""
+    def _compute(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
+        """Returns a's outputs for b's inputs, or the reason why there are none."""
         if inputs_same:  # a's own run was on these very inputs
             own = {o: self.judged.a.held(self._names(o)[0]) for o in outputs}
             if all(v is not None for v in own.values()):
                 return own  # type: ignore[return-value]
         if self.run_unit is None:
-            return f"the {self.judged.pair.a} cannot run a unit alone"
-        given = {}
+            return f"{named(self.judged.pair.a)} cannot run a node alone"
+        arrays = {}
         for name in unit.inputs:
             value = self._value(name)
             if value is None:
-                return f"its input {name} is not there on the {self.judged.pair.b}"
-            given[name] = value
+                return f"its input {name} is missing {within(self.judged.pair.b)}"
+            arrays[name] = value
         try:
-            made = self.run_unit(unit, given)
+            computed = self.run_unit(unit, arrays)
         except (
             QVerifyError,
             ValueError,
             MemoryError,
         ) as error:  # a side's own failure to run one unit must not end the comparison
-            return f"the {self.judged.pair.a} could not run it alone: {said_by(error)}"
-        lacking = [o for o in outputs if o not in made]
-        return f"the {self.judged.pair.a} gave no {lacking[0]}" if lacking else made
+            return f"{named(self.judged.pair.a)} could not run it alone: {said_by(error)}"
+        lacking = [o for o in outputs if o not in computed]
+        return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
 
     def _value(self, name: str) -> Array | None:
-        """b's recorded value; a's copy where the bytes are the same."""
+        """Returns b's recorded value, or a's copy where the bytes are the same; None where neither can be had."""
         if name in self.inputs:
             return self.inputs[name]
         name_a, name_b = self._names(name)
@@ -114,35 +119,36 @@ class Forcing:
         if recorded is None and self.same(name):
             recorded = self.judged.a.held(self._names(name)[0])
         if recorded is None:
-            return self._unknown(unit, name, f"its output {name} is not there on the {self.judged.pair.b}")
+            return self._unknown(unit, name, f"its output {name} is missing {within(self.judged.pair.b)}")
         limit, by_ties = self._limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
             return Forced(
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
-        found = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
-        return self._by_ties(unit, name, made, recorded, found) if by_ties and found.mismatched else found
+        forced = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
+        return self._judge_ties(unit, name, made, recorded, forced) if by_ties and forced.mismatched else forced
 
-    def _by_ties(self, unit: Unit, name: str, made: Array, recorded: Array, found: Forced) -> Forced:
-        """The verdict of a tie-aware limit: the unit once more, in float64."""
-        plain, given = limit_for(unit, name, self.graph), {}
+    def _judge_ties(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict under a tie-aware limit, for which the unit is evaluated once more in float64."""
+        plain, arrays = limit_for(unit, name, self.graph), {}
         for source in unit.inputs:
             value = self._value(source)
             if value is None:
-                return self._unknown(unit, name, f"its input {source} is not there on the {self.judged.pair.b}")
-            given[source] = value
+                return self._unknown(unit, name, f"its input {source} is missing {within(self.judged.pair.b)}")
+            arrays[source] = value
         try:
             limit = self._limit(unit, name)[0]
-            outcome = check_both(ExactUnit(unit, name, self.graph, given), made, recorded, limit, plain)
+            outcome = check_both(ExactUnit(unit, name, self.graph, arrays), made, recorded, limit, plain)
         except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
             return self._unknown(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
-            return distance(made, recorded, self.graph.spec(name), outcome, found.by, found.on)
-        return _concluded(found, outcome, made.shape)
+            return distance(made, recorded, self.graph.spec(name), outcome, measured.by, measured.on)
+        return _conclude(measured, outcome, made.shape)
 
     def _limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
-        """As stated while nothing is evaluated, and whether it is tie-aware: another runtime rounds in its own way."""
+        """Returns the limit as stated before any evaluation, and whether it is tie-aware. It is not for another
+        runtime, which rounds in its own way."""
         if self.exact:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
@@ -183,13 +189,13 @@ class Forcing:
         return (name, name) if pair is None else (pair.a, pair.b)
 
     def offered(self, name: str) -> bool:
-        """b says it has this tensor."""
+        """Returns whether b declares this tensor."""
         side, called = self.judged.b.recording, self._names(name)[1]
         return called in side.digests or called in side.tensors or called in self._finals
 
 
 def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:
-    """The forced verdict of two arrays of one shape and type."""
+    """Returns the forced verdict of two arrays of the same shape and dtype. by, on: the names of the two sides."""
     if bits_equal(made, recorded):
         return Forced("PASSED", 0 if made.dtype.kind in "iub" else None, 0, 0.0, made.size, limit.text, by, on)
     values = PairedValues(made, recorded, spec, spec)
@@ -201,10 +207,10 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
         if block.steps is not None:
             lsb = max(lsb, int(np.abs(block.steps).max(initial=0)))
         apart += block.total(block.distance != 0)
-    holds = lsb <= limit.lsb if values.integers else largest <= limit.share * reference and limit.share > 0
-    why = "" if holds else f"beyond {limit.text}" if apart else "the same values in other bytes (-0.0, or NaN)"
+    passes = lsb <= limit.lsb if values.integers else largest <= limit.share * reference and limit.share > 0
+    why = "" if passes else f"beyond {limit.text}" if apart else "the same values in other bytes (-0.0, or NaN)"
     return Forced(
-        "PASSED" if holds else "FAILED",
+        "PASSED" if passes else "FAILED",
         lsb if values.integers else None,
         apart,
         largest,
@@ -216,9 +222,9 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
     )
 
 
-def _concluded(found: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
-    """The distances with the verdict of the limit that was applied."""
+def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
+    """Returns the measured distances with the verdict under the applied limit."""
     if outcome.holds:
-        return replace(found, verdict="PASSED", limit=outcome.limit.text, why="")
+        return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="")
     at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"
-    return replace(found, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")
+    return replace(measured, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")

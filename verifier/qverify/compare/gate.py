@@ -1,4 +1,4 @@
-"""The gate one tensor has to pass: bits, or N decimals and the extra gates."""
+"""The gate that one tensor has to pass: bit equality, or N decimals and the extra gates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from qverify.compare import decimals
 from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, NOT_MILDER
 from qverify.compare.options import Options
 from qverify.compare.paired_values import Block
+from qverify.plural import count
 from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
@@ -19,13 +20,13 @@ OWN_SIDES = (
     "reference",
     "simulator",
     "board",
-)  # their values are known in full; what they claim loosens nothing
+)  # their values are known in full, so a claimed precision is ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """bits: equal bytes wanted, and nothing else. Otherwise: decimals, N places by the rule; and every extra gate.
-    relaxed: in which ways the pair is judged more mildly than when no option is given."""
+    """The criteria for one pair. bits: equal bytes, and nothing else; otherwise N decimals by the rule (where
+    `decimals`) and every extra gate. relaxed: the ways in which the pair is judged more mildly than without options."""
 
     bits: bool
     decimals: bool
@@ -35,6 +36,7 @@ class Gate:
     relaxed: tuple[str, ...] = ()
 
     def describe(self) -> str:
+        """Returns the gate in words."""
         if self.bits:
             return "bit equality"
         parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
@@ -45,8 +47,9 @@ class Gate:
 
 
 def choose(a: Recording, b: Recording, options: Options) -> Gate:
-    """Simulator against board: bits, unless --relax-board was given. Every other pair: its values, by the options."""
-    nan = ["NaN and Inf alike on both sides accepted (--nan-equal)"] if options.nan_equal else []
+    """Returns the gate of a pair: bit equality for simulator against board, unless --relax-board was given; for every
+    other pair the values, by the options."""
+    nan = ["the same NaN and Inf on both sides accepted (--nan-equal)"] if options.nan_equal else []
     if exact(a, b) and not options.relax_board:
         return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
     digits, limited = _known_digits(a, b, options)
@@ -56,24 +59,25 @@ def choose(a: Recording, b: Recording, options: Options) -> Gate:
 
 
 def exact(a: Recording, b: Recording) -> bool:
-    """Both run one model.bin in our own arithmetic, so that equal bytes are owed."""
+    """Returns whether both run one model.bin in qverify's own arithmetic, so that their bytes must be equal."""
     return (a.side, b.side) == ("simulator", "board") and b.runtime == "qvrt"
 
 
 def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
-    """The places to judge, and what to say where a dump has fewer than asked: text with 6 is not judged at the 7th."""
-    digits, said = options.digits, ""
+    """Returns the number of places to judge, and a note where a dump has fewer than requested: text with 6 decimals is
+    not judged at the 7th."""
+    digits, note = options.digits, ""
     for side in (a, b):
         offered = side.settings.get("precision")
         if side.side in OWN_SIDES or not isinstance(offered, int) or isinstance(offered, bool):
             continue
         if 0 <= offered < min(digits, MOST_DIGITS):
-            digits, said = offered, f"the values of {side.side} are known to {offered} decimals only"
-    return digits, said if digits < min(options.digits, DIGITS) else ""
+            digits, note = offered, f"the values of {side.side} are known to {count(offered, 'decimal')} only"
+    return digits, note if digits < min(options.digits, DIGITS) else ""
 
 
 def _milder(gate: Gate) -> list[str]:
-    """How this gate of a value pair is milder than the default."""
+    """Returns how this gate of a value pair is milder than the default; empty where it is not."""
     if not gate.decimals:
         return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
     if gate.rule != "exact" and (gate.digits < DIGITS or gate.rule not in NOT_MILDER):
@@ -82,7 +86,7 @@ def _milder(gate: Gate) -> list[str]:
 
 
 class GateCount:
-    """Counts elements beyond the decimals rule and beyond atol + rtol * |a| as the blocks go by."""
+    """Counts, block by block, the elements that miss the decimals rule and those beyond atol + rtol * |a|."""
 
     def __init__(self, gate: Gate):
         self.gate, self.failing, self.beyond = gate, 0, 0
@@ -98,28 +102,29 @@ class GateCount:
             self.beyond += block.total(~((block.distance <= room) & np.isfinite(block.distance)))
 
     def misses_decimals(self) -> str:
-        """Why the decimals rule fails, asked for or not; nothing where it holds."""
+        """Returns why the decimals rule fails, whether it was requested or not; "" where it passes."""
         if not self.failing:
             return ""
-        return f"{self.failing} elements do not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
+        failing = count(self.failing, "element", "does", "do")
+        return f"{failing} not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
 
     def refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
-        """Why the tensor fails, gate by gate; a tensor to which no gate applies must be equal bit for bit."""
-        gate, found, applied = self.gate, [], 0
+        """Returns why the tensor fails, gate by gate. A tensor to which no gate applies must be equal bit for bit."""
+        gate, reasons, applied = self.gate, [], 0
         if gate.decimals and not gate.bits:
             applied += 1
-            found += [said] if (said := self.misses_decimals()) else []
+            reasons += [missed] if (missed := self.misses_decimals()) else []
         if self.close:
             applied += 1
             if self.beyond:
-                found.append(f"{self.beyond} elements beyond atol + rtol*|a|")
+                reasons.append(f"{count(self.beyond, 'element', 'is', 'are')} beyond atol + rtol*|a|")
         for name, limit in gate.extra.items():
             value = metrics.get(name)
             if name in ("atol", "rtol") or not isinstance(value, (int, float)):
                 continue
             applied += 1
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
-                found.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
+                reasons.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
         if not applied and not bit_equal:
-            found.append("the bytes differ")
-        return found
+            reasons.append("the bytes differ")
+        return reasons

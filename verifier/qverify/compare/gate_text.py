@@ -1,4 +1,4 @@
-"""`--gate KIND:LIMIT`, the one spelling of every gate, to the fields of Options it stands for."""
+"""Parses `--gate KIND:LIMIT`, the common spelling of every gate, into fields of Options."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db")
 
 
 def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
-    """Field of Options to value, for all texts together: all must hold, so of one kind the strictest is taken. UsageError for any
-    other form, and for two tolerances of close, of which neither is the stricter everywhere."""
-    found: dict[str, Any] = {}
+    """Returns fields of Options with their values. All gates must pass, so of one kind the strictest counts. UsageError
+    for any other form, and for atol or rtol given twice (neither tolerance need be the stricter one everywhere)."""
+    fields: dict[str, Any] = {}
     for text in texts:
-        for field, value in _parsed(text).items():
-            if field not in found:
-                found[field] = value
+        for field, value in _parse(text).items():
+            if field not in fields:
+                fields[field] = value
             elif field in ("atol", "rtol"):
                 raise UsageError(f"--gate {text}: {field} is given twice")
             elif field != "rule":
-                found[field] = max(found[field], value) if field in _LARGEST_IS_STRICTEST else min(found[field], value)
-    return found
+                strictest = max if field in _LARGEST_IS_STRICTEST else min
+                fields[field] = strictest(fields[field], value)
+    return fields
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     kind, colon, limit = text.partition(":")
     try:
         if text == "exact":
@@ -37,27 +38,27 @@ def _parsed(text: str) -> dict[str, Any]:
         if kind == "decimals" and colon:
             return {"digits": int(limit)}
         if kind == "close" and colon:
-            return _tolerances(limit)
+            return _parse_tolerances(limit)
         if kind in _LIMITS and colon:
-            return {_LIMITS[kind]: _finite(limit)}
+            return {_LIMITS[kind]: _parse_finite(limit)}
     except ValueError:
         pass
     raise UsageError(f"--gate {text}: wanted {WANTED}")
 
 
-def _tolerances(text: str) -> dict[str, float]:
-    """ValueError for anything but atol=A, rtol=R or both."""
-    found: dict[str, float] = {}
+def _parse_tolerances(text: str) -> dict[str, float]:
+    """Returns atol and rtol, as far as given. ValueError for anything but atol=A, rtol=R or both."""
+    tolerances: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
-        if name not in ("atol", "rtol") or name in found:
+        if name not in ("atol", "rtol") or name in tolerances:
             raise ValueError(part)
-        found[name] = _finite(value)
-    return found
+        tolerances[name] = _parse_finite(value)
+    return tolerances
 
 
-def _finite(text: str) -> float:
-    """ValueError for NaN and infinity, too."""
+def _parse_finite(text: str) -> float:
+    """Returns a finite number. ValueError for any other text, NaN and infinity included."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number

@@ -1,4 +1,4 @@
-"""Two Recordings to one Pair: every expected tensor compared in full, the gate applied, the ledger kept."""
+"""Judges two Recordings as one Pair: every expected tensor is compared in full, the gate applied, the ledger kept."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
 from qverify.compare.values import Values
 from qverify.model_bin.graph import Graph, Node
+from qverify.plural import count
 from qverify.report.document import MissingTensor, Pair, TensorRow, Verdict, worst
+from qverify.report.side_names import named, within
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 
 
 @dataclass(slots=True)
 class Judged:
-    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not. declared: every tensor
-    both sides say they have, judged or not. decimals_only: rows that fail by the decimals and by nothing else. untried: rows
-    that would have failed by the decimals, which were not asked for."""
+    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not. declared: every
+    tensor that both sides declare, judged or not. decimals_only: rows that fail the decimals and nothing else. untried:
+    rows that would have failed the decimals, which were not requested, with the reason."""
 
     pair: Pair
     a: Values
@@ -36,13 +38,13 @@ class Judged:
     untried: dict[str, str] = field(default_factory=dict)
 
     def held_bytes_equal(self, p: NamePair) -> bool | None:
-        """Of this tensor; None where not both sides hold it."""
+        """Returns whether both sides hold the same bytes of this tensor; None where one does not hold it."""
         one, two = self.a.held(p.a), self.b.held(p.b)
         return None if one is None or two is None else bits_equal(one, two)
 
 
 class Judge:
-    """Compares side a with side b; a is the one to measure by."""
+    """Compares side a with side b; a is the one that b is measured against."""
 
     def __init__(self, a: Values, b: Values, graph: Graph | None, options: Options):
         self.a, self.b, self.graph, self.options = a, b, graph, options
@@ -52,6 +54,7 @@ class Judge:
         self.outputs = {*a.recording.finals, *b.recording.finals, *(graph.outputs if graph is not None else ())}
 
     def run(self, label_a: str, label_b: str) -> Judged:
+        """Returns the judged pair, under these names of the sides."""
         a, b = self.a.recording, self.b.recording
         pair = Pair(label_a, label_b, "INCONCLUSIVE", frame=self.options.frame, gate=self.gate.describe())
         pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
@@ -64,9 +67,11 @@ class Judge:
         pairs, pair.coverage = coverage.expect_tensors(a, b, self.graph)
         pair.scope, judged.declared = self._scope(), pairs
         pair.notes += [
-            f"{p.a} of {label_a} and {p.b} of {label_b} pair through covers" for p in pairs if p.through_covers
+            f"{p.a} of {label_a} and {p.b} of {label_b} are paired by the nodes they cover"
+            for p in pairs
+            if p.through_covers
         ]
-        self._compare(judged, self._wanted(pairs, pair))
+        self._compare(judged, self._select(pairs, pair))
         conclude(judged)
         self._note(judged)
         return judged
@@ -74,13 +79,15 @@ class Judge:
     def _scope(self) -> str:
         lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
         if lacking:
-            return f"final outputs only: the {' and the '.join(lacking)} offers no per-node dump"
+            offers = "offers" if len(lacking) == 1 else "offer"
+            return f"final outputs only: {' and '.join(map(named, lacking))} {offers} no per-node dump"
         if self.options.dump_all:
             return "all tensors"
         return "final outputs and every digest" if self.exact else "final outputs"
 
-    def _wanted(self, pairs: list[NamePair], pair: Pair) -> list[NamePair]:
-        """All pairs with dump_all and where one model.bin owes equal bytes; otherwise the final outputs."""
+    def _select(self, pairs: list[NamePair], pair: Pair) -> list[NamePair]:
+        """Returns the pairs in scope: all with dump_all and where one model.bin requires equal bytes, otherwise the
+        final outputs."""
         if self.options.dump_all or self.exact:
             return pairs
         kept = [p for p in pairs if p.name in self.outputs]
@@ -107,7 +114,7 @@ class Judge:
         ]
 
     def _both_sent(self, p: NamePair) -> bool:
-        """Whether both sides gave the tensor's bytes, not its digest alone."""
+        """Returns whether both sides gave the tensor's bytes, not its digest alone."""
         return self.a.sent(p.a) and self.b.sent(p.b)
 
     def _digests_equal(self, p: NamePair) -> bool | None:
@@ -115,7 +122,7 @@ class Judge:
         return None if one is None or two is None else one == two
 
     def _row(self, p: NamePair, judged: Judged) -> TensorRow | None:
-        """The compared tensor, or None with an entry in the ledger."""
+        """Returns the row of the compared tensor; None, with an entry in the ledger, where it is missing."""
         pair = judged.pair
         spec_a, spec_b = self._spec(self.a, p.a), self._spec(self.b, p.b)
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
@@ -135,7 +142,7 @@ class Judge:
         for value, side, name in ((a, self.a, p.a), (b, self.b, p.b)):
             if value is None:
                 pair.coverage.missing.append(
-                    MissingTensor(name, side.recording.side, side.failed.get(name, "it did not come"))
+                    MissingTensor(name, side.recording.side, side.failed.get(name, "it was not sent"))
                 )
                 return None
         assert a is not None and b is not None
@@ -157,25 +164,27 @@ class Judge:
 
     def _measured(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
-        found = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
+        metrics = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
         for block in values.blocks():
             counted.add(block)
-            for measure in found.values():
+            for measure in metrics.values():
                 measure.add(block)
         row = self._entry(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
-        row.metrics, row.failing = {name: m.result() for name, m in found.items()}, counted.failing
+        row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
         if missed and refusals == [missed] and not values.one_sided and not values.both_sided:
             judged.decimals_only.add(p.name)
         if missed and not self.gate.decimals and not self.gate.bits:
             judged.untried[p.name] = missed
         if values.one_sided:
-            refusals.insert(0, f"{values.one_sided} elements are NaN or Inf on one side, or differently")
+            some = count(values.one_sided, "element", "is", "are")
+            refusals.insert(0, f"{some} NaN or Inf on one side only, or not the same on both")
         if refusals:
             row.verdict, row.why = "FAILED", "; ".join(refusals)
         elif values.both_sided and not self.options.nan_equal:
             row.verdict = "INCONCLUSIVE"
-            row.why = f"{values.both_sided} elements are NaN or Inf on both sides; --nan-equal accepts them"
+            some = count(values.both_sided, "element", "is", "are")
+            row.why = f"{some} NaN or Inf on both sides; --nan-equal accepts this"
         return row
 
     def _entry(
@@ -199,52 +208,52 @@ class Judge:
         )
 
     def _note(self, judged: Judged) -> None:
-        """What a reader of the pair should know beside its verdict."""
+        """Adds what a reader of the pair should know besides its verdict."""
         pair = judged.pair
         hole = coverage.gap(pair)
         if hole and pair.verdict == "FAILED":
             pair.notes.append(hole)
         if not self.gate.decimals and not self.gate.bits and judged.rows:
-            said = next((f"FAILED ({name}: {why})" for name, why in judged.untried.items()), "PASSED")
+            outcome = next((f"FAILED ({name}: {why})" for name, why in judged.untried.items()), "PASSED")
             pair.notes.append(
-                f"{decimals.describe(self.gate.rule, self.gate.digits)}: not asked for, would have {said}"
+                f"{decimals.describe(self.gate.rule, self.gate.digits)}: not requested, would have {outcome}"
             )
         if self.exact and not self.gate.bits:
-            lost = [r.name for r in judged.rows.values() if not r.bit_equal]
-            said = (
-                f"bits lost in {len(lost)} of {len(judged.rows)} tensors, first {lost[0]}"
+            lost, compared = [r.name for r in judged.rows.values() if not r.bit_equal], len(judged.rows)
+            pair.relaxed.append(
+                f"not bit-equal in {len(lost)} of {count(compared, 'tensor')}, first {lost[0]}"
                 if lost
-                else f"bits equal in all {len(judged.rows)} tensors compared"
+                else f"bit-equal in {'all ' if compared > 1 else ''}{count(compared, 'tensor')} compared"
             )
-            pair.relaxed.append(said)
 
 
 def _cannot_be_judged(a: Recording, b: Recording) -> str:
-    """Why the two were not run on the same thing to its end, or nothing."""
+    """Returns why the two sides were not run on the same model; "" where they were."""
     for side in (a, b):
         if side.state == "did not run":
-            return f"the {side.side} did not run: {side.why or 'no reason given'}"
+            return f"{named(side.side)} did not run: {side.why or 'no reason given'}"
     if gate.exact(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
         return f"{a.side} and {b.side} ran different models"
     return ""
 
 
 def conclude(judged: Judged) -> None:
-    """The pair's verdict, cause and reason out of its rows and its ledger."""
+    """Sets the pair's verdict, cause and reason from its rows and its ledger."""
     pair, rows = judged.pair, judged.rows
     pair.bit_equal, pair.cause, pair.why = bool(rows) and all(r.bit_equal for r in rows.values()), None, ""
     hole = coverage.gap(pair)
     pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
     bad = [r for r in rows.values() if r.verdict == pair.verdict]
     if pair.verdict == "FAILED":
-        pair.why = f"{bad[0].name}: {bad[0].why}" + (f" (and {len(bad) - 1} more tensors)" if len(bad) > 1 else "")
+        more = f" (and {count(len(bad) - 1, 'more tensor')})" if len(bad) > 1 else ""
+        pair.why = f"{bad[0].name}: {bad[0].why}{more}"
     elif pair.verdict == "INCONCLUSIVE":
         pair.cause = "coverage" if hole else "not_finite"
         pair.why = hole or f"{bad[0].name}: {bad[0].why}"
     for side in (judged.a.recording, judged.b.recording):
         if side.state == "partial" and pair.verdict == "PASSED":
             pair.verdict, pair.cause = "INCONCLUSIVE", "does_not_run"
-            pair.why = f"the {side.side} ran only partly: {side.why}"
+            pair.why = f"{named(side.side)} ran only partly: {side.why}"
 
 
 def _bare(name: str, value: Array) -> TensorSpec:
@@ -254,8 +263,10 @@ def _bare(name: str, value: Array) -> TensorSpec:
 def _mismatch(value: Array, spec: TensorSpec, side: str) -> str:
     if value.shape == spec.shape and value.dtype == spec.numpy_dtype:
         return ""
-    return f"the {side} gave {value.dtype}{list(value.shape)}, its model says {spec.dtype}{list(spec.shape)}"
+    return f"{named(side)} gave {value.dtype}{list(value.shape)}, wanted {spec.dtype}{list(spec.shape)} by its model"
 
 
 def _sizes(a: Array, b: Array, pair: Pair) -> str:
-    return "" if a.shape == b.shape else f"shape {list(a.shape)} on the {pair.a}, {list(b.shape)} on the {pair.b}"
+    if a.shape == b.shape:
+        return ""
+    return f"shape {list(a.shape)} {within(pair.a)}, {list(b.shape)} {within(pair.b)}"

@@ -1,4 +1,4 @@
-"""How far a forced unit may be off: 0 LSB, 1 LSB, a derived bound for 16 bit, or 2^-18 of max|reference|."""
+"""Limits on how far a forced unit may be off: 0 LSB, 1 LSB, a derived bound for 16 bit, or 2^-18 of max|reference|."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _OUTPUT_AXIS = {"conv": 0, "fully_connected": 0, "conv_transpose": 1, "matmul": 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """lsb: for integer tensors. share: of max|reference|, for floats. text: as the report states it."""
+    """The largest difference that passes. lsb: for integer tensors. share: of max|reference|, for floats. text: for the
+    report."""
 
     lsb: int
     share: float
@@ -39,12 +40,13 @@ FLOAT_SUMS = ("softmax",)  # integer operators whose kernel in onnxruntime sums 
 
 
 def float_inside(unit: Unit) -> bool:
-    """Whether onnxruntime computes the unit, or a part of it, in float, so that two correct sides may round to neighbouring steps."""
+    """Returns whether onnxruntime computes the unit, or a part of it, in float, so that two correct sides may round to
+    neighbouring steps."""
     return not unit.integer_reference or any(node.op in FLOAT_SUMS for node in unit.nodes)
 
 
 def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
-    """reference against any side that runs this graph."""
+    """Returns the limit of the reference against any side that runs this graph."""
     spec = graph.spec(output)
     if spec.numpy_dtype.kind == "f":
         return Limit(0, FLOAT_SHARE, "2^-18 of max|reference|")
@@ -60,35 +62,36 @@ def limit_for(unit: Unit, output: str, graph: Graph) -> Limit:
 
 
 def eight_bit_bound(unit: Unit, graph: Graph) -> int:
-    """Two roundings of values e apart differ by at most floor(e) + 1. e: of an add in an integer mode, whose two multipliers
-    are off by up to 2^-(shift+1) each, over operands of up to 255 LSB: 255 * 2^-shift; below 1 everywhere else. The shift is
-    the one that the scales ask for, whatever model.bin has."""
-    return 1 if graph.rounding == "ref-exact" else max([1, *_of_adds(unit, graph, graph.rounding)])
+    """Returns the largest difference in LSB. Two roundings of values e apart differ by at most floor(e) + 1. For an add
+    in an integer mode, whose two multipliers are off by up to 2^-(shift+1) each over operands of up to 255 LSB, e = 255
+    * 2^-shift; everywhere else e < 1. The shift is the one that the scales require, whatever model.bin has."""
+    return 1 if graph.rounding == "ref-exact" else max([1, *_bound_adds(unit, graph, graph.rounding)])
 
 
-def _of_adds(unit: Unit, graph: Graph, rounding: str) -> list[int]:
-    """LSB by which each add of the unit, in this mode, and one with exact scales may be apart."""
+def _bound_adds(unit: Unit, graph: Graph, rounding: str) -> list[int]:
+    """Returns, for each add of the unit, the LSB by which this mode and exact scales may differ."""
     ratios = [_ratios(n, graph) for n in unit.nodes if n.op == "add"]
-    return [_apart(add_parameters(rounding, *r)[2]) for r in ratios if r is not None]
+    return [_bound_add(add_parameters(rounding, *r)[2]) for r in ratios if r is not None]
 
 
-def _apart(shift: int) -> int:
-    """LSB that an add with multipliers of this shift and one with exact scales may be apart."""
+def _bound_add(shift: int) -> int:
+    """Returns the LSB by which an add with multipliers of this shift and one with exact scales may differ."""
     return 1 + math.floor(255 * 2.0 ** -int(shift))
 
 
 def another_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limit:
-    """A side that is no runtime of ours rounds in its own way: 1 LSB at the least (LiteRT never differs by more), and an
-    add by what multipliers of 8 bits make of it, the fewest a known runtime has."""
+    """Returns the limit for a runtime other than qvrt, which rounds in its own way: at least 1 LSB (LiteRT never
+    differs by more), and for an add the bound for 8-bit multipliers, the fewest bits a known runtime has."""
     spec = graph.spec(output)
     if not spec.quantized:
         return limit
-    bound = max([1, *(_of_adds(unit, graph, "mul8") if spec.numpy_dtype.itemsize == 1 else [])])
+    bound = max([1, *(_bound_adds(unit, graph, "mul8") if spec.numpy_dtype.itemsize == 1 else [])])
     return limit if limit.lsb >= bound else Limit(bound, 0.0, f"{bound} LSB")
 
 
 def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
-    """Scales of both operands in LSB of the output; None where one is not quantized, or none the modes can hold."""
+    """Returns the scales of both operands in LSB of the output; None where one is not quantized, or beyond what the
+    modes can represent."""
     if len(node.inputs) < 2:
         return None
     a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
@@ -97,8 +100,8 @@ def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
 
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
-    """1 LSB for the rounding itself, plus the multiplier's relative error over 2^16 LSB, plus the worst float32 error of
-    a sum of K products of amplitude A (LSB of the output): A * (K + 4) * 2^-24."""
+    """Returns the largest difference in LSB: 1 for the rounding itself, plus the multiplier's relative error over 2^16
+    LSB, plus the worst float32 error of a sum of K products of amplitude A (LSB of the output): A * (K + 4) * 2^-24."""
     bits = _MULTIPLIER_BITS.get(graph.rounding)
     if graph.rounding.startswith("pow2"):
         multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
@@ -108,7 +111,7 @@ def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
 
 
 def _float32_error(node: Node, graph: Graph) -> float:
-    """In LSB of the node's output."""
+    """Returns the worst float32 error of the node's sum, in LSB of its output."""
     amplitude, terms = 2.0**17, 8.0
     weights = graph.constants.get(node.inputs[1] or "") if len(node.inputs) > 1 else None
     axis = _OUTPUT_AXIS.get(node.op)

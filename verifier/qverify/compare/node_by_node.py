@@ -1,7 +1,7 @@
-"""What follows a node whose reference is float: judged by its nodes, each recomputed from the recorded inputs.
+"""Judges what follows a node whose reference is float: node by node, each recomputed from the recorded inputs.
 
-Such a node has no integer kernel in onnxruntime, so two correct sides may round a value to neighbouring steps, and every later
-tensor may differ although each node computes what it should. The gate then says nothing; the forced verdicts do.
+Such a node has no integer kernel in onnxruntime, so two correct sides may round a value to neighbouring steps, and
+every later tensor may differ although each node is computed correctly. The forced verdicts then decide, not the gate.
 """
 
 from __future__ import annotations
@@ -16,32 +16,35 @@ from qverify.report.document import Forced, NodeByNode, TensorRow
 
 
 def after_float(units: list[Unit]) -> set[str]:
-    """Names of the tensors that a unit with float inside (limits.float_inside) makes, or feeds through any number of units."""
-    found: set[str] = set()
+    """Returns the names of the tensors that a unit with float inside (limits.float_inside) makes, directly or through
+    any number of later units."""
+    names: set[str] = set()
     for unit in units:
-        if float_inside(unit) or any(n in found for n in unit.inputs):
-            found.update(unit.outputs)
-    return found
+        if float_inside(unit) or any(n in names for n in unit.inputs):
+            names.update(unit.outputs)
+    return names
 
 
 def agree_recomputed(
     graph: Graph, units: list[Unit], forced: Mapping[str, Forced], same: Mapping[str, bool]
 ) -> set[str]:
-    """Names of the tensors of which every unit before them, their own included, is known to pass recomputed. same: tensors whose
-    bytes are known to be equal, or not; a unit that makes the same of the same need not be recomputed."""
-    found = set(graph.inputs)
-    equal = {n for n, alike in same.items() if alike} | found
+    """Returns the names of the tensors for which every unit up to and including their own is known to pass when
+    recomputed. same: tensor to whether its bytes are known to be equal; a unit with equal inputs and outputs need not
+    be recomputed."""
+    agreeing = set(graph.inputs)
+    equal = {n for n, alike in same.items() if alike} | agreeing
     for unit in units:
         judged = [o for o in unit.outputs if not graph.spec(o).interior]
         passed = all(o in forced and forced[o].verdict == "PASSED" for o in judged)
-        if (passed or equal.issuperset((*unit.inputs, *judged))) and all(n in found for n in unit.inputs):
-            found.update(judged)
-    return found
+        if (passed or equal.issuperset((*unit.inputs, *judged))) and all(n in agreeing for n in unit.inputs):
+            agreeing.update(judged)
+    return agreeing
 
 
 def judge_node_by_node(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:
-    """Rows that fail by decimals alone, after such a node, pass where every unit before them passes recomputed; the pair is
-    concluded anew. Only where model.bin rounds as the reference does. Extra gates that were asked for speak to the values as they came out and are left alone."""
+    """Passes the rows that fail the decimals alone, after such a node, where every unit before them passes when
+    recomputed, and concludes the pair anew. Only where model.bin rounds as the reference does. Extra gates judge the
+    values as they came out, so a pair with such gates is left unchanged."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
     if graph.rounding != "ref-exact":  # integer nodes may then be off by much more than a step of a float node
@@ -59,7 +62,7 @@ def judge_node_by_node(judged: Judged, graph: Graph, units: list[Unit], forced: 
 
 
 def _largest_lsb(rows: list[TensorRow]) -> int | None:
-    """None where none of them is quantized."""
+    """Returns the largest difference in LSB; None where none of the rows is quantized."""
     return max((n for r in rows if isinstance(n := r.metrics.get("max_lsb"), int)), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What a comparison is judged by."""
+"""The options by which a comparison is judged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from qverify.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """digits, rule: of decimals (compare/decimals.py). dump_all: every paired tensor is judged, not the final outputs only.
-    atol .. max_lsb: extra gates, as criteria.GATES lists them. relax_board: simulator against board is judged as a value pair,
-    over the same tensors. strict: what follows a node whose reference is float is judged free-running, too."""
+    """The options of one comparison; UsageError for values out of range. digits, rule: of the decimals
+    (compare/decimals.py). dump_all: every paired tensor is judged, not only the final outputs. atol .. max_lsb: extra
+    gates (criteria.GATES). relax_board: simulator against board is judged as a value pair, over the same tensors.
+    strict: what follows a node whose reference is float must pass the gate free-running, too."""
 
     digits: int = DIGITS
     rule: str = RULE
@@ -26,8 +27,8 @@ class Options:
     min_sqnr_db: float | None = None
     max_rmse: float | None = None
     max_lsb: float | None = None
-    digits_given: bool = False  # -c, --rule or --gate decimals was named, be it with the default
-    named: frozenset[str] = frozenset()  # fields the user named, be it with their default
+    digits_given: bool = False  # -c, --rule or --gate decimals was given, even with the default value
+    named: frozenset[str] = frozenset()  # fields the user gave, even with their default value
     frame: int = 0
 
     def __post_init__(self) -> None:
@@ -42,10 +43,10 @@ class Options:
 
     @property
     def gates(self) -> dict[str, float]:
-        """The extra gates that were given, by the metric they limit."""
+        """The limits of the extra gates that were given, by metric."""
         return {gate.metric: limit for gate in GATES if (limit := getattr(self, gate.option)) is not None}
 
     @property
     def decimals(self) -> bool:
-        """Whether value pairs must match to N decimals: unless extra gates alone were given."""
+        """Whether value pairs must match to N decimals: always, unless only extra gates were given."""
         return self.digits_given or (self.digits, self.rule) != (DIGITS, RULE) or not self.gates

@@ -1,4 +1,4 @@
-"""Two tensors as blocks of (a, b, count), once, for every metric; 8-bit pairs become a 256 x 256 joint histogram."""
+"""Two tensors as blocks of (a, b, count), made once for all metrics; 8-bit pairs become a 256 x 256 joint histogram."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Block:
-    """a, b: real values. steps: b - a in LSB, None for floats. count: how often each row occurs, None for once.
-    distance: |a - b|, inf where exactly one side is not finite; places where both are alike not finite read 0, 0."""
+    """Elements of two tensors, one row each. a, b: real values. steps: b - a in LSB, None for floats. count: how often
+    each row occurs, None for once. distance: |a - b|, inf where exactly one side is not finite; rows where both sides
+    have the same NaN or Inf read 0, 0."""
 
     a: Reals
     b: Reals
@@ -28,16 +29,16 @@ class Block:
     count: Counts | None = None
 
     def total(self, mask: npt.NDArray[np.bool_]) -> int:
-        """Elements in the rows where mask holds."""
+        """Returns the number of elements in the rows where the mask is True."""
         return int(np.count_nonzero(mask)) if self.count is None else int(self.count[mask].sum())
 
     def weighted(self, values: Reals) -> float:
-        """Sum over elements."""
+        """Returns the sum of a value per row over all elements."""
         return float(values.sum()) if self.count is None else float(np.dot(values, self.count.astype(np.float64)))
 
 
 def bits_equal(a: Array, b: Array) -> bool:
-    """Same dtype, shape and bytes."""
+    """Returns whether both have the same dtype, shape and bytes."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
@@ -45,7 +46,8 @@ def bits_equal(a: Array, b: Array) -> bool:
 
 
 class PairedValues:
-    """After blocks() is exhausted: one_sided, both_sided: elements not finite on one side, or differently; on both alike."""
+    """Two tensors to compare. Once blocks() is exhausted, one_sided counts the elements that are not finite on one side
+    only or not in the same way, both_sided those that are the same NaN or Inf on both."""
 
     def __init__(self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec):
         self.a, self.b, self.spec_a, self.spec_b = a, b, spec_a, spec_b
@@ -53,6 +55,7 @@ class PairedValues:
         self.one_sided = self.both_sided = 0
 
     def blocks(self) -> Iterator[Block]:
+        """Yields all elements, block by block."""
         single = len(self.spec_a.scale) <= 1 and len(self.spec_b.scale) <= 1
         if self.integers and self.a.dtype.itemsize == 1 and single:
             yield self._histogram_block()
@@ -115,7 +118,7 @@ class PairedValues:
 
 
 def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
-    """Dequantized values of a tensor with at most one scale."""
+    """Returns the dequantized values of a tensor with at most one scale."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
         real = values.astype(np.float64)
     if spec.scale:
@@ -125,7 +128,7 @@ def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
 
 
 def joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
-    """Occurring values of a * 256 + b (bit patterns of 8-bit tensors) and how often each occurs."""
+    """Returns the occurring values of a * 256 + b (bit patterns of 8-bit tensors) and how often each occurs."""
     left, right = np.ascontiguousarray(a).view(np.uint8).reshape(-1), np.ascontiguousarray(b).view(np.uint8).reshape(-1)
     counts = np.zeros(65536, np.int64)
     packed = np.empty(min(HISTOGRAM_BLOCK, max(left.size, 1)), np.int64)

@@ -1,4 +1,4 @@
-"""All Recordings to one Report: judge every pair, force where they differ, blame; in that order."""
+"""Makes one Report of all Recordings: judges every pair, forces where they differ, assigns blame; in that order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
 
-_ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps held against one another
+_ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps compared with one another
 Progress = Callable[[int, int], None]
 Number = TypeVar("Number", int, float)
 
@@ -38,9 +40,12 @@ def judge_all(
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
 ) -> Report:
-    """recordings: by label; the side of each says what it is, no two the same. run_unit: by side. pull: for the board. inputs: of the graph.
-    The float side is triage's and is not paired. distrusted: as of culprits.
-    located: gets what forcing found, pair by pair; then pairs whose gate holds are forced everywhere, too."""
+    """Returns the report of every two sides. The float side belongs to triage and is not paired. UsageError where two
+    recordings are of one side, or fewer than two sides are given.
+
+    recordings: by label, each of another side. run_unit: by side. pull: for the board. inputs: the graph's. distrusted:
+    as for culprits. located: filled with the results of forcing, pair by pair; pairs whose gate passes are then forced
+    everywhere, too."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
@@ -69,33 +74,34 @@ def judge_all(
             located.append(Located(*key, force.same, matrix[key]))
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
-        _show(one, options)
+        _keep_rows(one, options)
     return _report([j.pair for j in judged], blamed, recordings, options)
 
 
 def _share(recordings: list[Recording]) -> None:
-    """One array in memory where two sides hold the same bytes (by digest), so that no third copy of the dumps is held."""
-    known: dict[tuple[str, str], Array] = {}
+    """Keeps one array in memory where two sides have the same bytes (by digest), so that the dumps are not stored
+    twice."""
+    arrays: dict[tuple[str, str], Array] = {}
     for recording in recordings:
-        held = recording.tensors
-        if not isinstance(held, dict):
+        tensors = recording.tensors
+        if not isinstance(tensors, dict):
             continue
         for name, digest in recording.digests.items():
-            if name in held:
-                value = held[name]
-                first = known.setdefault((name, digest), value)
+            if name in tensors:
+                value = tensors[name]
+                first = arrays.setdefault((name, digest), value)
                 if (first.shape, first.dtype) == (value.shape, value.dtype):
-                    held[name] = first
+                    tensors[name] = first
 
 
 def _role(label: str, recording: Recording) -> str:
-    """What the report calls a side: its role; a dump keeps the name it was given."""
+    """Returns the side's name in the report: its role; a dump keeps the name it was given."""
     return label if recording.side == "dump" else recording.side
 
 
 def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Forced verdicts of every unit both sides can be asked about. A pair whose gate holds is forced only where rows show or
-    bytes are known to differ, or everywhere."""
+    """Returns the forced verdicts, by tensor, of every unit that both sides can answer for. A pair whose gate passes is
+    forced only where the report has rows or bytes are known to differ, unless `everywhere`."""
     judged = force.judged
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
@@ -108,19 +114,19 @@ def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywh
         ]
     todo = [u for u in todo if _reachable(force, u)]
     force.prefetch(todo)
-    found: dict[str, Forced] = {}
+    verdicts: dict[str, Forced] = {}
     for i, unit in enumerate(todo):
-        found.update(force.unit(unit))
+        verdicts.update(force.unit(unit))
         if progress is not None:
             progress(i + 1, len(todo))
-    for name, verdict in found.items():
+    for name, verdict in verdicts.items():
         if name in judged.rows:
             judged.rows[name].forced = verdict
-    return found
+    return verdicts
 
 
 def _reachable(force: Forcing, unit: Unit) -> bool:
-    """b has the unit's outputs and inputs."""
+    """Returns whether b declares the unit's outputs and inputs."""
     names = [
         n for n in (*unit.inputs, *unit.outputs) if n not in force.graph.inputs and not force.graph.spec(n).interior
     ]
@@ -128,7 +134,7 @@ def _reachable(force: Forcing, unit: Unit) -> bool:
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
-    """first_divergence, and the cause of a FAILED: node, accumulated_rounding or unlocated."""
+    """Sets first_divergence, and the cause of a FAILED pair: node, accumulated_rounding or unlocated."""
     pair = force.judged.pair
     pair.first_divergence = first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
@@ -146,21 +152,21 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
     elif unknown or not units or force.exact:
         pair.cause = "unlocated"
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
-        pair.notes.append(_unlocated(len(unknown), len(units), why, force.exact))
+        pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
         pair.cause = "accumulated_rounding"
 
 
-def _unlocated(unknown: int, units: int, why: str, exact: bool) -> str:
+def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:
     if unknown:
-        return f"{unknown} of {units} units could not be forced" + (f": {why}" if why else "")
+        return f"{unknown} of {count(total, 'node')} could not be forced" + (f": {why}" if why else "")
     if exact:
-        return "every unit, forced, gives the board's bytes: its inputs or its run differ from what was recorded (repeat the run)"
-    return "no unit to force"
+        return "every node, when forced, gives the board's bytes: its inputs or its run differ from those recorded; repeat the run"
+    return "no node to force"
 
 
-def _show(judged: Judged, options: Options) -> None:
-    """The rows the report keeps: all with dump_all, else the final outputs and what fails; graph order."""
+def _keep_rows(judged: Judged, options: Options) -> None:
+    """Keeps the rows of the report, in graph order: all with dump_all, else the final outputs and those that fail."""
     rows: list[TensorRow] = [r for r in judged.rows.values() if options.dump_all or r.final or r.verdict != "PASSED"]
     judged.pair.tensors = rows
     if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
@@ -174,7 +180,7 @@ def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Record
         decimals={"digits": options.digits, "rule": options.rule},
         pairs=pairs,
         blamed=blamed,
-        link=_summed(r.link for r in recordings.values()),
+        link=_sum_by_name(r.link for r in recordings.values()),
         dump_all=options.dump_all,
     )
     for label, r in recordings.items():
@@ -190,24 +196,26 @@ def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Record
                 "why": r.why,
             }
         )
-    if not blamed and any(p.cause == "unlocated" for p in pairs) and (lonely := _alone_by_outputs(pairs)):
-        report.notes.append(lonely)
+    if not blamed and any(p.cause == "unlocated" for p in pairs) and (hint := _hint_by_outputs(pairs)):
+        report.notes.append(hint)
     return report
 
 
-def _alone_by_outputs(pairs: list[Pair]) -> str:
-    """Which side is alone by its outputs when nothing can be forced: a hint, not a blame."""
+def _hint_by_outputs(pairs: list[Pair]) -> str:
+    """Returns which side's outputs differ from those of both others, as a hint where nothing can be forced; "" where
+    none."""
     if len(pairs) != 3 or not all(p.coverage.compared for p in pairs):
         return ""
     agreeing = [p for p in pairs if p.verdict == "PASSED"]
     if len(agreeing) != 1 or sum(p.verdict == "FAILED" for p in pairs) != 2:
         return ""
     other = next(s for p in pairs for s in (p.a, p.b) if s not in (agreeing[0].a, agreeing[0].b))
-    return f"{agreeing[0].a} and {agreeing[0].b} agree; the {other} is alone"
+    return f"{agreeing[0].a} and {agreeing[0].b} agree; {named(other)} differs from both"
 
 
 def combine(reports: list[Report]) -> Report:
-    """Reports of several boards or frames as one: the worst verdict, its blame, every pair."""
+    """Returns the reports of several boards or frames as one: the worst verdict, its blame, every pair. UsageError for
+    none."""
     if not reports:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
@@ -225,8 +233,8 @@ def combine(reports: list[Report]) -> Report:
         plain_onnxruntime=first.plain_onnxruntime,
         no_integer_reference=first.no_integer_reference,
         canary=first.canary,
-        link=_summed(r.link for r in reports),
-        timings=_summed(r.timings for r in reports),
+        link=_sum_by_name(r.link for r in reports),
+        timings=_sum_by_name(r.timings for r in reports),
         notes=[n for r in reports for n in r.notes],
         dump_all=first.dump_all,
         caveats=first.caveats,
@@ -236,10 +244,10 @@ def combine(reports: list[Report]) -> Report:
     )
 
 
-def _summed(counts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
-    """By name, over all."""
-    found: dict[str, Number] = {}
-    for held in counts:
-        for name, count in held.items():
-            found[name] = found[name] + count if name in found else count
-    return found
+def _sum_by_name(rows: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """Returns the sum of each name's numbers over all rows."""
+    sums: dict[str, Number] = {}
+    for row in rows:
+        for name, number in row.items():
+            sums[name] = sums[name] + number if name in sums else number
+    return sums

@@ -1,4 +1,4 @@
-"""Pixels to the aligned bytes of a runtime format, and back: INPUTS.md steps 3 to 6."""
+"""Converts pixels to the aligned bytes of a runtime format, and back: INPUTS.md steps 3 to 6."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ Array = npt.NDArray[Any]
 
 
 def valid_bytes(wanted: Description) -> int:
-    """Of the valid elements alone, plane after plane."""
+    """Returns the size of the valid elements alone, in bytes."""
     return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in wanted.planes)
 
 
 def dense_values(data: bytes, wanted: Description) -> list[Array]:
-    """Every plane's valid elements, of bytes that hold nothing else."""
-    found, at = [], 0
+    """Returns every plane's valid elements, from bytes without padding."""
+    planes, at = [], 0
     for plane in wanted.planes:
         dtype = np.dtype(plane.dtype).newbyteorder("<")
-        found.append(np.frombuffer(data, dtype, prod(plane.shape), at).reshape(plane.shape))
-        at += found[-1].nbytes
-    return found
+        planes.append(np.frombuffer(data, dtype, prod(plane.shape), at).reshape(plane.shape))
+        at += planes[-1].nbytes
+    return planes
 
 
 def encoded(pixels: Array, wanted: Description) -> bytes:
-    """pixels: fitted, RGB or gray. The buffer, padding zero."""
+    """Returns the buffer with zero padding. pixels: fitted, RGB or gray."""
     return packed(arranged(elements(pixels, wanted), wanted), wanted)
 
 
 def packed(parts: list[Array], wanted: Description) -> bytes:
-    """The buffer of every plane's valid elements, padding zero."""
+    """Returns the buffer of every plane's valid elements, with zero padding."""
     whole = np.zeros(wanted.size_bytes, np.uint8)
     for plane, values in zip(wanted.planes, parts, strict=True):
         stored = whole[plane.offset : plane.offset + plane.size_bytes].view(np.dtype(plane.dtype).newbyteorder("<"))
@@ -46,7 +46,7 @@ def packed(parts: list[Array], wanted: Description) -> bytes:
 
 
 def elements(pixels: Array, wanted: Description) -> list[Array]:
-    """What will be stored, not yet in planes: y, u and v of a 4:2:0 format, one (H, W, C) of the others."""
+    """Returns the values to store, before they are split into planes: y, u and v of a 4:2:0 format, one (H, W, C) of others."""
     if wanted.format in REAL:
         return [quantized(normalized(pixels, wanted), wanted)]
     rgb = _bytes(pixels)
@@ -58,7 +58,7 @@ def elements(pixels: Array, wanted: Description) -> list[Array]:
 
 
 def arranged(values: list[Array], wanted: Description) -> list[Array]:
-    """elements() in the format's planes and layout."""
+    """Returns the result of elements() in the format's planes and layout."""
     if wanted.format not in YUV420:
         return [values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], -1, 0)]
     y, u, v = values
@@ -68,7 +68,7 @@ def arranged(values: list[Array], wanted: Description) -> list[Array]:
 
 
 def gathered(values: list[Array], wanted: Description) -> list[Array]:
-    """elements() again from arranged()."""
+    """Returns the inverse of arranged(): the values as elements() gives them."""
     if wanted.format not in YUV420:
         return [values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], 0, -1)]
     if wanted.format == "i420":
@@ -78,7 +78,7 @@ def gathered(values: list[Array], wanted: Description) -> list[Array]:
 
 
 def _bytes(pixels: Array) -> Array:
-    """A float32 resize has values between the bytes: rounded half to even, as OpenCV's saturate_cast."""
+    """Returns uint8 pixels; those of a float32 resize are rounded half to even, as OpenCV's saturate_cast does."""
     return pixels if pixels.dtype == np.uint8 else np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 
@@ -91,14 +91,14 @@ def _ordered(rgb: Array, base: str) -> Array:
 
 
 def normalized(pixels: Array, wanted: Description) -> Array:
-    """(x - mean) * scale in float32, in the training order."""
+    """Returns (x - mean) * scale in float32, in the training order."""
     ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
     mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
     return np.asarray((ordered.astype(np.float32) - mean) * scale)
 
 
 def quantized(real: Array, wanted: Description) -> Array:
-    """clip(round(x / scale) + zero point) as the stored integers, raw_s16 within -32767..32767; as it is where floats are stored."""
+    """Returns clip(round(x / scale) + zero point) as stored integers, raw_s16 within -32767..32767; floats are unchanged."""
     dtype = np.dtype(wanted.dtype)
     if dtype.kind == "f":
         return real
@@ -110,19 +110,19 @@ def quantized(real: Array, wanted: Description) -> Array:
 
 
 def stored(data: bytes, wanted: Description) -> list[Array]:
-    """The valid elements of every plane, in the stored order. UsageError where the size is another."""
+    """Returns the valid elements of every plane in the stored order. Raises UsageError for another size."""
     if len(data) != wanted.size_bytes:
         raise UsageError(f"{len(data)} bytes, wanted {wanted.size_bytes} for {wanted.format} {_by(wanted)}")
-    found = []
+    planes = []
     for plane in wanted.planes:
         part = data[plane.offset : plane.offset + plane.size_bytes]
         whole = np.frombuffer(part, np.dtype(plane.dtype).newbyteorder("<")).reshape(plane.aligned_shape)
-        found.append(whole[tuple(slice(0, n) for n in plane.shape)])
-    return found
+        planes.append(whole[tuple(slice(0, n) for n in plane.shape)])
+    return planes
 
 
 def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
-    """Every value of the stored type equally likely, float32 from -1 to 1; padding zero."""
+    """Returns a random buffer: uniform over the stored type, float32 from -1 to 1; zero padding."""
     values: list[Array] = []
     for plane in wanted.planes:
         dtype = np.dtype(plane.dtype)
@@ -135,7 +135,7 @@ def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
 
 
 def padding_is_zero(data: bytes, wanted: Description) -> bool:
-    """Whether every byte outside the valid elements is 0."""
+    """Tells whether every byte outside the valid elements is 0."""
     rest = bytearray(data)
     for plane in wanted.planes:
         whole = np.frombuffer(rest, np.dtype(plane.dtype), prod(plane.aligned_shape), plane.offset).reshape(
@@ -150,7 +150,7 @@ def _by(wanted: Description) -> str:
 
 
 def shown(data: bytes, wanted: Description) -> Array:
-    """uint8 (H, W, 3) or (H, W, 1): what a person would see; YUV back to RGB by OpenCV's or the same matrix."""
+    """Returns the buffer as a viewable picture, uint8 (H, W, 3) or (H, W, 1); YUV is converted by OpenCV's or the same matrix."""
     values = gathered(stored(data, wanted), wanted)
     if wanted.format in YUV420:
         return _from_420(values, wanted)

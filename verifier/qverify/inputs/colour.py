@@ -1,4 +1,4 @@
-"""RGB to YUV and back by the formulas of INPUTS.md section 2; numpy alone but for OpenCV's own mode, so that every board's bytes can be explained."""
+"""Converts RGB to YUV and back by the formulas of INPUTS.md section 2, in numpy except for OpenCV's own mode."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ Planes = tuple[Array, Array, Array]
 
 
 def half_even(x: Array) -> Array:
+    """Rounds to the nearest integer, ties to even."""
     return np.rint(x)
 
 
 def half_away(x: Array) -> Array:
+    """Rounds to the nearest integer, ties away from zero."""
     return np.trunc(x + np.copysign(0.5, x))
 
 
@@ -47,7 +49,8 @@ UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """mode: of MODES. range, siting, rounding: chosen for bt601 and bt709; preset() brings those of the others."""
+    """A colour conversion. mode: one of MODES. range, siting, rounding: free for bt601 and bt709; preset() gives those of the other
+    modes."""
 
     mode: str = "opencv"
     range: str = "limited"
@@ -56,22 +59,23 @@ class Colour:
 
     @staticmethod
     def preset(mode: str) -> Colour:
+        """Returns a mode with its own range, siting and rounding."""
         return Colour(mode, *PRESETS[mode])
 
     def written_out(self, coarse: bool) -> Colour:
-        """The nearest one whose range, siting and rounding can be chosen. coarse: of 4:2:0."""
+        """Returns the nearest conversion with free range, siting and rounding. coarse: for 4:2:0."""
         if self.mode != "opencv":
             return self
         return Colour("bt601", "limited" if coarse else "full", self.siting, self.rounding)
 
     def yuv444(self, rgb: Array) -> Array:
-        """uint8 (H, W, 3) to uint8 (H, W, 3), one chroma a pixel."""
+        """Converts uint8 RGB (H, W, 3) to uint8 YUV (H, W, 3), one chroma value per pixel."""
         if self.mode == "opencv":
             return _opencv(rgb, "COLOR_RGB2YUV")
         return np.stack([self._stored(p) for p in self._planes(rgb.astype(np.float64))], axis=-1)
 
     def yuv420(self, rgb: Array) -> Planes:
-        """uint8 (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
+        """Converts uint8 RGB (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
         if self.mode == "opencv":
             return _opencv_420(rgb)
         real = rgb.astype(np.float64)
@@ -83,8 +87,8 @@ class Colour:
         return self._stored(luma), self._stored(u), self._stored(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
-        """Back to RGB, as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, rows of R, G, B. coarse: the
-        YUV came from a 4:2:0 format."""
+        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, rows of R, G, B.
+        coarse: for YUV from a 4:2:0 format."""
         if self.mode == "opencv":
             return OPENCV_COARSE if coarse else OPENCV_FULL
         kr, kb = WEIGHTS[self.mode]
@@ -96,14 +100,14 @@ class Colour:
         return (20, -255, low, 128, 128, *(round(m * (1 << 20)) for m in matrix))
 
     def rgb(self, yuv: Array, coarse: bool = False) -> Array:
-        """uint8 (H, W, 3) back to RGB, uint8 (H, W, 3)."""
+        """Converts uint8 YUV (H, W, 3) back to RGB, uint8 (H, W, 3)."""
         return np.moveaxis(converted(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
 
     def _stored(self, plane: Array) -> Array:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)
 
     def _planes(self, rgb: Array) -> Planes:
-        """Unrounded Y, U, V of float64 R, G, B along the last axis."""
+        """Returns unrounded Y, U, V of float64 R, G, B along the last axis."""
         r, g, b = rgb[..., 0], rgb[..., 1], rgb[..., 2]
         kr, kb = WEIGHTS[self.mode]
         y = kr * r + (1 - kr - kb) * g + kb * b

@@ -1,4 +1,4 @@
-"""Inputs of a model.bin that are fed as described bytes: its meta section back to descriptions (INPUTS.md section 7)."""
+"""Reads the descriptions of a model.bin's inputs from its meta section (INPUTS.md section 7)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DescribedInput:
-    """One network input whose bytes are described. tensor: the graph input that is fed. description: None for a featuremap
-    that is no picture. roi: the graph input that a resizer's part comes by."""
+    """One network input with a description of its bytes. tensor: the graph input that takes them. description: None for a featuremap
+    that is not a picture. roi: the graph input for a resizer's ROI."""
 
     name: str
     tensor: str
@@ -29,18 +29,18 @@ class DescribedInput:
 
 
 def described_inputs(graph: Graph) -> dict[str, DescribedInput]:
-    """By graph input, from the meta section. BadFileError when it does not fit the graph."""
-    found = {}
+    """Returns the described inputs by graph input, from the meta section. Raises BadFileError where it does not fit the graph."""
+    described_by_input = {}
     rows = graph.meta.get("inputs", {})
     for name, row in rows.items() if isinstance(rows, dict) else ():
         table = row.get("description") if isinstance(row, dict) else None
         if not isinstance(table, dict) or row.get("tensor") not in graph.inputs:
             raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
         try:
-            found[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]), graph, row.get("roi"))
+            described_by_input[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]), graph, row.get("roi"))
         except UsageError as error:
             raise BadFileError(f"model.bin: its description of input {name!r}: {error}") from error
-    return found
+    return described_by_input
 
 
 def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> DescribedInput:
@@ -56,19 +56,19 @@ def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> D
 
 
 def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
-    """UsageError where the nodes that read the bytes do otherwise than the description says."""
+    """Raises UsageError where the nodes that read the bytes do not match the description."""
     after = {n: node for node in graph.nodes for n in node.inputs[:1] if n is not None}
-    found, node = dict[str, list[int]](), after.get(tensor)
+    actual, node = dict[str, list[int]](), after.get(tensor)
     last = tensor
-    while node is not None and node.op in ("unpack", "resizer", "yuv_to_rgb", "normalize") and node.op not in found:
-        found[node.op], last = list(node.words), node.outputs[0]
+    while node is not None and node.op in ("unpack", "resizer", "yuv_to_rgb", "normalize") and node.op not in actual:
+        actual[node.op], last = list(node.words), node.outputs[0]
         node = after.get(last)
     where, dtype = f"input {tensor!r}", graph.spec(last).dtype
-    made = {"unpack": unpack_words(wanted), "yuv_to_rgb": convert_words(wanted, where)}
-    made["normalize"] = normalize_words(wanted, dtype, where)
-    for op, words in made.items():
-        if found.get(op) != words:
-            raise UsageError(f"{op} of {tensor!r} is not what its description says")
+    expected = {"unpack": unpack_words(wanted), "yuv_to_rgb": convert_words(wanted, where)}
+    expected["normalize"] = normalize_words(wanted, dtype, where)
+    for op, words in expected.items():
+        if actual.get(op) != words:
+            raise UsageError(f"{op} of {tensor!r} does not match its description")
 
 
 def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
@@ -76,8 +76,8 @@ def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
 
 
 def complete_description(table: Table, spec: TensorSpec) -> Description | None:
-    """The description with what the tensor says: size, layout and quantization of a featuremap; None for a featuremap
-    that is no picture."""
+    """Returns the description, completed by the tensor: size, and for a featuremap layout and quantization; None for a featuremap
+    that is not a picture. Raises UsageError where the two contradict each other."""
     where = f"input {spec.name}"
     if table.get("format") != "featuremap":
         return described(table if "size" in table else {**table, "size": _size_of(spec)}, where)
@@ -89,36 +89,34 @@ def complete_description(table: Table, spec: TensorSpec) -> Description | None:
         more |= {"quantize": [spec.scale[0], spec.zero_point[0]], "quantize_dtype": spec.dtype}
     if spec.shape[1 if layout == "NCHW" else 3] == 1:
         more["train"] = "gray"
-    given = described({**more, **table}, where)
+    stated = described({**more, **table}, where)
     wanted = described({**table, **more}, where)
-    for key in (k for k in more if k in table and getattr(given, k) != getattr(wanted, k)):
+    for key in (k for k in more if k in table and getattr(stated, k) != getattr(wanted, k)):
         raise UsageError(f"{where}: {key} {table[key]!r}, but the tensor's own is {more[key]!r}; leave it out")
     return wanted
 
 
 def description_for_tensor(table: Table, spec: TensorSpec) -> Description | None:
-    """As completed(), in the tensor's own layout where the table names none."""
+    """Returns complete_description(), with the tensor's layout where the table names none."""
     layout = layout_of(spec)
     return complete_description({**({"layout": layout} if layout else {}), **table}, spec)
 
 
 def layout_of(spec: TensorSpec) -> str:
-    """NCHW or NHWC, by which dim is 1 or 3 channels; "" where it is neither."""
+    """Returns NCHW or NHWC, by which dim has 1 or 3 channels; "" where neither has."""
     if len(spec.shape) != 4 or spec.shape[0] != 1:
         return ""
     return "NCHW" if spec.shape[1] in (1, 3) else "NHWC" if spec.shape[3] in (1, 3) else ""
 
 
 def _size_of(spec: TensorSpec) -> list[int]:
-    """Width and height of a picture's tensor."""
+    """Returns width and height of a picture's tensor. Raises UsageError where it is not one picture."""
     layout = layout_of(spec)
     if len(spec.shape) == 4 and spec.shape[0] != 1:
-        raise UsageError(
-            f"input {spec.name!r} {list(spec.shape)}: batch {spec.shape[0]}; pictures are for a batch of 1"
-        )
+        raise UsageError(f"input {spec.name!r} {list(spec.shape)}: batch {spec.shape[0]}; a picture needs a batch of 1")
     if not layout:
         raise UsageError(
-            f"input {spec.name!r} {list(spec.shape)} is no picture of 1 or 3 channels, which this format would need"
+            f"input {spec.name!r} {list(spec.shape)} is not a picture of 1 or 3 channels, which this format needs"
         )
     height, width = spec.shape[2:] if layout == "NCHW" else spec.shape[1:3]
     return [width, height]

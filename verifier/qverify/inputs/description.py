@@ -1,4 +1,4 @@
-"""What one model input's bytes are made by: every step of INPUTS.md as a value, checked before anything is read."""
+"""How one model input's bytes are made: every step of INPUTS.md as a value, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from qverify.inputs.profiles import legal
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Part of a buffer. shape: valid elements. aligned_shape: stored ones. offset: bytes from the start."""
+    """Part of a buffer. shape: that of the valid elements. aligned_shape: that of the stored ones. offset: bytes from the start."""
 
     name: str
     dtype: str
@@ -50,12 +50,13 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """format: of the bytes. train: what the network was trained on; "" where it does not matter. size: (width, height) in
-    pixels. fill: of a letterbox, 0..255. mean, scale: a channel, or one for all. quantize: (scale, zero point) or None.
-    quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the picture, cut out before the fit.
-    source: (width, height) of the frames of a resizer input: the board cuts the roi out of them and makes `size` of it.
-    resize_order: where the resize stands, before or after (x - mean) * scale. stride: bytes of a stored row of the first
-    plane, 0 for what width_align gives. profile: the vendor whose pairs of formats count; described() fills its defaults in.
+    """How the bytes of an input are made. format: that of the bytes. train: what the network was trained on; "" where it does not
+    matter. size: (width, height) in pixels. fill: of a letterbox, 0..255. mean, scale: one per channel, or one for all.
+    quantize: (scale, zero point) or None. quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the
+    picture, cut out before the fit. source: (width, height) of the frames of a resizer input: the board cuts the ROI out of
+    them and resizes it to `size`. resize_order: resize before or after (x - mean) * scale. stride: bytes of a stored row of
+    the first plane, 0 to derive it from width_align. profile: the vendor whose pairs of formats are allowed; described() fills
+    in its defaults.
     width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in bytes."""
 
     format: str
@@ -112,7 +113,7 @@ class Description:
             table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in pairs.items())
             whose = f"no {self.profile} chip" if self.profile else "no chip"
             raise UsageError(
-                f"{whose} turns {self.format} into {self.train or 'anything'}; what can be (train: formats): {table}"
+                f"{whose} converts {self.format} to {self.train or 'anything'}; possible (train: formats): {table}"
             )
 
     def _check_numbers(self) -> None:
@@ -154,20 +155,20 @@ class Description:
         if self.quantize is None:
             return
         if self.format not in ("featuremap", "raw_s16"):
-            raise UsageError(f"quantize: {self.format} holds no quantized values; it is for featuremap and raw_s16")
+            raise UsageError(f"quantize: {self.format} contains no quantized values; use it for featuremap and raw_s16")
         low, high = WHOLE["int16" if self.format == "raw_s16" else self.quantize_dtype]
         if not low <= self.quantize[1] <= high:
             raise UsageError(f"quantize: zero point {self.quantize[1]} is not within {low}..{high}")
 
     def _check_bytes(self) -> None:
         if (size := self.size_bytes) > MOST_BYTES:
-            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are taken")
+            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are allowed")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 
     @property
     def frame(self) -> tuple[int, int]:
-        """(width, height) of the bytes."""
+        """Returns (width, height) of the bytes."""
         return self.source or self.size
 
     @property
@@ -204,14 +205,14 @@ class Description:
             shapes = [("data", (height, width, self.channels), (high, wide, inner))]
         else:
             shapes = [("data", (self.channels, height, width), (self.channels, high, _up(wide, self.innermost_align)))]
-        found, offset = [], 0
+        planes, offset = [], 0
         for name, shape, aligned in shapes:
-            found.append(Plane(name, self.dtype, shape, aligned, offset))
-            offset += found[-1].size_bytes
-        return found
+            planes.append(Plane(name, self.dtype, shape, aligned, offset))
+            offset += planes[-1].size_bytes
+        return planes
 
     def _columns(self) -> int:
-        """Stored columns: by the stride where one is given. UsageError where it holds no whole row."""
+        """Returns the number of stored columns, from the stride if given. Raises UsageError where a whole row does not fit into it."""
         width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
         if not self.stride:
             return aligned

@@ -1,4 +1,4 @@
-"""What two descriptions have to agree in, and where they do not."""
+"""Compares two descriptions in the keys that decide the bytes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from qverify.inputs.formats import REAL, YUV420
 
 
 def unverified(wanted: Description) -> str:
-    """What of it follows published facts alone and was compared with no vendor's tool; "" where nothing does."""
+    """Returns which parts of it follow published facts only, not compared with a vendor's tool; "" where none does."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
-    found = [f"colour mode {wanted.colour.mode}"] if yuv and wanted.colour.mode in UNVERIFIED else []
-    found += [f"profile {wanted.profile}"] if wanted.profile else []
-    return " and ".join([*found, *(["the resizer"] if wanted.source else [])])
+    parts = [f"colour mode {wanted.colour.mode}"] if yuv and wanted.colour.mode in UNVERIFIED else []
+    parts += [f"profile {wanted.profile}"] if wanted.profile else []
+    return " and ".join([*parts, *(["the resizer"] if wanted.source else [])])
 
 
 WEIGHT_OF = {"horizon": "bt601"}  # the same matrix by another name
 
 
 def values_key(one: Description) -> dict[str, Any]:
-    """What decides what a chip takes the bytes for: format, planes, and what was done to the values before they were stored.
-    How a picture was fitted is the host's own affair."""
-    found: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
+    """Returns what decides how a chip interprets the bytes: format, planes, and how the values were converted before they were
+    stored; not how a picture was fitted, which matters on the host only."""
+    key: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
     if one.format in REAL:
-        found |= {**normalization_key(one), "quantize": one.quantize}
+        key |= {**normalization_key(one), "quantize": one.quantize}
     elif one.format in YUV420 or one.format.startswith("yuv444"):
-        found |= {"mode": (WEIGHT_OF.get(one.colour.mode, one.colour.mode), one.colour.range)}
-    return found
+        key |= {"mode": (WEIGHT_OF.get(one.colour.mode, one.colour.mode), one.colour.range)}
+    return key
 
 
 def normalization_key(one: Description) -> dict[str, Any]:
-    """What a network was trained on, and the numbers a channel."""
+    """Returns what a network was trained on, and mean and scale per channel."""
     channels = 1 if one.gray else 3
 
     def spread(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -43,29 +43,29 @@ def normalization_key(one: Description) -> dict[str, Any]:
 
 
 def fitting_key(one: Description) -> dict[str, Any]:
-    """The rest of what decides the bytes of a picture."""
+    """Returns the other keys that decide the bytes of a picture."""
     names = ("library", "interpolation", "resize_dtype", "resize_order", "fit", "roi")
-    found: dict[str, Any] = {k: getattr(one, k) for k in names}
+    key: dict[str, Any] = {k: getattr(one, k) for k in names}
     if one.fit.startswith("letterbox"):
-        found["fill"] = one.fill
+        key["fill"] = one.fill
     if one.format in YUV420:
-        found |= {"siting": one.colour.siting, "colour_rounding": one.colour.rounding}
+        key |= {"siting": one.colour.siting, "colour_rounding": one.colour.rounding}
     if one.quantize is not None:
-        found["rounding"] = one.rounding
-    return found
+        key["rounding"] = one.rounding
+    return key
 
 
 def differences(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """`train bgr, wanted rgb` for every key in which they differ."""
+    """Returns a text like `train bgr, wanted rgb` for every key in which they differ."""
     keys = [k for k in wanted if got.get(k) != wanted[k]]
     if "format" in keys:  # which decides the planes
         keys = [k for k in keys if k not in ("planes", "size_bytes")]
     elif "planes" in keys:
         keys = [k for k in keys if k != "size_bytes"]
-    return [f"{k} {_said(got.get(k))}, wanted {_said(wanted[k])}" for k in keys]
+    return [f"{k} {_text(got.get(k))}, wanted {_text(wanted[k])}" for k in keys]
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         if value and hasattr(value[0], "aligned_shape"):
             return " ".join(f"{p.name} {list(p.shape)} as {list(p.aligned_shape)}" for p in value)

@@ -1,4 +1,4 @@
-"""Descriptions from outside: TOML and JSON files, options, `--input NAME=FORMAT,KEY=VALUE`."""
+"""Parses descriptions: TOML and JSON files, options, `--input NAME=FORMAT,KEY=VALUE`."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ MOST_TEXT = 1 << 20  # bytes of a description file
 
 
 def tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """[inputs.NAME] tables of a TOML file, or of a JSON file of the same form. UsageError for what is none; {} without a
-    file."""
+    """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} without a file. Raises
+    UsageError for any other file."""
     if path is None:
         return {}
     try:
         text = read_regular(path, MOST_TEXT + 1, follow=True).decode("utf-8-sig")
         if len(text) > MOST_TEXT:
             raise UsageError(f"{path}: longer than {MOST_TEXT} bytes")
-        held = json.loads(text) if path.lower().endswith(".json") else tomllib.loads(text)
+        content = json.loads(text) if path.lower().endswith(".json") else tomllib.loads(text)
     except BadFileError as error:
         raise UsageError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
-    found = held.get("inputs") if isinstance(held, dict) else None
-    if not isinstance(found, dict) or not found or not all(isinstance(t, dict) for t in found.values()):
+    by_name = content.get("inputs") if isinstance(content, dict) else None
+    if not isinstance(by_name, dict) or not by_name or not all(isinstance(t, dict) for t in by_name.values()):
         raise UsageError(f"{path}: wanted tables [inputs.NAME]")
-    return {name: _underscored(table, path) for name, table in found.items()}
+    return {name: _underscored(table, path) for name, table in by_name.items()}
 
 
 def _underscored(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Dashes or underscores alike; UsageError where both stand for one key."""
-    found: dict[str, Any] = {}
+    """Returns the table with underscores for dashes in its keys. Raises UsageError where that gives a key twice."""
+    renamed: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
-        if name in found:
+        if name in renamed:
             raise UsageError(f"{where}: {name} is given twice")
-        found[name] = value
-    return found
+        renamed[name] = value
+    return renamed
 
 
 def parsed(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """`data=nv12,train=rgb,mean=1,2,3` each to its name and table; a part without `=` goes on with the key before it."""
-    found: dict[str, dict[str, Any]] = {}
+    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` into tables by name; a part without `=` continues the value before it."""
+    by_name: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, _, rest = text.partition("=")
         if not name or not rest.split(",")[0]:
             raise UsageError(f"--input {text}: wanted NAME=FORMAT,KEY=VALUE,...")
-        if name in found:
+        if name in by_name:
             raise UsageError(f"--input {name} is given twice")
-        found[name] = _parsed(text, rest.split(","))
-    return found
+        by_name[name] = _parsed(text, rest.split(","))
+    return by_name
 
 
 def _parsed(text: str, parts: list[str]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ KEYS = {f.name for f in fields(Description)} - {"colour"} | {"mode", "range", "s
 
 
 def described(table: Mapping[str, Any], where: str) -> Description:
-    """Of a TOML or JSON table, or of options. UsageError names the key."""
+    """Returns the description of a TOML or JSON table, or of options. Raises UsageError, which names the wrong key."""
     given = _underscored(table, where)
     if unknown := given.keys() - KEYS:
         raise UsageError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
@@ -94,7 +94,7 @@ def described(table: Mapping[str, Any], where: str) -> Description:
 
 
 def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """Under what is given, the profile's own. A mode or a range of the user's takes the profile's place."""
+    """Returns the table with the profile's defaults for keys that it lacks."""
     from qverify.inputs.profiles import PROFILES, defaults
 
     profile = str(given.get("profile", ""))
@@ -111,11 +111,11 @@ def _described(given: dict[str, Any]) -> Description:
     own = {"range": "range", "siting": "siting", "colour_rounding": "rounding"}
     chosen = {own[k]: str(given.pop(k)) for k in list(given) if k in own}
     if chosen and mode in PRESETS:
-        raise UsageError(f"{min(chosen)}: mode {mode} brings its own; give mode bt601 or bt709 to choose it")
+        raise UsageError(f"{min(chosen)}: mode {mode} has its own; give mode bt601 or bt709 to choose it")
     words = {k: given.pop(k) for k in list(given) if k in WORDS}
     counts = [k for k in given if k.endswith("_align") or k in ("fill", "stride")]
     numbers = {k: whole(given.pop(k), k) for k in counts}
-    made = _scaled(given)
+    scaled = _scaled(given)
     pairs = {k: _size(given.pop(k), k) for k in ("size", "source") if given.get(k) is not None}
     quantize, roi = given.pop("quantize", None), given.pop("roi", None)
     text = {k: str(v) for k, v in words.items()}
@@ -128,32 +128,33 @@ def _described(given: dict[str, Any]) -> Description:
         source=pairs.get("source"),
         **text,  # type: ignore[arg-type]
         **numbers,  # type: ignore[arg-type]
-        **made,  # type: ignore[arg-type]
+        **scaled,  # type: ignore[arg-type]
     )
 
 
 def _scaled(given: dict[str, Any]) -> dict[str, tuple[float, ...]]:
-    """mean and scale; std stands for 1 / scale."""
-    made: dict[str, tuple[float, ...]] = {
+    """Takes mean and scale out of the table; std is 1 / scale."""
+    numbers: dict[str, tuple[float, ...]] = {
         k: tuple(float(x) for x in several(given.pop(k))) for k in ("mean", "scale", "std") if k in given
     }
-    if "std" in made:
-        if "scale" in made:
-            raise ValueError("scale and std are one thing (scale = 1 / std); give one of them")
-        if 0 in made["std"]:
+    if "std" in numbers:
+        if "scale" in numbers:
+            raise ValueError("scale and std mean the same (scale = 1 / std); give one of them")
+        if 0 in numbers["std"]:
             raise ValueError("std 0: wanted numbers other than 0")
-        made["scale"] = tuple(1 / v for v in made.pop("std"))
-    return made
+        numbers["scale"] = tuple(1 / v for v in numbers.pop("std"))
+    return numbers
 
 
 def several(value: Any) -> list[Any]:
+    """Returns the items of a list or of a comma-separated text; [value] for anything else."""
     if isinstance(value, str):
         return value.split(",")
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def whole(value: Any, key: str) -> int:
-    """A whole number as such, or in ASCII digits; ValueError for anything else."""
+    """Returns a whole number, given as such or in ASCII digits. Raises ValueError for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = value.strip() if isinstance(value, str) else ""
@@ -178,7 +179,7 @@ def _area(value: Any) -> tuple[int, int, int, int]:
 
 
 def _size(value: Any, key: str) -> tuple[int, int]:
-    """`224x160` or [224, 160]: width, height."""
+    """Parses `224x160` or [224, 160]: width, height."""
     parts = value.lower().split("x") if isinstance(value, str) else list(value)
     if len(parts) != 2:
         raise ValueError(f"{key} {value!r}: wanted WIDTHxHEIGHT")

@@ -1,4 +1,4 @@
-"""The known mistake, or the two, that turn the intended input into the captured bytes; else the nearest."""
+"""Finds the one or two known mistakes that turn the intended input into the captured bytes, else the nearest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from qverify.inputs.residual import Residual, residual, undone
 from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
-NEAREST = 3  # of those nearest by a sample, judged in full
-PROMISING = 4  # of the nearest single mistakes: pairs with one of them come first
-MORE_S = 10.0  # once something is exact, so long for what else may be
+NEAREST = 3  # how many of the nearest by a sample are judged in full
+PROMISING = 4  # pairs with one of this many nearest single mistakes are tried first
+MORE_S = 10.0  # after the first exact match, seconds to look for others
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """family: a page's NAME. said: what exactly."""
+    """One mistake. family: a page's NAME. said: what exactly is wrong."""
 
     family: str
     said: str
@@ -31,7 +31,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """causes: in the order in which they are applied; none is the intended input itself."""
+    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended input itself.
+    recipe: how to reproduce the bytes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -43,8 +44,9 @@ class MistakeExplanation:
 
 @dataclass(slots=True)
 class Difference:
-    """exact: what reproduces the bytes, in groups that give one another's bytes for every picture; the simplest first.
-    nearest: where nothing does. not_searched: what was left out, and why."""
+    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give the same
+    bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was left out, and
+    why."""
 
     equal: bool
     size_bytes: int
@@ -62,14 +64,14 @@ def explain_difference(
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
 ) -> Difference:
-    """Equal, else single mistakes, else pairs of different families. seconds: after them no more is tried. known: what
-    explained other frames; where one of them does here, too, nothing else is searched."""
+    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different families.
+    seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is searched."""
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
-    made = trial.reproduction.made(intended)
-    found = Difference(made == captured, len(captured), len(made))
-    if found.equal:
-        return found
+    intended_bytes = trial.reproduction.made(intended)
+    difference = Difference(intended_bytes == captured, len(captured), len(intended_bytes))
+    if difference.equal:
+        return difference
     if trial.may(intended):
         trial.judge(MistakeExplanation((), intended))
     again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
@@ -77,37 +79,37 @@ def explain_difference(
     for name, explanations in (("single mistakes", _singles), ("pairs of mistakes", _pairs)):
         if exact or trial.over:
             break
-        exact = trial.all_of(trial.ordered(explanations(intended)), name, watch)
-    found.exact = _grouped(start, exact)
-    found.nearest = None if exact else trial.nearest(MistakeExplanation((), intended))
-    found.tried, found.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
-    return found
+        exact = trial.try_all(trial.ordered(explanations(intended)), name, watch)
+    difference.exact = _grouped(start, exact)
+    difference.nearest = None if exact else trial.nearest(MistakeExplanation((), intended))
+    difference.tried, difference.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
+    return difference
 
 
 def _singles(intended: Recipe) -> Iterator[MistakeExplanation]:
     seen = {intended}
     for page in pages():
-        for one in _of(page, intended, ()):
+        for one in _of_page(page, intended, ()):
             if one.recipe not in seen:
                 seen.add(one.recipe)
                 yield one
 
 
 def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
-    """Both orders, where they are not the same."""
+    """Yields pairs of mistakes in both orders, where these differ."""
     singles = list(_singles(intended))
     seen = {intended, *(s.recipe for s in singles)}
     for first in singles:
         for page in pages():
             if first.causes[0].family == page.NAME:
                 continue
-            for pair in _of(page, first.recipe, first.causes):
+            for pair in _of_page(page, first.recipe, first.causes):
                 if pair.recipe not in seen:
                     seen.add(pair.recipe)
                     yield pair
 
 
-def _of(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
+def _of_page(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
     for said, made in page.variants(recipe):
         yield MistakeExplanation((*before, Mistake(page.NAME, said)), made)
 
@@ -125,11 +127,11 @@ class _MistakeTrial:
     near: list[tuple[float, int, MistakeExplanation]] = field(default_factory=list)
 
     def may(self, recipe: Recipe) -> bool:
-        """Of the captured size."""
+        """Tells whether the recipe gives the captured size."""
         return size_bytes(recipe) == len(self.captured)
 
     def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
-        """Those of the captured size; with the nearest single mistakes first, else by shared stages."""
+        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared stages."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:
@@ -137,12 +139,14 @@ class _MistakeTrial:
                 parts[near.isdisjoint(one.causes)].append(one)
         return [one for part in parts for one in in_key_order(part, lambda e: e.recipe)]
 
-    def all_of(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
+    def try_all(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
         exact: list[MistakeExplanation] = []
         for at, one in enumerate(listed):
             if time.monotonic() > self.deadline:
                 self.over = True
-                why = "something exact was found, or the time was over" if exact else "the time was over"
+                why = (
+                    "an exact match was found, or the time limit was reached" if exact else "the time limit was reached"
+                )
                 self.not_searched.append(f"{len(listed) - at} of {len(listed)} {name}: {why}")
                 break
             if watch is not None:
@@ -155,10 +159,10 @@ class _MistakeTrial:
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
     def judge(self, one: MistakeExplanation) -> bool:
-        """Whether it reproduces the bytes; how near it comes is kept."""
+        """Tells whether it reproduces the bytes; keeps its distance."""
         try:
             return self._judged(one)
-        except UsageError:  # a roi that does not lie in a turned picture
+        except UsageError:  # an ROI outside a turned picture
             return False
 
     def _judged(self, one: MistakeExplanation) -> bool:
@@ -174,15 +178,15 @@ class _MistakeTrial:
         return False
 
     def nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
-        """The intended input itself is always among them."""
-        found = []
+        """Returns the nearest explanation, or the intended input itself, with its residual."""
+        candidates = []
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
         for _, at, one in of_size + self.near[:NEAREST]:
             made, captured = self.reproduction.made(one.recipe), self.captured
             if (back := undone(captured, one.recipe)) is not None:
                 made, captured = self.reproduction.packed(one.recipe), back
-            found.append((one, residual(made, captured, one.recipe.wanted), at))
-        best = min(found, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
+            candidates.append((one, residual(made, captured, one.recipe.wanted), at))
+        best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
 
@@ -190,11 +194,11 @@ def _out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
     if trial.out_of_reach:
         names = ", ".join(sorted(trial.out_of_reach))
         known = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
-        yield f"all or part of {names}: {known[start.stage]} is needed"
+        yield f"all or part of {names}: needs {known[start.stage]}"
 
 
 def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
-    """By the bytes they give for noise in place of the picture."""
+    """Groups explanations that give the same bytes for noise in place of the picture."""
     if len(exact) < 2:
         return [exact] if exact else []
     rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))

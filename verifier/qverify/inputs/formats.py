@@ -1,4 +1,4 @@
-"""Formats of input bytes: their names, which of them a chip turns into which training format, and the limits of sizes."""
+"""Formats of input bytes: their names, which training formats a chip converts them to, and limits of sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SIGNED = ("yuv444_128", "rgb_128", "bgr_128", "gray_128")  # the byte less 128, 
 REAL = ("featuremap", "raw_f32", "raw_s16")
 FORMATS = (*YUV420, *BYTES, *SIGNED, *REAL)
 TRAINING = ("rgb", "bgr", "gray", "yuv444", "featuremap")
-# Which formats a chip turns into which training format (VENDORS: input_type_rt, input_type_train).
+# Which formats a chip converts to which training format (VENDORS: input_type_rt, input_type_train).
 WHOLE = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 LEGAL = {
     "yuv444": ("nv12", "nv21", "i420", "yuv444", "yuv444_128"),

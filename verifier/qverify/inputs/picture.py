@@ -1,4 +1,4 @@
-"""A picture file to full-range 8-bit RGB (or gray) of the wanted size: INPUTS.md steps 1 and 2."""
+"""Reads a picture file as full-range 8-bit RGB (or gray) of the wanted size: INPUTS.md steps 1 and 2."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
 
 
 def read(path: str, gray: bool = False) -> Array:
-    """uint8 (H, W, 3), or (H, W, 1); EXIF rotation applied. UsageError for what is no picture, is cut short or too large."""
+    """Returns uint8 (H, W, 3), or (H, W, 1) for gray, with EXIF rotation applied. Raises UsageError for a file that is not a
+    picture, is cut short or too large."""
     try:
         from PIL import Image
     except ImportError:
         raise UsageError(f"{path}: {NEED}") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong with a file is said in our own line
+            warnings.simplefilter("ignore")  # our own message describes a faulty file
             with Image.open(path, formats=KINDS) as picture:
                 return _pixels(path, picture, gray)
     except UsageError:
         raise
-    except Exception as error:  # decoders raise what they like
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path}: not a readable picture: {said}") from error
+    except Exception as error:  # decoders raise many types
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: not a readable picture: {reason}") from error
 
 
 def _pixels(path: str, picture: Any, gray: bool) -> Array:
     from PIL import ImageOps
 
     if picture.width * picture.height > MOST_PIXELS:
-        raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are taken")
+        raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are read")
     coding = str(picture.tile[0][3]) if picture.tile else ""  # gone once the pixels are read
     turned = picture.getexif().get(ORIENTATION, 1) != 1
     if ";16" in coding or picture.mode.startswith("I;16"):
         if turned:
-            raise UsageError(f"{path}: a 16-bit picture that EXIF turns; turn its pixels first")
+            raise UsageError(f"{path}: a 16-bit picture with an EXIF rotation; rotate its pixels first")
         return _sixteen(path, picture, gray)
     if picture.mode in ("I", "F"):
-        raise UsageError(f"{path}: 32-bit values are no picture; give .npy, or 8 or 16 bits a channel")
+        raise UsageError(f"{path}: 32-bit values are not a picture; give .npy, or 8 or 16 bits per channel")
     whole = ImageOps.exif_transpose(picture) if turned else picture
     mode = "L" if gray else "RGB"
     pixels = np.asarray(whole if whole.mode == mode else whole.convert(mode))
@@ -57,8 +58,8 @@ def _pixels(path: str, picture: Any, gray: bool) -> Array:
 
 
 def _sixteen(path: str, picture: Any, gray: bool) -> Array:
-    """16 bits a channel: 65535 is 255, rounded half up; alpha dropped. Colours by OpenCV, as Pillow keeps their high bytes
-    only."""
+    """Converts 16 bits per channel to 8: 65535 becomes 255, rounded half up; alpha is dropped. Reads colours with OpenCV, because
+    Pillow keeps only their high bytes."""
     from PIL import Image
 
     if picture.mode.startswith("I"):
@@ -66,10 +67,10 @@ def _sixteen(path: str, picture: Any, gray: bool) -> Array:
     else:
         import cv2
 
-        held = cv2.imread(path, cv2.IMREAD_UNCHANGED)
-        if held is None or held.dtype != np.uint16:
+        image = cv2.imread(path, cv2.IMREAD_UNCHANGED)
+        if image is None or image.dtype != np.uint16:
             raise UsageError(f"{path}: not a readable 16-bit picture")
-        small = _eight(held if held.ndim == 2 else held[..., 2::-1])
+        small = _eight(image if image.ndim == 2 else image[..., 2::-1])
     if small.ndim == 2:
         return small[..., None] if gray else np.repeat(small[..., None], 3, axis=-1)
     return np.asarray(Image.fromarray(small).convert("L"))[..., None] if gray else np.ascontiguousarray(small)
@@ -80,7 +81,7 @@ def _eight(values: Array) -> Array:
 
 
 def fitted(pixels: Array, wanted: Description) -> Array:
-    """(height, width, channels) of the description's frame; uint8, or float32 where it resizes in float32."""
+    """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)
@@ -102,13 +103,13 @@ def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
     left, top, width, height = roi
     if left + width > pixels.shape[1] or top + height > pixels.shape[0]:
         raise UsageError(
-            f"roi {left},{top},{width},{height} does not lie in the picture of {pixels.shape[1]}x{pixels.shape[0]}"
+            f"roi {left},{top},{width},{height} is not inside the picture of {pixels.shape[1]}x{pixels.shape[0]}"
         )
     return pixels[top : top + height, left : left + width]
 
 
 def _cropped(pixels: Array, width: int, height: int) -> Array:
-    """The largest centred part of the aspect ratio width:height; offsets rounded down."""
+    """Returns the largest centred part with the aspect ratio width:height; offsets are rounded down."""
     rows, columns = pixels.shape[:2]
     if columns * height > rows * width:
         columns = max(1, rows * width // height)
@@ -122,9 +123,9 @@ def _resized(pixels: Array, width: int, height: int, wanted: Description) -> Arr
     real = wanted.resize_dtype == "float32"
     if pixels.shape[:2] == (height, width):
         return pixels.astype(np.float32) if real else pixels
-    made = _by_cv2 if wanted.library == "cv2" else _by_pillow
-    found = made(pixels, width, height, wanted.interpolation, real)
-    return found if found.ndim == 3 else found[..., None]
+    resize = _by_cv2 if wanted.library == "cv2" else _by_pillow
+    resized = resize(pixels, width, height, wanted.interpolation, real)
+    return resized if resized.ndim == 3 else resized[..., None]
 
 
 def _by_cv2(pixels: Array, width: int, height: int, interpolation: str, real: bool) -> Array:

@@ -1,4 +1,4 @@
-"""Source and model input to PreparedInputs; random inputs by seed."""
+"""Random PreparedInputs by seed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from qverify.tensors.spec import TensorSpec
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """The per-tensor integer tensor a float graph input is quantized to, when a quantize node (through copies) reads it."""
+    """Returns the integer tensor that a quantize node makes of this float graph input, also through copies; None where there is
+    none, or it is not per tensor."""
     for node in graph.nodes:  # in order, so one pass follows the copies
         if name in node.inputs:
-            made = graph.spec(node.outputs[0])
+            quantized = graph.spec(node.outputs[0])
             if node.op == "quantize":
-                return made if len(made.scale) == 1 and made.numpy_dtype.kind in "iu" else None
+                return quantized if len(quantized.scale) == 1 and quantized.numpy_dtype.kind in "iu" else None
             if node.op == "reshape":
                 name = node.outputs[0]
     return None
 
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    """Uniform over the input's full quantized range, dequantized; floats without one: -1..1; integers: their own range."""
+    """Returns random values: uniform over the input's full quantized range, dequantized; floats without one in -1..1; integers in
+    their own range."""
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:
@@ -44,25 +46,25 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
-    """PCG64 inputs, one stream over the inputs in order."""
+    """Returns random inputs from one PCG64 stream over the inputs in order."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    made, fed = [], described_inputs(graph)
-    frames = {f.roi: f.description.frame for f in fed.values() if f.roi is not None and f.description is not None}
+    inputs, described = [], described_inputs(graph)
+    frames = {f.roi: f.description.frame for f in described.values() if f.roi is not None and f.description is not None}
     for name in graph.inputs:
         spec = graph.spec(name)
-        wanted = fed[name].description if name in fed else None
+        wanted = described[name].description if name in described else None
         if name in frames:
             data = _random_part(frames[name], generator)
         elif wanted is not None and not spec.quantized:
             data = random_bytes(wanted, generator)
         else:
             data = spec.aligned_bytes(random_values(graph, spec, generator))
-        made.append(PreparedInput(spec, data, "random", seed))
-    return PreparedInputs(tuple(made))
+        inputs.append(PreparedInput(spec, data, "random", seed))
+    return PreparedInputs(tuple(inputs))
 
 
 def _random_part(frame: tuple[int, int], generator: np.random.Generator) -> bytes:
-    """A roi within the frame: left, top, width, height as int32."""
+    """Returns a random ROI within the frame: left, top, width, height as int32."""
     size = [int(generator.integers(1, side, endpoint=True)) for side in frame]
     start = [int(generator.integers(0, side - n, endpoint=True)) for side, n in zip(frame, size, strict=True)]
     return np.array([*start, *size], "<i4").tobytes()

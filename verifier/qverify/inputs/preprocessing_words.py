@@ -1,4 +1,4 @@
-"""The words of the nodes in front of the network, from a description (NUMERICS.md: unpack, yuv_to_rgb, normalize)."""
+"""Derives the words of the preprocessing nodes from a description (NUMERICS.md: unpack, yuv_to_rgb, normalize)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from qverify.inputs.formats import FORMATS, REAL, SIGNED, YUV420
 
 
 def channels_of(wanted: Description) -> int:
+    """Returns the number of channels of the network's input."""
     return 1 if wanted.gray else 3
 
 
 def unpack_words(wanted: Description) -> list[int]:
-    """format, then every channel's offset, row stride, column stride, shift."""
+    """Returns the words of unpack: format, then every channel's offset, row stride, column stride, shift."""
     parts = wanted.planes
     if wanted.format in YUV420:
         y = parts[0]
@@ -33,7 +34,7 @@ def unpack_words(wanted: Description) -> list[int]:
 
 
 def _order(wanted: Description) -> list[int]:
-    """Which stored channel is each of the network's."""
+    """Returns for each channel of the network the stored channel."""
     stored = wanted.format[:3]
     if channels_of(wanted) == 1 or stored not in ("rgb", "bgr") or wanted.train in ("", stored):
         return list(range(channels_of(wanted)))
@@ -41,12 +42,12 @@ def _order(wanted: Description) -> list[int]:
 
 
 def convert_words(wanted: Description, where: str) -> list[int] | None:
-    """None where nothing is converted."""
+    """Returns the words of yuv_to_rgb; None where nothing is converted."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
     if not yuv or wanted.train == "yuv444":
         return None
     if not wanted.train:
-        raise UsageError(f"{where}: {wanted.format} becomes what? Give train=rgb, bgr or yuv444")
+        raise UsageError(f"{where}: {wanted.format} needs a training format; give train=rgb, bgr or yuv444")
     words = list(wanted.colour.inverse(wanted.format in YUV420))
     if wanted.format in SIGNED:
         words[2:5] = [w - 128 for w in words[2:5]]
@@ -56,8 +57,8 @@ def convert_words(wanted: Description, where: str) -> list[int] | None:
 
 
 def normalize_words(wanted: Description, dtype: str, where: str) -> list[int] | None:
-    """(x - mean) * scale, of the byte even where it is stored less 128; raw_s16 is dequantized. dtype: of the network's
-    input; None where nothing is normalized."""
+    """Returns the words of normalize, (x - mean) * scale of the byte before 128 is subtracted; raw_s16 is dequantized. None where
+    nothing is normalized. dtype: that of the network's input."""
     if wanted.format == "raw_s16":
         if wanted.quantize is None:
             raise UsageError(f"{where}: raw_s16 needs quantize=SCALE,ZERO")

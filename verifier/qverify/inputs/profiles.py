@@ -1,4 +1,4 @@
-"""What a vendor's inputs are like unless said otherwise: defaults of a description, and the pairs its converter takes."""
+"""Profiles of vendors' inputs: defaults of a description, and the format pairs that the vendor's converter accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIGMASTAR = {
     **dict.fromkeys(("rgb", "bgr"), ("nv12", "rgb", "bgr", "rgba", "bgra", "gray", "raw_f32", "raw_s16")),
     "gray": ("gray", "raw_f32", "raw_s16"),
 }
-# Published facts; none was compared with a vendor's tool. Defaults of a 4:2:0 format stand under its name.
+# Published facts, not compared with a vendor's tool. Defaults of 4:2:0 formats are under "yuv420".
 PROFILES: dict[str, dict[str, Any]] = {
     "horizon-x5": {"mode": "horizon", "yuv420": {"width_align": 16}},
     "horizon-j6": {"mode": "horizon", "yuv420": {"width_align": 32}},
@@ -26,12 +26,12 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 def legal(profile: str) -> dict[str, tuple[str, ...]]:
-    """Training format to the formats of the bytes."""
+    """Returns the allowed formats of the bytes by training format."""
     return HORIZON if profile.startswith("horizon") else SIGMASTAR if profile == "sigmastar" else LEGAL
 
 
 def defaults(profile: str, format_: str) -> dict[str, Any]:
-    """KeyError for a profile that is not known."""
-    held = dict(PROFILES[profile])
-    yuv, raw = held.pop("yuv420", {}), held.pop("raw_s16", {})
-    return held | (yuv if format_ in YUV420 else raw if format_ == "raw_s16" else {})
+    """Returns a profile's defaults for this format. Raises KeyError for an unknown profile."""
+    table = dict(PROFILES[profile])
+    yuv, raw = table.pop("yuv420", {}), table.pop("raw_s16", {})
+    return table | (yuv if format_ in YUV420 else raw if format_ == "raw_s16" else {})

@@ -1,4 +1,4 @@
-"""Any file to the bytes a description asks for: pictures, .npy, .npz, .wav, and raw bytes that are checked."""
+"""Converts a file to the bytes of a description: pictures, .npy, .npz, .wav, and raw bytes, which are checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MOST_ARRAY = 1 << 30  # bytes
 
 
 def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
-    """The aligned buffer. name: of the model input, for a .npz of several arrays. UsageError says what does not fit."""
+    """Returns the aligned buffer. name: that of the model input, for a .npz of several arrays. Raises UsageError, which says what
+    does not fit."""
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
@@ -36,7 +37,7 @@ def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
         return _raw(path, wanted)
     if ending == ".wav":
         if wanted.format not in REAL:
-            raise UsageError(f"{path}: sound becomes {', '.join(REAL)}, not {wanted.format}")
+            raise UsageError(f"{path}: sound can be converted to {', '.join(REAL)}, not to {wanted.format}")
         return buffers.encoded(sound.fitted(sound.read(path), wanted, path), wanted)
     return _of_pixels(picture.read(path, wanted.gray), wanted)
 
@@ -49,55 +50,55 @@ def _of_pixels(pixels: Array, wanted: Description) -> bytes:
 
 
 def array_of(path: str, name: str = "") -> Array:
-    """Of a .npy, or of a .npz the array of that name, or its only one."""
+    """Returns the array of a .npy, or from a .npz the array of that name or its only one."""
     if path.lower().endswith(".npy"):
         return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
-    with _readable(path), zipfile.ZipFile(path) as held:
-        return _of_npz(held, name, path)
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        return _of_npz(archive, name, path)
 
 
 def npy_of(data: bytes, path: str) -> Array:
-    """Of a .npy's whole content. UsageError for what is none."""
+    """Returns the array of a .npy's content. Raises UsageError for any other content."""
     with _readable(path):
         return npy_array(io.BytesIO(data), len(data), path)
 
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """UsageError in the place of what zipfile, zlib and numpy raise: anything they like."""
+    """Turns the exceptions of zipfile, zlib and numpy, which are of many types, into UsageError."""
     try:
         yield
     except (UsageError, BadFileError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {said}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {reason}") from error
 
 
-def _of_npz(held: zipfile.ZipFile, name: str, path: str) -> Array:
-    """The array of that name, or the only one."""
-    listed = [n for n in held.namelist() if n.endswith(".npy")]
+def _of_npz(archive: zipfile.ZipFile, name: str, path: str) -> Array:
+    """Returns the array of that name, or the only one."""
+    listed = [n for n in archive.namelist() if n.endswith(".npy")]
     files = {n.removesuffix(".npy"): n for n in listed}
     if len(files) != len(listed):
-        raise UsageError(f"{path}: holds two arrays of one name, {next(n for n in listed if listed.count(n) > 1)!r}")
+        raise UsageError(f"{path}: contains two arrays of one name, {next(n for n in listed if listed.count(n) > 1)!r}")
     chosen = name if name in files else next(iter(files)) if len(files) == 1 else None
     if chosen is None:
-        raise UsageError(f"{path}: holds {', '.join(files) or 'nothing'}; none is called {name!r}")
-    size = held.getinfo(files[chosen]).file_size
-    with held.open(files[chosen]) as file:
+        raise UsageError(f"{path}: contains {', '.join(files) or 'no arrays'}; none is called {name!r}")
+    size = archive.getinfo(files[chosen]).file_size
+    with archive.open(files[chosen]) as file:
         return npy_array(file, size, f"{path}: {chosen}")
 
 
 def npy_array(file: IO[bytes], size: int, where: str) -> Array:
-    """Of a .npy, whose header must not promise more than there is. size: bytes of it."""
+    """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in bytes."""
     if size > MOST_ARRAY:
-        raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} are taken")
+        raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     wanted, start = prod(shape) * dtype.itemsize, file.tell()
     if dtype.hasobject or not 0 <= wanted <= size:
-        raise UsageError(f"{where}: {dtype}{list(shape)} cannot be in {size} bytes")
+        raise UsageError(f"{where}: {dtype}{list(shape)} does not fit into {size} bytes")
     data = file.read(wanted)
     if len(data) != wanted or file.read(1):
         wrong = "cut short" if len(data) != wanted else "bytes after its end"
@@ -107,7 +108,7 @@ def npy_array(file: IO[bytes], size: int, where: str) -> Array:
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
-    """uint8 (H, W, 3), or (H, W, 1) of a gray format, of a .npy. UsageError for anything else."""
+    """Returns the pixels of a .npy: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other array."""
     array, channels = array_of(path), 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is None:
@@ -124,8 +125,9 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
 
 
 def from_array(array: Array, wanted: Description, where: str) -> bytes:
-    """uint8 (H, W, 3) and (H, W): RGB or gray pixels, as a picture's. Otherwise the valid elements of the buffer's one
-    plane, in its layout, of its type; float32 ones are quantized where the buffer holds integers."""
+    """Returns the buffer of an array. uint8 (H, W, 3) and (H, W) are RGB or gray pixels, treated as a picture's. Any other array
+    must have the shape, layout and type of the buffer's only plane; float32 values are quantized if the buffer has integers.
+    Raises UsageError where it does not fit."""
     plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
@@ -141,12 +143,12 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
         pixel = f"uint8 pixels of (height, width, {channels})"
         raise UsageError(f"{where}: {array.dtype}{list(array.shape)}, wanted {pixel}{stored}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise UsageError(f"{where}: holds NaN or infinite values")
+        raise UsageError(f"{where}: contains NaN or infinite values")
     return buffers.packed([values], wanted)
 
 
 def _raw(path: str, wanted: Description) -> bytes:
-    """Bytes as they are when they have the buffer's size; the valid elements alone are aligned."""
+    """Returns the file's bytes, unchanged if they have the buffer's size; valid elements without padding are aligned."""
     whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:
@@ -154,12 +156,12 @@ def _raw(path: str, wanted: Description) -> bytes:
     if len(data) != whole:
         raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {wanted_sizes(wanted)}")
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.stored(data, wanted)):
-        raise UsageError(f"{path}: holds NaN or infinite values")
+        raise UsageError(f"{path}: contains NaN or infinite values")
     return data
 
 
 def wanted_sizes(wanted: Description) -> str:
-    """Which sizes of a file of raw bytes would fit, for a message."""
+    """Returns the possible sizes of a file of raw bytes, for a message."""
     whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.frame

@@ -1,4 +1,4 @@
-"""How bytes may have been made: a description, and what was done besides at the stages of INPUTS.md section 1."""
+"""How bytes may have been made: a description, and additional steps at the stages of INPUTS.md section 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.inputs.formats import YUV420
 
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")
-# The fields of a description that decide what a stage is given, beside those of the stages before.
+# The fields of a description that decide a stage's values, in addition to those of the stages before.
 FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size", "source", "roi")
 ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize", "quantize_dtype")
 PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", "buffer_align")
@@ -20,9 +20,9 @@ PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", 
 
 @dataclass(frozen=True, slots=True)
 class RecipeStep:
-    """Something done at a stage. name: unique. change: the stage's values to others; it is told the whole recipe.
-    size: of bytes, to what it makes of that many. undo: for steps on bytes that can be taken back. rowwise: of a step on
-    elements, that it gives some rows (two by two in 4:2:0) the same whether it sees the others or not."""
+    """An additional step at a stage. name: unique. change: from the stage's values and the recipe to new values. size: for steps
+    on bytes, from the size before to the size after. undo: the inverse of a step on bytes, if there is one. rowwise: for a
+    step on elements, whether rows (pairs of rows in 4:2:0) can be computed without the others."""
 
     name: str
     change: Callable[[Any, Recipe], Any] = field(compare=False)
@@ -33,8 +33,8 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True)
 class CaptureEvidence:
-    """size_bytes: of what was captured. undescribed_bytes: of the intended input, where no description says it. rgb: the
-    picture (H, W, 3) that a gray format makes gray."""
+    """Facts about a capture. size_bytes: its size. undescribed_bytes: the size of an intended input without description. rgb: the
+    picture (H, W, 3) in colour, for a gray format."""
 
     size_bytes: int
     undescribed_bytes: int | None = None
@@ -43,8 +43,9 @@ class CaptureEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """wanted: every step that a description has. The others, by their stage: on the picture as read (H, W, C), on the
-    fitted picture, on float32 normalized values, on elements (a list: y, u, v or one (H, W, C)), on the buffer's bytes."""
+    """A description and additional steps. wanted: the steps of the description. The other steps by stage: on the picture as read
+    (H, W, C), on the fitted picture, on float32 normalized values, on elements (a list: y, u, v or one (H, W, C)), on the
+    buffer's bytes."""
 
     wanted: Description
     evidence: CaptureEvidence = field(compare=False)
@@ -55,10 +56,11 @@ class Recipe:
     bytes: tuple[RecipeStep, ...] = ()
 
     def with_step(self, stage: Stage, step: RecipeStep) -> Recipe:
+        """Returns the recipe with one more step at the end of a stage."""
         return replace(self, **{stage: (*getattr(self, stage), step)})  # type: ignore[arg-type]
 
     def described(self, **changes: Any) -> Iterator[Recipe]:
-        """With these fields of the description; nothing where that is the same, or cannot be."""
+        """Yields the recipe with these fields of the description changed; nothing where that changes nothing or is not valid."""
         try:
             wanted = replace(self.wanted, **changes)
         except UsageError:
@@ -67,7 +69,7 @@ class Recipe:
             yield replace(self, wanted=wanted)
 
     def choices(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
-        """One field, every other value of it: `said: this instead of that`."""
+        """Yields the recipe with every other value of a field, with a text like `said: this instead of that`."""
         own = getattr(self.wanted, name)
         for value in known:
             for one in self.described(**{name: value}):
@@ -78,16 +80,16 @@ class Recipe:
         return sum(len(getattr(self, stage)) for stage in STAGES)
 
     def key(self, stage: Stage) -> tuple[Any, ...]:
-        """Equal where the values after that stage's steps are; of bytes, before them."""
+        """Returns a key that is equal for recipes with equal values after that stage's steps; for bytes, before them."""
         wanted, format_ = self.wanted, self.wanted.format
-        held: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
+        parts: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
         if stage == "picture":
-            return tuple(held)
-        held += [self.fitted]
+            return tuple(parts)
+        parts += [self.fitted]
         if stage == "fitted":
-            return tuple(held)
-        held += [self.normalized, *(getattr(wanted, name) for name in ELEMENTS), format_ in YUV420 or format_]
+            return tuple(parts)
+        parts += [self.normalized, *(getattr(wanted, name) for name in ELEMENTS), format_ in YUV420 or format_]
         if stage == "normalized":
-            return tuple(held)
-        held += [self.elements]
-        return tuple(held) if stage == "elements" else (*held, format_, *(getattr(wanted, name) for name in PLANES))
+            return tuple(parts)
+        parts += [self.elements]
+        return tuple(parts) if stage == "elements" else (*parts, format_, *(getattr(wanted, name) for name in PLANES))

@@ -1,4 +1,4 @@
-"""Bytes by a recipe, from the picture or from the latest stage that is known; neighbours in key order share their stages."""
+"""Makes bytes by a recipe from the picture or the earliest known stage; recipes in key order share their stages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is known of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted size),
-    "elements" (their list), "bytes". wanted: the intended description. rgb: of a picture read as gray, its colours."""
+    """The known values of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted size),
+    "elements" (their list), "bytes". wanted: the intended description. rgb: the colours of a picture read as gray."""
 
     stage: Stage
     values: Any
@@ -28,11 +28,12 @@ class Start:
     rgb: Array | None = None
 
     def intended(self, captured_bytes: int) -> Recipe:
+        """Returns the recipe without mistakes. captured_bytes: size of the capture."""
         undescribed = len(self.values) if self.stage == "bytes" else None
         return Recipe(self.wanted, CaptureEvidence(captured_bytes, undescribed, self.rgb))
 
     def reaches(self, recipe: Recipe) -> bool:
-        """Whether everything that the recipe does otherwise comes after what is known."""
+        """Tells whether all differences of the recipe from the intended one come after the known stage."""
         if self.stage == "bytes":
             return recipe.wanted == self.wanted and not recipe.steps - len(recipe.bytes)
         before: dict[Stage, Stage | None] = {"picture": None, "fitted": "picture", "elements": "normalized"}
@@ -41,14 +42,14 @@ class Start:
 
 
 def from_bytes(data: bytes, wanted: Description) -> Start:
-    """The earliest stage that gives these very bytes again: fitted pixels where nothing of them was lost, else elements.
-    UsageError where the size is another."""
-    held = buffers.stored(data, wanted)
+    """Returns the earliest stage that reproduces exactly these bytes: fitted pixels if nothing was lost, else elements, else the
+    bytes. Raises UsageError for another size."""
+    planes = buffers.stored(data, wanted)
     with np.errstate(all="ignore"):
         pixels = np.ascontiguousarray(buffers.shown(data, wanted))
         if buffers.encoded(pixels, wanted) == data:
             return Start("fitted", pixels, wanted)
-    values = buffers.gathered(held, wanted)
+    values = buffers.gathered(planes, wanted)
     if buffers.packed(buffers.arranged(values, wanted), wanted) == data:
         return Start("elements", values, wanted)
     return Start("bytes", data, wanted)
@@ -56,15 +57,18 @@ def from_bytes(data: bytes, wanted: Description) -> Start:
 
 @dataclass(slots=True)
 class Reproduction:
-    """packed(), then made(): the buffer before and after the steps on bytes. The last value of every stage is kept."""
+    """Makes buffers from a start. packed() gives the buffer before the steps on bytes, made() after them. Keeps the last value of
+    every stage."""
 
     start: Start
     kept: dict[Stage, tuple[Any, Any]] = field(default_factory=dict)
 
     def made(self, recipe: Recipe) -> bytes:
+        """Returns the recipe's bytes."""
         return bytes(_stepped(self.packed(recipe), recipe.bytes, recipe))
 
     def packed(self, recipe: Recipe) -> bytes:
+        """Returns the recipe's buffer before its steps on bytes."""
         if self.start.stage == "bytes":
             return bytes(self.start.values)
 
@@ -75,7 +79,7 @@ class Reproduction:
         return bytes(self._once("bytes", recipe, made))
 
     def rows(self, recipe: Recipe, pairs: Array) -> list[Array]:
-        """The elements of rows 2i and 2i + 1 alone, i of pairs; where every step on elements is rowwise."""
+        """Returns the elements of rows 2i and 2i + 1 for each i of pairs. Every step on elements must be rowwise."""
         wanted = recipe.wanted
         if self.start.stage == "elements":
             values = rows_of(self.start.values, pairs)
@@ -122,13 +126,13 @@ class Reproduction:
 
 
 def rows_of(values: list[Array], pairs: Array) -> list[Array]:
-    """Of elements: the coarser planes have one row a pair."""
+    """Returns pairs of rows of elements; the coarser planes have one row per pair."""
     both = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
     return [values[0][both], *(v[pairs] for v in values[1:])]
 
 
 def size_bytes(recipe: Recipe) -> int:
-    """Of the bytes it will make."""
+    """Returns the size of the recipe's bytes."""
     known = recipe.evidence.undescribed_bytes
     size = recipe.wanted.size_bytes if known is None else known
     for step in recipe.bytes:
@@ -137,7 +141,7 @@ def size_bytes(recipe: Recipe) -> int:
 
 
 def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
-    """So that neighbours share their stages: grouped by them, in order of first appearance."""
+    """Returns the recipes sorted so that neighbours share stages: grouped by stage, in order of first appearance."""
     ranks: list[dict[Any, int]] = [{} for _ in STAGES]
     rows = []
     for at, one in enumerate(recipes):

@@ -1,4 +1,4 @@
-"""How far bytes are from those of a recipe: in elements, and where the first of them differs."""
+"""Measures how far bytes are from those of a recipe: in elements, and where the first one differs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Of valid elements where the sizes are the buffer's, else of all. spread: mean distance of the captured elements from
-    their median. equal: share of equal bytes. first: plane, row, column, channel, or the byte where it is in no plane."""
+    """The distance of two buffers: over the valid elements if both have the description's size, else over all bytes. spread: mean
+    distance of the captured elements from their median. equal: share of equal bytes. first: the first difference as plane,
+    row, column, channel, or as byte outside a plane."""
 
     max_abs: float
     mean_abs: float
@@ -29,12 +30,12 @@ class Residual:
 
     @property
     def unrelated(self) -> bool:
-        """As far away as another picture would be."""
+        """Tells whether it is as large as for an unrelated picture."""
         return not self.mean_abs <= self.spread / 2
 
 
 def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
-    """Both of one size."""
+    """Returns the distance of two buffers of the same size."""
     ours, theirs = _parts(made, wanted), _parts(captured, wanted)
     away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
     count = sum(a.size for a in away)
@@ -49,7 +50,7 @@ def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
 
 
 def undone(captured: bytes, recipe: Recipe) -> bytes | None:
-    """The buffer before the recipe's steps on bytes; None where one cannot be taken back."""
+    """Returns the buffer before the recipe's steps on bytes; None where one cannot be undone."""
     for step in reversed(recipe.bytes):
         if step.undo is None:
             return None
@@ -64,12 +65,12 @@ def _parts(data: bytes, wanted: Description) -> list[Array]:
 
 
 def _away(a: Array, b: Array) -> Array:
-    """|a - b|; where only one is no number, infinite."""
+    """Returns |a - b|; infinite where only one is NaN."""
     with np.errstate(all="ignore"):
-        made = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    made[np.isnan(made)] = np.inf
-    made[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-    return np.asarray(made)
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    distance[np.isnan(distance)] = np.inf
+    distance[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    return np.asarray(distance)
 
 
 def _spread(values: Array) -> float:

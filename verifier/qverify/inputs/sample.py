@@ -1,4 +1,4 @@
-"""Whether a recipe can be the one, by some rows of the captured bytes; how near it comes by some thousands of elements."""
+"""Rejects recipes by some rows of the captured bytes, and estimates distances from some thousands of elements."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from qverify.inputs.reproduction import Reproduction, rows_of
 from qverify.inputs.residual import undone
 
 Array = npt.NDArray[Any]
-PAIRS = 12  # of rows, from top to bottom
+PAIRS = 12  # pairs of rows, from top to bottom
 SOME = 4096  # elements
 
 
 @dataclass(slots=True)
 class Sample:
-    """Distances are mean |difference| by the spread of the captured elements, so that element types can be compared."""
+    """A sample of captured bytes. Distances are mean |difference| divided by the spread of the captured elements, so that element
+    types can be compared."""
 
     captured: bytes
     rows: dict[Any, list[Array] | None] = field(default_factory=dict)
     spreads: dict[Any, float] = field(default_factory=dict)
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
-        """Of rows that differ. None where they do not, or rows alone say nothing: all bytes must then be compared."""
+        """Returns the distance of the sampled rows; None where they are equal, or cannot be sampled: then all bytes must be
+        compared."""
         high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
         if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:
@@ -44,7 +46,7 @@ class Sample:
         return self._away(a, b, recipe)
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
-        """The same by the whole buffer."""
+        """Returns the distance over the whole buffer; infinite for another size."""
         made, theirs = reproduction.made(recipe), self.captured
         back = undone(theirs, recipe)
         if back is not None:
@@ -56,20 +58,20 @@ class Sample:
         return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
-        """None where the bytes are no buffer of that description."""
+        """Returns the captured rows; None where the bytes are not a buffer of this description."""
         wanted = recipe.wanted
         key = recipe.bytes, wanted.dtype, wanted.format, wanted.layout, tuple(wanted.planes)
         if key not in self.rows:
             back = undone(self.captured, recipe)
             try:
-                held = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
-                self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(held, pairs)]
+                values = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
+                self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(values, pairs)]
             except UsageError:
                 self.rows[key] = None
         return self.rows[key]
 
     def _away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
-        step = max(1, ours.size // SOME) | 1  # odd and no multiple of 3: every channel has its share
+        step = max(1, ours.size // SOME) | 1  # odd and not a multiple of 3: samples every channel
         some = slice(None, None, step if step == 1 or step % 3 else step + 2)
         a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)
         key = recipe.bytes, ours.dtype

@@ -1,4 +1,4 @@
-"""A .wav of 16-bit PCM to samples: the pictures of a network that listens."""
+"""Reads a .wav file of 16-bit PCM as the input of an audio network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_FRAMES = LONGEST
 
 
 def read(path: str) -> Array:
-    """int16 (1, frames, channels). UsageError for another coding, an empty file, or one that is cut short."""
+    """Returns int16 samples (1, frames, channels). Raises UsageError for another coding, an empty file, or one cut short."""
     try:
         with wave.open(path, "rb") as sound:
             frames, channels, width = sound.getnframes(), sound.getnchannels(), sound.getsampwidth()
@@ -34,7 +34,8 @@ def read(path: str) -> Array:
 
 
 def fitted(samples: Array, wanted: Description, path: str) -> Array:
-    """Of the description's size, samples x 1. stretch: exactly so many; crop: the first; letterbox: zeros after them."""
+    """Returns samples of the description's size, SAMPLESx1. fit stretch: their number must match; crop: takes the first;
+    letterbox: adds zeros. Raises UsageError where they do not fit."""
     width, height = wanted.size
     got = samples.shape[1]
     if height != 1 or samples.shape[2] != wanted.channels:

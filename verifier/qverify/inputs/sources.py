@@ -1,4 +1,4 @@
-"""-i to one array per model input: pictures, .npy, .npz, .wav and raw bytes, each checked against its tensor or description."""
+"""Reads the files of -i: pictures, .npy, .npz, .wav and raw bytes, each checked against its tensor or description."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from qverify.inputs.description_keys import differences, normalization_key, valu
 from qverify.inputs.formats import YUV420
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
@@ -29,8 +30,9 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """files: as of -i, or input name ("" for the only one) to path; None for random ones. seed: of these. tables:
-    descriptions by input name, "" for every input. prepared: path to what its manifest says, which must then hold."""
+    """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random inputs. seed:
+    of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries by path, against which
+    the files are checked."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
@@ -40,13 +42,14 @@ class InputRequest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """What a manifest says of one file."""
+    """A manifest's entry for one file."""
 
     description: Description
     sha256: str
 
 
 def prepared_inputs(graph: Graph, asked: InputRequest) -> PreparedInputs:
+    """Returns the inputs, random or from files. Raises UsageError where a file does not fit."""
     if asked.files is None:
         return random_inputs(graph, asked.seed)
     return prepare(graph, asked.files, asked.tables, asked.prepared)
@@ -58,25 +61,25 @@ def prepare(
     tables: Tables | None = None,
     stated: Mapping[str, ManifestEntry] | None = None,
 ) -> PreparedInputs:
-    """`a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all; what model.bin
-    itself describes needs none. UsageError names what does not fit and what would."""
+    """Returns the inputs from `a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all;
+    inputs that model.bin describes need none. Raises UsageError, which says what does not fit and what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
     asked = [s for s in specs if wanted[s.name].fixed is None]
-    called = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
+    by_name = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
     if not isinstance(files, str):
-        found = _by_name(files, asked, called)
+        paths = _by_name(files, asked, by_name)
     else:
         parts = [p for p in files.split(",") if p]
         alone = len(parts) == 1 and parts[0].endswith(".npz")
-        found = {s.name: parts[0] for s in asked} if alone else _assigned(parts, asked, called)
-    for name, path in found.items():
+        paths = {s.name: parts[0] for s in asked} if alone else _assigned(parts, asked, by_name)
+    for name, path in paths.items():
         if stated and path in stated:
             wanted[name].check(path, stated[path])
-    return PreparedInputs(tuple(wanted[s.name].prepared(found.get(s.name, "")) for s in specs))
+    return PreparedInputs(tuple(wanted[s.name].prepared(paths.get(s.name, "")) for s in specs))
 
 
 def _by_name(files: Mapping[str, str], asked: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
-    """Graph input to file, of names ("" for the only input)."""
+    """Returns the file of each graph input. files: by input name, "" for the only input."""
     if "" in files and len(asked) == 1:
         return {asked[0].name: files[""]}
     unknown = [n for n in files if n not in called]
@@ -90,35 +93,37 @@ def _by_name(files: Mapping[str, str], asked: list[TensorSpec], called: dict[str
 
 
 def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
-    """Graph input to file."""
+    """Returns the file of each graph input. parts: those of -i."""
     names = list(dict.fromkeys(called))
     for part in parts:
         if ":" in part and _named(part, names) is None and not os.path.exists(part):
-            raise UsageError(f"-i {part}: no such file, and no input of that name; the model's inputs are {names}")
-    found = [pair for p in parts if (pair := _named(p, names)) is not None]
-    named = {called[name]: path for name, path in found}
-    if found and len(named) != len(parts):
+            raise UsageError(f"-i {part}: no such file, and no input of this name; the model's inputs are {names}")
+    pairs = [pair for p in parts if (pair := _named(p, names)) is not None]
+    named = {called[name]: path for name, path in pairs}
+    if pairs and len(named) != len(parts):
         raise UsageError(
-            f"-i: {len(parts)} inputs, but only {len(named)} different names; the model's inputs are {names}"
+            f"-i: {count(len(parts), 'input')}, but only {count(len(named), 'different name')}; the model's inputs are {names}"
         )
     if not named and len(parts) == len(specs):
         named = {s.name: p for s, p in zip(specs, parts, strict=True)}
     missing = [s.name for s in specs if s.name not in named]
     if missing or len(named) != len(specs):
-        raise UsageError(f"-i: {len(parts)} files for {len(specs)} model inputs {names}; missing {missing}")
+        raise UsageError(
+            f"-i: {count(len(parts), 'file')} for {count(len(specs), 'model input')} {names}; missing {missing}"
+        )
     return named
 
 
 def _named(part: str, names: list[str]) -> tuple[str, str] | None:
-    """("serving:0", "a.npy") of `serving:0:a.npy`; the longest name counts."""
+    """Splits `serving:0:a.npy` into ("serving:0", "a.npy") at the longest known name; None without one."""
     fitting = [n for n in names if part.startswith(f"{n}:")]
     return (name := max(fitting, key=len), part[len(name) + 1 :]) if fitting else None
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequirement:
-    """What one graph input wants. called: the network's own name of it. description: None where its tensor says it all.
-    fed: the graph input is the description's very buffer. fixed: a roi, which no file brings."""
+    """What one graph input requires. called: the network's own name of it. description: None where its tensor is enough. fed: the
+    graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
 
     spec: TensorSpec
     called: str
@@ -127,6 +132,7 @@ class InputRequirement:
     fixed: tuple[int, ...] | None = None
 
     def prepared(self, path: str) -> PreparedInput:
+        """Returns the prepared input from a file. Raises UsageError where it does not fit."""
         if self.fixed is not None:
             return PreparedInput(
                 self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
@@ -134,7 +140,7 @@ class InputRequirement:
         return PreparedInput(self.spec, self.bytes_of(path), path)
 
     def check(self, path: str, stated: ManifestEntry) -> None:
-        """UsageError where the file is not what its manifest says, or was prepared for other eyes than this input's."""
+        """Raises UsageError where the file does not match its manifest, or was prepared for another kind of input."""
         data = read_regular(path, stated.description.size_bytes + 1, follow=True)
         if hashlib.sha256(data).hexdigest() != stated.sha256:
             raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
@@ -144,66 +150,72 @@ class InputRequirement:
                 raise UsageError(f"{path}: prepared as {'; '.join(other)} for input {self.called!r}")
 
     def bytes_of(self, path: str) -> bytes:
+        """Returns the aligned bytes of a file. Raises UsageError where it does not fit."""
         if self.description is None:
             return _bytes(self.spec, path, self.called)
         data = reading.bytes_of(path, self.description, self.called)
         if self.fed:
             return data
         values = buffers.stored(data, self.description)
-        found = values[0] if len(values) == 1 else np.zeros(0, np.uint8)
-        array = found[None] if found.size == self.spec.elements and found.ndim == len(self.spec.shape) - 1 else found
+        elements = values[0] if len(values) == 1 else np.zeros(0, np.uint8)
+        array = (
+            elements[None]
+            if elements.size == self.spec.elements and elements.ndim == len(self.spec.shape) - 1
+            else elements
+        )
         if (
-            self.description.channels == 1 and found.size == self.spec.elements
-        ):  # of one channel, no layout says otherwise
-            array = found.reshape(self.spec.shape)
+            self.description.channels == 1 and elements.size == self.spec.elements
+        ):  # with one channel, all layouts are the same
+            array = elements.reshape(self.spec.shape)
         return self.spec.aligned_bytes(_fitting(self.spec, array, path))
 
 
 def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequirement]:
-    """By graph input. UsageError for a description of an input that is not there, or that changes what model.bin is fed."""
-    held, found = described_inputs(graph), {}
-    known = {*graph.inputs, *(f.name for f in held.values()), ""}
+    """Returns the requirement of each graph input. Raises UsageError for a description of an unknown input, or one that changes
+    the bytes that model.bin takes."""
+    described, requirements = described_inputs(graph), {}
+    known = {*graph.inputs, *(f.name for f in described.values()), ""}
     if strange := [n for n in tables if n not in known]:
         raise UsageError(f"description of input {strange[0]!r}: no such input; there are {sorted(known - {''})}")
-    rois = {f.roi for f in held.values()}
+    rois = {f.roi for f in described.values()}
     for name in (n for n in graph.inputs if n not in rois):
-        spec, one = graph.spec(name), held.get(name)
+        spec, one = graph.spec(name), described.get(name)
         more = {**tables.get("", {}), **tables.get(name, {}), **tables.get(one.name if one else name, {})}
         raw = one is not None and one.description is not None and not spec.quantized
         if one is None:
             wanted = description_for_tensor(more, spec) if "format" in more else None
             if wanted is not None and wanted.format in YUV420:
                 raise UsageError(
-                    f"input {name!r} is {spec.dtype}{list(spec.shape)} and is fed no {wanted.format}; qverify compile --input {name}={wanted.format} makes it so"
+                    f"input {name!r} is {spec.dtype}{list(spec.shape)} and does not take {wanted.format}; compile with --input {name}={wanted.format}"
                 )
             if more and wanted is None:
                 raise UsageError(
-                    f"input {name!r}: {', '.join(more)} say not what its bytes are: a format is missing; give --description"
+                    f"input {name!r}: {', '.join(more)} do not describe its bytes: a format is missing; give --description"
                 )
         else:
             wanted = description_for_tensor({**one.table, **more}, spec) if more else one.description
-            _same_buffer(one, wanted)
-        found[name] = InputRequirement(spec, one.name if one else name, wanted, raw)
-    for one in held.values():
+            _check_same_buffer(one, wanted)
+        requirements[name] = InputRequirement(spec, one.name if one else name, wanted, raw)
+    for one in described.values():
         if one.roi is not None:
-            found[one.roi] = InputRequirement(
-                graph.spec(one.roi), f"{one.name}.roi", fixed=_part(found[one.tensor].description)
+            requirements[one.roi] = InputRequirement(
+                graph.spec(one.roi), f"{one.name}.roi", fixed=_part(requirements[one.tensor].description)
             )
-    return found
+    return requirements
 
 
 def _part(wanted: Description | None) -> tuple[int, ...]:
-    """The roi of a resizer's frames; all of them where none is given."""
+    """Returns the ROI of a resizer's frames; the whole frame where none is given."""
     assert wanted is not None
     width, height = wanted.frame
     left, top, wide, high = wanted.roi or (0, 0, width, height)
     if left + wide > width or top + high > height:
-        raise UsageError(f"roi {left},{top},{wide},{high} does not lie in the frame of {width}x{height}")
+        raise UsageError(f"roi {left},{top},{wide},{high} is not inside the frame of {width}x{height}")
     return left, top, wide, high
 
 
-def _same_buffer(one: DescribedInput, wanted: Description | None) -> None:
-    """UsageError where a description beside model.bin changes what its nodes were made for."""
+def _check_same_buffer(one: DescribedInput, wanted: Description | None) -> None:
+    """Raises UsageError where a description changes the bytes that the nodes of model.bin were compiled for."""
     if one.description is None or wanted is None:
         return
     before, now = ({**values_key(d), **normalization_key(d)} for d in (one.description, wanted))
@@ -246,12 +258,13 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
             f"{path}: {array.dtype}{list(array.shape)} for input {spec.name!r}, wanted {spec.dtype}{list(spec.shape)}"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise UsageError(f"{path}: holds NaN or infinite values for input {spec.name!r}")
+        raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
     return array
 
 
 def _image(spec: TensorSpec, path: str) -> Array:
-    """An image of exactly the input's size, 0..255, NCHW; no resize and no normalization."""
+    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError for another
+    size."""
     if spec.dtype not in ("uint8", "float32") or len(spec.shape) != 4:
         raise UsageError(
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"
@@ -260,7 +273,7 @@ def _image(spec: TensorSpec, path: str) -> Array:
     if pixels.shape[:2] != spec.shape[2:]:
         size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
         raise UsageError(
-            f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; nothing says how to resize and normalize it: "
+            f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; how to resize and normalize it is not known: "
             "give --description FILE, or compile with --input"
         )
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]).astype(spec.dtype)

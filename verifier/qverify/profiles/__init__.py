@@ -1,12 +1,12 @@
-"""Vendors' dumps, one profile a file: NAME.py reads what that vendor's tools write. A page defines
+"""Vendors' dumps, one profile per file: NAME.py reads what that vendor's tools write. A page defines
 
-WANTED        what a dump of it looks like, as an error says it
-CHECKED       what its reader was held against, as every report says it; "" where there is no vendor
-recognised(folder) -> bool   whether this is one, without doubt; False where another format could look the same
+WANTED        what its dump looks like, for error messages
+CHECKED       what its reader was checked against, for every report; "" where there is no vendor
+recognised(folder) -> bool   whether this is certainly its dump; False where another format could look the same
 read(folder, asked) -> VendorDump
 
-The file name is the registry. Nothing here runs a vendor's tool. What was read of public descriptions only is marked in
-PROFILES.md."""
+The file name is the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
+descriptions only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 
 class Page(Protocol):
+    """What a profile's module defines."""
+
     WANTED: str
     CHECKED: str
 
@@ -27,18 +29,19 @@ class Page(Protocol):
 
 
 def names() -> list[str]:
+    """Returns the names of the profiles, sorted."""
     return page_names(__name__)
 
 
 def page(name: str) -> Page:
-    """UsageError for a name that no file has."""
+    """Returns a profile's module. Raises UsageError for an unknown name."""
     if name not in names():
         raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
     return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 
 def recognised(path: str) -> str:
-    """The one profile whose dump this is without doubt, or "". UsageError where two claim it."""
+    """Returns the profile whose dump this certainly is, or "". Raises UsageError where two recognise it."""
     folder = UntrustedFolder(path)
     found = [name for name in names() if page(name).recognised(folder)]
     if len(found) > 1:

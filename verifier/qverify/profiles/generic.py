@@ -1,4 +1,4 @@
-"""Any raw files with a manifest that a person wrote, dump.toml or dump.json: what each file is, in words no file format has."""
+"""Raw files with a manifest written by hand, dump.toml or dump.json, which describes each file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from qverify.errors import BadFileError
 from qverify.files import json_of
+from qverify.plural import count
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, count_elements
 
@@ -26,13 +27,13 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Names are true. BadFileError names the entry and the key that is wrong."""
+    """Reads the dump; names are unchanged. Raises BadFileError, which names the wrong entry and key."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
-    found = [name for name in MANIFESTS if name in folder.names()]
-    if len(found) != 1:
-        raise BadFileError(f"{folder.path}: {' and '.join(found) or 'no manifest'}; wanted {WANTED}")
-    file = folder.file(found[0])
+    manifests = [name for name in MANIFESTS if name in folder.names()]
+    if len(manifests) != 1:
+        raise BadFileError(f"{folder.path}: {' and '.join(manifests) or 'no manifest'}; wanted {WANTED}")
+    file = folder.file(manifests[0])
     entries, missing = _entries(file)
     tensors = [_tensor(folder, entry, f"{file.path}: tensor {at}") for at, entry in enumerate(entries, 1)]
     names = [t.name for t in tensors]
@@ -44,17 +45,17 @@ def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
 
 
 def _entries(file: UntrustedFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The tensors, and those that the dump says it lacks."""
+    """Returns the entries of the tensors, and those that the dump lists as missing, with the reason."""
     try:
         text = file.whole(MOST_TEXT).decode()
-        held = json_of(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
-        if not isinstance(held, dict) or "tensor" not in held:
+        content = json_of(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
+        if not isinstance(content, dict) or "tensor" not in content:
             raise ValueError("no entries called tensor")
-        entries, missing = held["tensor"], held.get("missing", {})
+        entries, missing = content["tensor"], content.get("missing", {})
         if not isinstance(missing, dict):
-            raise ValueError("missing is no table of tensors")
+            raise ValueError("missing is not a table of tensors")
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            raise ValueError("tensor is no list of entries")
+            raise ValueError("tensor is not a list of entries")
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{file.path}: {' '.join(str(error).split())[:120]}; wanted {WANTED}") from error
     return entries, {str(name): str(why) for name, why in missing.items()}
@@ -72,7 +73,7 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
     shape = _shape(entry["shape"], where) if "shape" in entry else None
     stored = _shape(entry["aligned_shape"], where) if "aligned_shape" in entry else shape or ()
     if shape is not None and (len(stored) != len(shape) or any(s < v for s, v in zip(stored, shape, strict=True))):
-        raise BadFileError(f"{where}: aligned_shape {list(stored)} does not hold shape {list(shape)}")
+        raise BadFileError(f"{where}: aligned_shape {list(stored)} does not contain shape {list(shape)}")
     if shape is None and stored:
         raise BadFileError(f"{where}: aligned_shape without shape")
     file, offset = folder.file(path), _number(entry.get("offset", 0), "offset", where)
@@ -91,7 +92,7 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
 def _quantization(
     entry: dict[str, Any], dtype: str, shape: tuple[int, ...] | None, where: str
 ) -> tuple[tuple[float, ...], tuple[int, ...], int]:
-    """Scales, zero points and the axis of the channels; () and -1 where the tensor is not quantized or has one scale."""
+    """Returns scales, zero points and the axis of the channels: () where not quantized, -1 where not per channel."""
     if "scale" not in entry:
         if entry.keys() & {"zero_point", "channel_axis"}:
             raise BadFileError(f"{where}: zero_point or channel_axis without scale")
@@ -100,33 +101,37 @@ def _quantization(
     good = all(isinstance(s, (int, float)) and not isinstance(s, bool) and 0 < s < 1e38 for s in scales)
     if not good or not scales or "float" in dtype or dtype == "bool":
         raise BadFileError(
-            f"{where}: scale {str(entry['scale'])[:40]} of {dtype}; positive numbers and an integer dtype were wanted"
+            f"{where}: scale {str(entry['scale'])[:40]} of {dtype}; wanted positive numbers and an integer dtype"
         )
     zeros = zeros * len(scales) if len(zeros) == 1 else zeros
     limit = 1 << 31
     if len(zeros) != len(scales) or not all(type(z) is int and -limit <= z < limit for z in zeros):
-        raise BadFileError(f"{where}: {len(scales)} scales, zero_point {str(entry.get('zero_point'))[:40]}")
+        raise BadFileError(
+            f"{where}: {count(len(scales), 'scale')}, zero_point {str(entry.get('zero_point'))[:40]}; wanted as many int32"
+        )
     axis = _number(entry.get("channel_axis", -1), "channel_axis", where, -1)
     if len(scales) > 1 and (shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales)):
-        raise BadFileError(f"{where}: {len(scales)} scales do not fit channel_axis {axis} of {list(shape or ())}")
+        raise BadFileError(
+            f"{where}: {count(len(scales), 'scale')} do not fit channel_axis {axis} of {list(shape or ())}"
+        )
     return tuple(float(s) for s in scales), tuple(zeros), axis if len(scales) > 1 else -1
 
 
 def _text(entry: dict[str, Any], key: str, where: str) -> str:
     if not isinstance(entry.get(key), str):
-        raise BadFileError(f"{where}: {key} {'is no text' if key in entry else 'is missing'}")
+        raise BadFileError(f"{where}: {key} {'is not text' if key in entry else 'is missing'}")
     return str(entry[key])
 
 
 def _number(value: Any, key: str, where: str, least: int = 0) -> int:
     if type(value) is not int or not least <= value < 1 << 62:
-        raise BadFileError(f"{where}: {key} {str(value)[:40]}; a whole number of at least {least} was wanted")
+        raise BadFileError(f"{where}: {key} {str(value)[:40]}; wanted a whole number of at least {least}")
     return value
 
 
 def _shape(value: Any, where: str) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise BadFileError(f"{where}: a shape is a list of whole numbers")
+        raise BadFileError(f"{where}: wanted a list of whole numbers as shape")
     shape = tuple(_number(d, "dim", where) for d in value)
     count_elements(shape, where)
     return shape

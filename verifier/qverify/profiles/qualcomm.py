@@ -10,7 +10,7 @@ from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, spelled_loosely
 
 WANTED = "output/ with Result_0, Result_1 ..., or one of those, with .raw files in it"
-CHECKED = "read as its format is described; no output of the vendor's own tool was at hand to check with"
+CHECKED = "reads the documented format; not checked against output of the vendor's own tool"
 NATIVE = tuple(d for d in ITEM if d not in ("bfloat16", "bool", "float64"))
 _RESULT = re.compile(r"Result_(\d{1,9})")
 
@@ -24,15 +24,17 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """asked.frame: N of Result_N, where output/ was named. No file tells its shape."""
+    """Reads one Result_N; its files do not state shapes. asked.frame: N, if output/ was named."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     notes = []
-    found = sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
-    if found:
-        if asked.frame not in found:
-            raise BadFileError(f"{folder.path}: no Result_{asked.frame}; --frame is one of {_list(found)}")
-        notes = [f"qualcomm: Result_{asked.frame} of {len(found)}; --frame names another"] if len(found) > 1 else []
+    frames = sorted(int(m[1]) for name in folder.folders() if (m := _RESULT.fullmatch(name)))
+    if frames:
+        if asked.frame not in frames:
+            raise BadFileError(f"{folder.path}: no Result_{asked.frame}; --frame must be one of {_list(frames)}")
+        notes = (
+            [f"qualcomm: Result_{asked.frame} of {len(frames)}; choose another with --frame"] if len(frames) > 1 else []
+        )
         folder = UntrustedFolder(os.path.join(folder.path, f"Result_{asked.frame}"))
     tensors = [_tensor(folder, name) for name in _raws(folder)]
     return VendorDump("qualcomm", tensors, spelled_loosely, {}, notes)

@@ -23,7 +23,7 @@ from qverify.vendor_files.vendor_dump import (
 )
 
 WANTED = "one *_outtensor_dump.bin (it begins with isFloat:) or one unknown_*.txt (it begins with NAME Tensor:)"
-CHECKED = "read as its format is described; no dump of the vendor's own tools was at hand to check with"
+CHECKED = "reads the documented format; not checked against a dump of the vendor's own tools"
 TYPES = {"float": "float32", "SGS_S16": "int16", "SGS_S8": "int8", "SGS_U8": "uint8"}
 _NAMES = re.compile(r".*outtensor_dump\.bin|unknown_.*\.txt")
 _FLOAT = re.compile(rb"isFloat: ([01])")
@@ -44,11 +44,11 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """BadFileError where there is none, or more than one."""
+    """Reads the dump. Raises BadFileError where there is none, or more than one."""
     found = [file for file in _files(folder) if _kind(file)]
     if len(found) != 1:
-        held = f"{len(found)} dumps" if found else "no dump"
-        raise BadFileError(f"{folder.path}: {held}; wanted {WANTED}")
+        content = f"{len(found)} dumps" if found else "no dump"
+        raise BadFileError(f"{folder.path}: {content}; wanted {WANTED}")
     return _text(found[0]) if _kind(found[0]) == "text" else _Container(found[0]).read()
 
 
@@ -67,7 +67,7 @@ def _kind(file: UntrustedFile) -> str:
 
 
 class _Container:
-    """Records are found by their declared byte counts, never by their closing line: data may hold its bytes."""
+    """Reads a container. Records are delimited by their declared size, not by their closing line, which data may contain."""
 
     def __init__(self, file: UntrustedFile):
         self.file, self.at, self.floats = file, 0, False
@@ -92,9 +92,9 @@ class _Container:
         return BadFileError(f"{self.file.path}: byte {self.at}: {what}")
 
     def _line(self) -> bytes:
-        held = self.file.line(self.at)
-        self.at += len(held) + 1
-        return held
+        line = self.file.line(self.at)
+        self.at += len(line) + 1
+        return line
 
     def _record(self) -> bool:
         """Reads up to the end of one record; False at the end of the file."""
@@ -103,18 +103,18 @@ class _Container:
             if self.at >= self.file.size_bytes:
                 return False
             line = self._line()
-        if (said := _FLOAT.fullmatch(line)) is not None:
-            self.floats = said[1] == b"1"
+        if (kind := _FLOAT.fullmatch(line)) is not None:
+            self.floats = kind[1] == b"1"
             return True
         head = _HEAD.fullmatch(line)
         if head is None:
-            raise self._bad(f"{line[:60]!r}; a line //out ... or //in ... was wanted")
+            raise self._bad(f"{line[:60]!r}; wanted a line //out ... or //in ...")
         opened = _OPEN.fullmatch(self._line())
         if opened is None or opened[1] != head[1]:
-            raise self._bad(f"op_{head[1].decode()}[N] NAME = {{ was wanted")
+            raise self._bad(f"wanted op_{head[1].decode()}[N] NAME = {{")
         size = _SIZE.fullmatch(self._line())
         if size is None:
-            raise self._bad("//buffer data size: N was wanted")
+            raise self._bad("wanted //buffer data size: N")
         self._tensor(head, whole_number(size[1], f"{self.file.path}: byte {self.at}"))
         return True
 
@@ -136,7 +136,7 @@ class _Container:
         scale = () if real else self._scale(head[2])
         stored = _stored(shape, size // ITEM[dtype], size % ITEM[dtype])
         if stored is None:
-            self.missing[name] = f"{size} bytes are no {dtype}{list(shape)}, nor one with a longer innermost dim"
+            self.missing[name] = f"{size} bytes do not fit {dtype}{list(shape)}, also not with a longer innermost dim"
             return
         count = count_elements(stored, where)
         tensor = VendorTensor(
@@ -157,18 +157,18 @@ class _Container:
         )
         into = self.found if head[1] == b"out" else self.inputs
         if name in self.found and head[1] == b"out":
-            self.missing[name] = "the dump holds two outputs of this name"
+            self.missing[name] = "the dump contains two outputs of this name"
         into.setdefault(name, tensor)
 
     def _scale(self, text: bytes) -> tuple[float, ...]:
-        """() for 0.000000, which tells nothing: with it every value would be equal."""
+        """Parses a scale; () for 0.000000, with which every value would be equal."""
         scale = real_number(text, f"{self.file.path}: byte {self.at}")
         if scale < 0:
-            raise self._bad(f"scale {scale:g}; a positive one was wanted")
+            raise self._bad(f"scale {scale:g}; wanted a positive one")
         return (scale,) if scale else ()
 
     def _skip(self, size: int) -> bool:
-        """Moves behind the record's closing line; True where its data are text."""
+        """Moves behind the record's closing line. Returns whether its data are text."""
         for end in (b"\n};", b"};"):
             after = self.at + size
             if after + len(end) <= self.file.size_bytes and self.file.read(after, len(end)) == end:
@@ -178,10 +178,10 @@ class _Container:
                 return False
         if self.at < self.file.size_bytes and self.file.read(self.at, 1) == b"\n" and self._text_end():
             return True
-        raise self._bad(f"{size} bytes of data are declared, and no }}; follows them")
+        raise self._bad(f"{size} bytes of data are declared, but }}; does not follow them")
 
     def _text_end(self) -> bool:
-        """Moves behind the }; that ends a text of numbers."""
+        """Moves behind the }; that ends a text of numbers. Returns False where there is none."""
         self.text_from, at = self.at + 1, self.at + 1
         while at < self.file.size_bytes and at - self.at <= MOST_TEXT:
             block = self.file.read(at, min(1 << 20, self.file.size_bytes - at))
@@ -199,13 +199,13 @@ class _Container:
 
 
 def _printed(file: UntrustedFile, start: int, end: int, count: int, dtype: str) -> bytes:
-    """Values of a text dump: as they are printed for floats, whole numbers of dtype otherwise."""
+    """Returns the bytes of printed values: float64 for floats, otherwise whole numbers of dtype."""
     values, _ = numbers(file.read(start, end - start), count, file.path, start)
     if dtype == "float32":
         return values.astype("<f8").tobytes()
     limits = np.iinfo(dtype)
     if not bool(np.all((values == np.rint(values)) & (values >= limits.min) & (values <= limits.max))):
-        raise BadFileError(f"{file.path}: byte {start}: values that are no {dtype}")
+        raise BadFileError(f"{file.path}: byte {start}: values that are not {dtype}")
     return values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
 
 
@@ -216,7 +216,7 @@ def _shape(text: bytes, where: str) -> tuple[int, ...]:
 
 
 def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
-    """The shape whose elements are count: shape itself, or with a longer innermost dim. None where neither is."""
+    """Returns the shape with `count` elements: shape itself, or with a longer innermost dim. None where neither fits."""
     outer = count_elements(shape[:-1], "")
     if rest or not shape or not outer:
         return shape if not rest and count == count_elements(shape, "") else None
@@ -225,19 +225,19 @@ def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | 
 
 
 def _text(file: UntrustedFile) -> VendorDump:
-    """The text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
-    data, at, found = file.whole(MOST_TEXT), 0, []
+    """Reads the text of simulator.py and prog_dla_simulator: %.6f values in the aligned shape."""
+    data, at, tensors = file.whole(MOST_TEXT), 0, []
     while _TEXT.search(data, at):
         tensor, at = _block(file, data, at)
-        found.append(tensor)
-    twice = {name for name, count in Counter(t.name for t in found).items() if count > 1}
-    missing = dict.fromkeys(sorted(twice), "the text holds two tensors of this name")
-    notes = [f"sigmastar: {file.path.rsplit('/', 1)[-1]} is text of {DECIMALS} decimals; nothing finer is judged"]
-    return VendorDump("sigmastar", [t for t in found if t.name not in twice], None, missing, notes)
+        tensors.append(tensor)
+    twice = {name for name, times in Counter(t.name for t in tensors).items() if times > 1}
+    missing = dict.fromkeys(sorted(twice), "the text contains two tensors of this name")
+    notes = [f"sigmastar: {file.path.rsplit('/', 1)[-1]} is text of {DECIMALS} decimals; nothing finer can be judged"]
+    return VendorDump("sigmastar", [t for t in tensors if t.name not in twice], None, missing, notes)
 
 
 def _block(file: UntrustedFile, data: bytes, at: int) -> tuple[VendorTensor, int]:
-    """The tensor that begins at a byte, and where it ends."""
+    """Returns the tensor that begins at this byte, and the offset of its end."""
 
     def bad(what: str) -> BadFileError:
         return BadFileError(f"{file.path}: byte {at}: {what}")
@@ -245,22 +245,24 @@ def _block(file: UntrustedFile, data: bytes, at: int) -> tuple[VendorTensor, int
     end = data.find(b"\n}", at)
     head = _BLOCK.match(data, at, min(max(end, at), at + 8192))
     if end < 0 or head is None:
-        raise bad("NAME Tensor:, {, the shapes, tensor data:, the values and } were wanted")
+        raise bad("wanted NAME Tensor:, {, the shapes, tensor data:, the values and }")
     where = f"{file.path}: byte {head.end()}"
     dims = _DIMS.search(head[2])
     if dims is None:
-        raise bad("tensor dim:N, Original shape:[...], Alignment shape:[...] was wanted")
+        raise bad("wanted tensor dim:N, Original shape:[...], Alignment shape:[...]")
     shape, aligned = _shape(dims[2], where), _shape(dims[3], where)
     if len(shape) != len(aligned) or shape[:-1] != aligned[:-1] or shape[-1:] > aligned[-1:]:
-        raise bad(f"original shape {list(shape)} is no part of alignment shape {list(aligned)}")
+        raise bad(f"original shape {list(shape)} does not fit into alignment shape {list(aligned)}")
     text = data[head.end() : end]
     stored = aligned if count_numbers(text) > count_elements(shape, where) else shape
     values, decimals = numbers(text, count_elements(stored, where), file.path, head.end())
     if decimals is not None and decimals != DECIMALS:
         raise bad(f"{decimals} decimals; this text has {DECIMALS} everywhere")
-    held, name = values.astype("<f8").tobytes(), head[1].decode("utf-8", "replace").strip()
+    content, name = values.astype("<f8").tobytes(), head[1].decode("utf-8", "replace").strip()
     padded = stored if stored != shape else ()
     layout = "NHWC" if len(shape) == 4 else ""
-    read = partial(bytes, held)
-    tensor = VendorTensor(name, where, ("float64",), len(held), read, shape, padded, layout=layout, decimals=DECIMALS)
+    read = partial(bytes, content)
+    tensor = VendorTensor(
+        name, where, ("float64",), len(content), read, shape, padded, layout=layout, decimals=DECIMALS
+    )
     return tensor, end + 2

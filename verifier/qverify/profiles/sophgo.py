@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from qverify.errors import BadFileError
+from qverify.plural import count
 from qverify.vendor_files.array_files import HeldArray, npz
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor
 
 WANTED = "the .npz of model_runner"
-CHECKED = "read as the source of model_runner writes it; no output of a board was at hand to check with"
+CHECKED = "reads what the source of model_runner writes; not checked against output of a board"
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Never: it looks like any other .npz."""
+    """Returns False: it looks like any other .npz."""
     return False
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Names are true. The scale of a quantized tensor is not in the file: -m has it."""
+    """Reads the dump; names are unchanged. The file does not contain the scales of quantized tensors; -m does."""
     return VendorDump("sophgo", [_tensor(array) for array in npz(_file(folder))])
 
 
@@ -26,12 +27,12 @@ def _file(folder: UntrustedFolder) -> UntrustedFile:
         return folder.only()
     found = [name for name in folder.names() if name.endswith(".npz")]
     if len(found) != 1:
-        raise BadFileError(f"{folder.path}: {len(found)} .npz files; wanted {WANTED}")
+        raise BadFileError(f"{folder.path}: {count(len(found), '.npz file')}; wanted {WANTED}")
     return folder.file(found[0])
 
 
 def _tensor(array: HeldArray) -> VendorTensor:
-    """uint16 is what becomes of BF16, too; n,1,1,x what becomes of a padded tensor of n frames."""
+    """Returns the tensor. BF16 is stored as uint16, too, and a padded tensor of n frames as n,1,1,x."""
     dtypes: tuple[str, ...] = (array.dtype,)
     if array.dtype == "uint16":
         dtypes = ("bfloat16",) if array.name.endswith(("_bf16", ".bf16")) else ("uint16", "bfloat16")

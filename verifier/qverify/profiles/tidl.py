@@ -12,7 +12,7 @@ from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump, VendorTensor, count_elements, whole_number
 
 WANTED = "tidl_trace_subgraph_S_DATAID_..._WxH.y or _float.bin files"
-CHECKED = "read as its format is described; no trace of the vendor's own tools was at hand to check with"
+CHECKED = "reads the documented format; not checked against a trace of the vendor's own tools"
 PLACES = ("", "tempDir", os.path.join("artifacts", "tempDir"))
 BY_SIZE = {1: ("int8", "uint8"), 2: ("int16", "uint16"), 4: ("float32", "int32")}
 MOST_TEXT = 1 << 24
@@ -34,6 +34,8 @@ _INFO = re.compile(r"(?:.*_)?subgraph_(\d{1,9})_tidl_net\.bin\.layer_info\.txt")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """What a file name states. data: the dataId. shape: the valid elements. real: float32 values."""
+
     name: str
     graph: int
     data: int
@@ -42,47 +44,48 @@ class Trace:
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """By the vendor's own prefix; the oldest names have none."""
+    """Tells whether this is its dump, by the vendor's prefix; the oldest names have none."""
     return not folder.is_file and any(n.startswith("tidl_trace") and _trace(n) for n in folder.names())
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """asked.layer_info: folder of the names, else beside the traces. A name is that of the output buffer's dataId."""
+    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of its
+    dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
     files = folder.names()
     traces = [t for t in map(_trace, files) if t is not None]
     names = _Names(folder, asked.layer_info, {t.graph for t in traces})
-    missing = {n: "the part of one core; put the parts together first" for n in files if _CORE.fullmatch(n)}
-    found: dict[tuple[str, bool], VendorTensor] = {}
+    missing = {n: "only one core's part; join the parts first" for n in files if _CORE.fullmatch(n)}
+    by_form: dict[tuple[str, bool], VendorTensor] = {}
     for trace in traces:
         name = names.of(trace)
-        if (name, trace.real) in found:
+        if (name, trace.real) in by_form:
             missing[name] = "two traces of it, or two of that name"
             continue
         tensor = _tensor(folder.file(trace.name), name, trace)
         if tensor is None:
-            missing[name] = f"{trace.name}: its size is none of {list(trace.shape)}"
+            missing[name] = f"{trace.name}: its size does not fit {list(trace.shape)}"
         else:
-            found[name, trace.real] = tensor
+            by_form[name, trace.real] = tensor
     missing |= names.doubtful
-    tensors = [t for t in found.values() if t.name not in missing]
+    tensors = [t for t in by_form.values() if t.name not in missing]
     return VendorDump("tidl", tensors, None, missing, names.notes)
 
 
 def _trace(name: str) -> Trace | None:
     for form in FORMS:
         if (match := form.fullmatch(name)) is not None:
-            held = match.groupdict()
-            outer = [held[d] for d in ("batch", "dim1", "dim2") if held.get(d) is not None] or ["1"]
-            shape = (*outer, held["channels"], held["height"], held["width"])
+            fields = match.groupdict()
+            outer = [fields[d] for d in ("batch", "dim1", "dim2") if fields.get(d) is not None] or ["1"]
+            shape = (*outer, fields["channels"], fields["height"], fields["width"])
             sizes = tuple(int(d) for d in shape)
-            return Trace(name, int(held.get("graph") or 0), int(held["data"]), sizes, held["end"] != ".y")
+            return Trace(name, int(fields.get("graph") or 0), int(fields["data"]), sizes, fields["end"] != ".y")
     return None
 
 
 def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None:
-    """None where the size is not that of the shape in its name."""
+    """Returns the tensor; None where its size does not fit the shape in its name."""
     count = count_elements(trace.shape, file.path)
     size, over = divmod(file.size_bytes, count) if count else (0, 1)
     dtypes = ("float32",) if trace.real else BY_SIZE.get(size)
@@ -93,7 +96,7 @@ def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None
 
 
 class _Names:
-    """dataId of each subgraph to the name in the model. doubtful: dataIds with two names, and names of two dataIds."""
+    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the reason."""
 
     def __init__(self, folder: UntrustedFolder, given: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}
@@ -103,9 +106,7 @@ class _Names:
         for file in files:
             match = _INFO.fullmatch(os.path.basename(file.path))
             if match is None and (len(files) > 1 or len(graphs) > 1):
-                raise BadFileError(
-                    f"{file.path}: which subgraph it is of cannot be told; leave only the one that is meant"
-                )
+                raise BadFileError(f"{file.path}: its subgraph is not known; leave only one such file")
             self._take(file, int(match[1]) if match else next(iter(graphs), 0))
         if not files:
             self.notes.append("tidl: no *.layer_info.txt: tensors are named by subgraph and dataId (--layer-info DIR)")
@@ -122,22 +123,22 @@ class _Names:
                 continue
             where, columns = f"{file.path}: line {number}", line.split(None, 2)
             if len(columns) != 3:
-                raise BadFileError(f"{where}: {line[:60]!r}; layerId, dataId and name were wanted")
+                raise BadFileError(f"{where}: {line[:60]!r}; wanted layerId, dataId and name")
             whole_number(columns[0], where)
             key, name = (graph, whole_number(columns[1], where)), columns[2].strip()
             if self.by_id.setdefault(key, name) != name:
-                self.doubtful[self.by_id[key]] = f"layer_info calls dataId {key[1]} {name!r}, too"
+                self.doubtful[self.by_id[key]] = f"layer_info calls dataId {key[1]} {name!r} too"
 
 
 def _info_files(folder: UntrustedFolder, given: str) -> list[UntrustedFile]:
     if given:
-        held = UntrustedFolder(given)
-        if held.is_file:
-            return [held.only()]
-        return [held.file(n) for n in held.names(3) if n.endswith(".layer_info.txt")]
-    found = []
+        folder_given = UntrustedFolder(given)
+        if folder_given.is_file:
+            return [folder_given.only()]
+        return [folder_given.file(n) for n in folder_given.names(3) if n.endswith(".layer_info.txt")]
+    files = []
     for place in PLACES:
         if os.path.isdir(os.path.join(folder.path, place)):
             names = UntrustedFolder(os.path.join(folder.path, place)).names()
-            found += [folder.file(os.path.join(place, n)) for n in names if n.endswith(".layer_info.txt")]
-    return found
+            files += [folder.file(os.path.join(place, n)) for n in names if n.endswith(".layer_info.txt")]
+    return files

@@ -1,4 +1,4 @@
-"""Who is to blame, in two lines; and a list of names that may be long."""
+"""Renders the blamed side in two lines, and shortens a list of names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHOWN = 3
 
 
 def also(names: Sequence[str], shown: int = SHOWN) -> str:
-    """What is added to the first of several; nothing where it is the only one."""
+    """Returns the text that names the others after the first of several; "" where there are none."""
     if not names:
         return ""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
@@ -18,4 +18,5 @@ def also(names: Sequence[str], shown: int = SHOWN) -> str:
 
 
 def blame_line(blame: Blame) -> str:
+    """Returns two lines: the side and its nodes, and the evidence."""
     return f"blame: {blame.side} at {blame.node}{also(blame.also)}\n  {blame.why}"

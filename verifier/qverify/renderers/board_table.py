@@ -1,4 +1,4 @@
-"""Boards as a table for people."""
+"""Renders boards as a table for people."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tabulate import tabulate
 
 
 def render(rows: list[list[str]]) -> str:
-    """rows: board, address, runtime, tags, where it comes from."""
+    """Returns the table. rows: board, address, runtime, tags, where it comes from."""
     return tabulate(rows, ["board", "address", "runtime", "tags", "from"], disable_numparse=True)

@@ -1,10 +1,12 @@
-"""What explains a blamed node's difference: lines for people with a drawing of where it is, and `qverify.forensics/1`."""
+"""Renders what explains a blamed node's difference: lines for people, with a drawing of where it is, and
+`qverify.forensics/1`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from qverify.plural import count
 from qverify.triage.difference_description import Axis, DifferenceDescription
 from qverify.triage.forensics import FaultExplanation, Partial
 
@@ -14,31 +16,36 @@ MOST_STEPS, MOST_SAID = 6, 4
 
 
 def verdict(found: FaultExplanation) -> str:
-    """One line: the cause, or that there is none known."""
+    """Returns one line: the cause, or that none is known."""
     if not found.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
     if found.exact:
         others = len(found.exact) - 1
-        more = f" (on these bytes {others} other{'s' * (others > 1)} just as well)" if others else ""
-        but = f" but the {found.exact[0][0].taken} elements nothing predicts" if found.exact[0][0].taken else ""
-        return f"EXPLAINED: {found.exact[0][0].said} gives every byte the board gave{but}{more}"
+        more = f" ({count(others, 'other cause', 'fits', 'fit')} these bytes as well)" if others else ""
+        taken = found.exact[0][0].taken
+        but = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
+        return f"EXPLAINED: {found.exact[0][0].said} reproduces every byte of the board{but}{more}"
     if not found.tried:
-        return "NOT TRIED: the time was over before any fault was (--explain SECONDS)"
-    known = f"none of the {found.tried} faults tried" if found.not_tried else f"no known fault ({found.tried} tried)"
-    return f"UNEXPLAINED: {known} gives the board's bytes"
+        return "NOT TRIED: time ran out before any fault was tried (--explain SECONDS)"
+    known = (
+        f"none of the {count(found.tried, 'fault')} tried"
+        if found.not_tried
+        else f"no known fault ({found.tried} tried)"
+    )
+    return f"UNEXPLAINED: {known} reproduces the board's bytes"
 
 
 def details(found: FaultExplanation) -> list[str]:
-    """What comes below: the difference, where it is, other causes, the nearest ones, what was not tried."""
+    """Returns the lines below: the difference, where it is, other causes, the nearest ones, what was not tried."""
     if not found.description.differing:
         return []
     lines = _difference(found.description)
-    if found.description.differing < found.description.elements:  # else there is no place to show
-        lines += _axes(found.description) + [f"  |{row}|" for row in _drawn(found.description)]
+    if found.description.differing < found.description.elements:  # otherwise it is everywhere
+        lines += _axes(found.description) + [f"  |{row}|" for row in _draw(found.description)]
     for at, group in enumerate(found.exact):
-        lines += [f"just as exact: {group[0].said}"] if at else []
+        lines += [f"equally exact: {group[0].said}"] if at else []
         others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
-        lines += [f"the same for other inputs, too: {said}" for said in others[:MOST_SAID]]
+        lines += [f"equivalent for all inputs: {text}" for text in others[:MOST_SAID]]
         lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
     if found.unexplained:
@@ -53,12 +60,14 @@ def _partial(one: Partial) -> str:
 
 def _difference(d: DifferenceDescription) -> list[str]:
     share = d.differing / d.elements
-    first = f"{d.differing} of {d.elements} elements differ ({share:.2%}), {d.up:.0%} of them larger on the board"
+    elements = count(d.elements, "element")
+    verb = "differs" if d.differing == 1 else "differ"
+    first = f"{d.differing} of {elements} {verb} ({share:.2%}), {d.up:.0%} of them larger on the board"
     lines = [first + (f", {d.not_finite} not finite" if d.not_finite else "")]
     if d.steps:
-        said = ", ".join(f"{step:+d}: {count}" for step, count in list(d.steps.items())[:MOST_STEPS])
+        steps = ", ".join(f"{step:+d}: {times}" for step, times in list(d.steps.items())[:MOST_STEPS])
         lines.append(
-            f"board less simulator in LSB: {said}{', ...' * (len(d.steps) > MOST_STEPS)}; at most {d.max_abs:g}"
+            f"board minus simulator in LSB: {steps}{', ...' * (len(d.steps) > MOST_STEPS)}; at most {d.max_abs:g}"
         )
     else:
         lines.append(f"at most {d.max_abs:g} apart")
@@ -82,8 +91,8 @@ def _axis(axis: Axis) -> str:
     return text
 
 
-def _drawn(d: DifferenceDescription) -> list[str]:
-    """A shade a cell; a cell with any difference is never blank."""
+def _draw(d: DifferenceDescription) -> list[str]:
+    """Returns rows of one shade per cell; a cell with any difference is never blank."""
     top = max((share for row in d.drawing for share in row), default=0.0)
     return ["".join(_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
 
@@ -93,7 +102,7 @@ def _shade(share: float) -> str:
 
 
 def to_json(found: FaultExplanation) -> dict[str, Any]:
-    """Plain values for json.dumps(allow_nan=False)."""
-    held = asdict(found)
-    held["description"]["steps"] = {str(k): v for k, v in found.description.steps.items()}
-    return {"schema": SCHEMA, "verdict": verdict(found).partition(":")[0], **held}
+    """Returns plain values for json.dumps(allow_nan=False)."""
+    document = asdict(found)
+    document["description"]["steps"] = {str(k): v for k, v in found.description.steps.items()}
+    return {"schema": SCHEMA, "verdict": verdict(found).partition(":")[0], **document}

@@ -1,4 +1,4 @@
-"""`inputs diff` as lines and as `qverify.inputs_diff/1` (INPUTS.md section 6)."""
+"""Renders `inputs diff` as lines and as `qverify.inputs_diff/1` (INPUTS.md section 6)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 from qverify.inputs.difference import Difference, MistakeExplanation
 from qverify.inputs.residual import Residual
+from qverify.plural import count
 
 SCHEMA = "qverify.inputs_diff/1"
 
 
 def verdict(found: Difference) -> str:
-    """The first line."""
+    """Returns the first line."""
     if found.equal:
-        return f"EQUAL: all {found.size_bytes} bytes"
+        return f"EQUAL: all {count(found.size_bytes, 'byte')}"
     if found.exact:
         return f"DIFFERENT: {found.exact[0][0].said} reproduces all {found.size_bytes} bytes"
     none = f"none of the {found.tried} tried" if found.not_searched else "no known mistake"
@@ -25,11 +26,11 @@ def verdict(found: Difference) -> str:
 
 def _nearest(found: Difference) -> str:
     if found.nearest is None:
-        return f"nothing tried gives {found.size_bytes} bytes; the intended input has {found.intended_bytes}"
+        return f"nothing tried gives {count(found.size_bytes, 'byte')}; the intended input has {found.intended_bytes}"
     one, rest = found.nearest
     if rest.first == {"plane": "padding"}:
         return f"only the padding differs: {one.said}, every valid element is equal"
-    near = "nothing comes near; the nearest" if rest.unrelated else "nearest"
+    near = "nothing comes close; the nearest" if rest.unrelated else "nearest"
     return f"{near}: {one.said} (residual: {_residual(rest, found.size_bytes)})"
 
 
@@ -40,12 +41,12 @@ def _residual(rest: Residual, size_bytes: int) -> str:
 
 
 def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list[str]:
-    """What comes below the first line."""
+    """Returns the lines below the first."""
     lines = []
     for at, group in enumerate(found.exact):
         if at:
-            lines.append(f"on these bytes just as exact: {group[0].said}")
-        lines += [f"the same for every picture: {one.said}" for one in group[1:]]
+            lines.append(f"equally exact on these bytes: {group[0].said}")
+        lines += [f"equivalent for every picture: {one.said}" for one in group[1:]]
     if found.exact and (advice := fix(found.exact[0][0])):
         lines.append(f"fix: {advice}")
     if found.size_bytes != found.intended_bytes:
@@ -54,6 +55,7 @@ def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list
 
 
 def to_json(found: Difference) -> dict[str, Any]:
+    """Returns one frame of the document as plain values."""
     return {
         "verdict": "EQUAL" if found.equal else "DIFFERENT",
         "size_bytes": found.size_bytes,
@@ -70,6 +72,6 @@ def _causes(one: MistakeExplanation) -> list[dict[str, str]]:
 
 
 def _with_residual(one: MistakeExplanation, rest: Residual) -> dict[str, Any]:
-    held = asdict(rest)
-    numbers = {k: v if math.isfinite(v) else str(v) for k, v in held.items() if isinstance(v, float)}
-    return {"causes": _causes(one), **held, **numbers}
+    residual = asdict(rest)
+    numbers = {k: v if math.isfinite(v) else str(v) for k, v in residual.items() if isinstance(v, float)}
+    return {"causes": _causes(one), **residual, **numbers}

@@ -1,4 +1,4 @@
-"""The plan as a table for people."""
+"""Renders the plan as a table for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 
 def render(rows: Sequence[Any]) -> str:
-    """rows: of session/plan.py."""
+    """Returns the table. rows: from session/plan.py."""
     lines = [
         [
             r.link,

@@ -1,20 +1,23 @@
-"""The report for people at a terminal: a three-way table, the facts behind it, blame, then the verdict lines."""
+"""Renders the report for people at a terminal: a three-way table, the facts behind it, blame, then the verdict
+lines."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import verdict_lines
 from qverify.renderers.blamed import also, blame_line
 from qverify.report.document import Forced, Pair, Report, TensorRow
+from qverify.report.side_names import within
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
 SHOWN = 10  # entries of a long list
 
 
 def render(report: Report, finals: list[str], dump_all: bool) -> str:
-    """finals: names of the final outputs, for the table without dump_all."""
+    """Returns the whole text. finals: names of the final outputs, for the table without dump_all."""
     report, finals = visible(report), visible(finals)
     rows = [r for pair in report.pairs for r in pair.tensors]
     names = list(
@@ -31,8 +34,8 @@ def render(report: Report, finals: list[str], dump_all: bool) -> str:
 def _table(pairs: list[Pair], names: list[str]) -> str:
     from tabulate import tabulate
 
-    found = [{r.name: r for r in pair.tensors} for pair in pairs]
-    lines: list[list[Any]] = [_line(name, [rows.get(name) for rows in found]) for name in names]
+    by_name = [{r.name: r for r in pair.tensors} for pair in pairs]
+    lines: list[list[Any]] = [_line(name, [rows.get(name) for rows in by_name]) for name in names]
     head = [
         "tensor",
         "op",
@@ -63,13 +66,13 @@ def _line(name: str, rows: list[TensorRow | None]) -> list[Any]:
 
 
 def _mark(row: TensorRow | None) -> str:
-    """`=` for equal bytes; otherwise the verdict and how many elements differ."""
+    """Returns `=` for equal bytes, otherwise the verdict and how many elements differ."""
     if row is None:
         return "-"
     if row.bit_equal and row.verdict == "PASSED":
         return "="
-    count = row.metrics.get("mismatched")
-    return row.verdict if count is None else f"{row.verdict} {count}/{row.elements}"
+    differing = row.metrics.get("mismatched")
+    return row.verdict if differing is None else f"{row.verdict} {differing}/{row.elements}"
 
 
 def _forced(verdicts: list[Forced]) -> str:
@@ -92,10 +95,10 @@ def _pairs(report: Report) -> list[str]:
         digests = f" ({ledger.by_digest} of them by digest)" if ledger.by_digest else ""
         bits = "bit-equal" if pair.bit_equal else "not bit-equal"
         lines.append(
-            f"{who}: {ledger.compared} of {ledger.expected} tensors, {ledger.elements} elements compared{digests}, {len(ledger.missing)} missing, "
-            f"{len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
+            f"{who}: {ledger.compared} of {count(ledger.expected, 'tensor')}, {count(ledger.elements, 'element')} compared{digests}, "
+            f"{len(ledger.missing)} missing, {len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
         )
-        lines += [f"  missing: {m.tensor} on the {m.side}: {m.why}" for m in ledger.missing[:SHOWN]]
+        lines += [f"  missing {within(m.side)}: {m.tensor}: {m.why}" for m in ledger.missing[:SHOWN]]
         if pair.first_divergence is not None:
             first = pair.first_divergence
             lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also)}")
@@ -117,22 +120,22 @@ def _agreement(output: str, arg_max: float, top5: float | None) -> str:
 
 
 def _around(report: Report) -> list[str]:
-    """Plain onnxruntime, nodes without an integer reference, inputs, link, notes."""
+    """Returns the lines on default onnxruntime, nodes without an integer reference, inputs, link, and notes."""
     lines = []
     for item in report.plain_onnxruntime.get("outputs", []):
         apart = item["max_abs"]
         state = "equal" if item["equal"] else "differs" if apart is None else f"differs by up to {float(apart):.6g}"
-        lines.append(f"untouched file on plain onnxruntime, {item['name']}: {state}")
+        lines.append(f"original ONNX on default onnxruntime, {item['name']}: {state}")
     lacking = report.no_integer_reference
     for why in dict.fromkeys(n["why"] for n in lacking):
-        named = [f"{n['node']} ({n['op']})" for n in lacking if n["why"] == why]
+        nodes = [f"{n['node']} ({n['op']})" for n in lacking if n["why"] == why]
         lines.append(
-            f"{len(named)} nodes without an integer reference ({why}): {', '.join(named[:SHOWN])}"
-            + (" ..." if len(named) > SHOWN else "")
+            f"{count(len(nodes), 'node')} without an integer reference ({why}): {', '.join(nodes[:SHOWN])}"
+            + (" ..." if len(nodes) > SHOWN else "")
         )
     for item in report.inputs:
         seed = f", seed {item['seed']}" if item.get("seed") is not None else ""
         lines.append(f"input {item['name']}: {item['source']}{seed}, sha256 {item['sha256'][:16]}")
     if report.link:
-        lines.append("link: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in report.link.items()))
+        lines.append("link: " + ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in report.link.items()))
     return lines + report.notes

@@ -1,26 +1,28 @@
-"""Triage for people at a terminal: the ladder, the evidence of the rung that breaks, the losses, the next step."""
+"""Renders triage for people at a terminal: the ladder, the evidence of the gate that fails, the losses, the next
+step."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import fault_explanation, neighbourhood_drawing
 from qverify.renderers.blamed import also
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
-MARKS = {"PASSED": "holds", "FAILED": "BREAKS", "INCONCLUSIVE": "not known"}
+MARKS = {"PASSED": "passes", "FAILED": "FAILS", "INCONCLUSIVE": "not known"}
 SHOWN = 5
 
 
 def render(found: Triage, top: int = 10) -> str:
-    """top: how many tensors of the loss table are shown."""
+    """Returns the whole text. top: how many tensors of the loss table are shown."""
     found = visible(found)
     parts = [_ladder(found)]
     parts += [
         _evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
     ]
-    parts += [_explained(one, len(found.frames)) for one in found.explained]
+    parts += [_explain(one, len(found.frames)) for one in found.explained]
     parts += [_losses(found.losses, top)] if found.losses else []
     parts += [_what_if(found)] if found.what_if is not None else []
     parts += [_quiet(found)] if found.quiet else []
@@ -29,8 +31,8 @@ def render(found: Triage, top: int = 10) -> str:
     return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
 
 
-def _explained(one: Any, frames: int) -> str:
-    """What the board did at its blamed node."""
+def _explain(one: Any, frames: int) -> str:
+    """Returns what explains the board's difference at its blamed node."""
     where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
         return f"{where}: {one.why}"
@@ -39,28 +41,30 @@ def _explained(one: Any, frames: int) -> str:
 
 
 def _ladder(found: Triage) -> str:
-    """Every stage on a line of its own, and between two of them the rung: whether it holds, its gate, the worst output."""
+    """Returns every stage on a line of its own, and between two of them the rung: whether it passes, its gate, the
+    worst output."""
     width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
-    said = {s.name: f"{s.name:{width}}  {s.source}" for s in found.stages}
+    stages = {s.name: f"{s.name:{width}}  {s.source}" for s in found.stages}
     lines, last = list[str](), ""
     for rung in found.rungs:
         if rung.a != last:
-            lines += ["", *([said[rung.a]] if rung.a in said else [rung.a])] if lines else [said.get(rung.a, rung.a)]
+            lines += [""] if lines else []
+            lines.append(stages.get(rung.a, rung.a))
         sign = "│" if rung.verdict == "PASSED" else "╳" if rung.verdict == "FAILED" else "?"
-        worst = _worst(rung)
+        worst = _describe_worst(rung)
         lines.append(
             f"  {sign} {MARKS[rung.verdict]:{width - 4}}  {rung.gate}{f': {worst}' if worst else ''}".rstrip(": ")
         )
-        lines.append(said.get(rung.b, rung.b))
+        lines.append(stages.get(rung.b, rung.b))
         last = rung.b
     return "\n".join(lines)
 
 
-def _worst(rung: Rung) -> str:
+def _describe_worst(rung: Rung) -> str:
     if not rung.outputs:
         return rung.why
-    told = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
-    worst = min(told, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
+    judged = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
+    worst = min(judged, key=lambda o: o.cosine if o.cosine == o.cosine else -2.0)
     same = all(o.max_abs == 0 for o in rung.outputs)
     if same and rung.verdict == "FAILED":
         return "outputs equal, other tensors differ"
@@ -75,12 +79,12 @@ def _evidence(rung: Rung) -> str:
         lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also, SHOWN)}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > SHOWN else ""
-        count = f"{len(rung.forced_failures)} of {rung.forced}"
-        lines.append(f"  fails forced ({count} tensors): {', '.join(rung.forced_failures[:SHOWN])}{more}")
+        share = f"{len(rung.forced_failures)} of {count(rung.forced, 'tensor')}"
+        lines.append(f"  fails when forced ({share}): {', '.join(rung.forced_failures[:SHOWN])}{more}")
     if rung.not_forced:
-        lines.append(f"  {rung.not_forced} tensors could not be recomputed from the other side's inputs")
+        lines.append(f"  {count(rung.not_forced, 'tensor')} could not be recomputed from the other side's inputs")
     lines += (
-        ["\n\n".join(_indented(neighbourhood_drawing.draw(n)) for n in rung.neighbourhoods)]
+        ["\n\n".join(_indent(neighbourhood_drawing.draw(n)) for n in rung.neighbourhoods)]
         if rung.neighbourhoods
         else []
     )
@@ -88,7 +92,7 @@ def _evidence(rung: Rung) -> str:
     return "\n".join(lines)
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
@@ -104,7 +108,7 @@ def _losses(rows: list[TensorLoss], top: int) -> str:
         disable_numparse=True,
     )
     order = "the most sensitive first" if ranked else "the lowest SQNR first"
-    return f"quantization loss of {len(rows)} tensors, {order}:\n{table}"
+    return f"quantization loss of {count(len(rows), 'tensor')}, {order}:\n{table}"
 
 
 def _row(row: TensorLoss, ranked: bool) -> list[str]:
@@ -125,11 +129,10 @@ def _row(row: TensorLoss, ranked: bool) -> list[str]:
 
 
 def _quiet(found: Triage) -> str:
-    """Tensors inside that no frame made loud, and final outputs: either nothing was there to say, or the scale is too large."""
-    count = len(found.frames)
-    lines = [
-        f"suspicious, scales that may be too large ({len(found.quiet)} tensor{'s' * (len(found.quiet) != 1)}, on the {count} frame{'s' * (count != 1)} given):"
-    ]
+    """Returns the tensors that stay small in all frames: either the inputs do not exercise them, or their scale is too
+    large."""
+    tensors, frames = count(len(found.quiet), "tensor"), count(len(found.frames), "frame")
+    lines = [f"suspicious, scales that may be too large ({tensors}, on the {frames} given):"]
     for one in found.quiet[:SHOWN]:
         never = "half a step" if one.largest < one.step / 2 else "a whole step"
         what = " (final output)" if one.output else ""
@@ -145,10 +148,11 @@ def _what_if(found: Triage) -> str:
         f"  {', '.join(s.tensors)} at 16 bit (measured as float32): worst output {s.worst_output}, cosine {s.cosine:.4f}"
         for s in tested.steps
     ]
-    end = "the gate holds then" if tested.holds else "the gate does not hold"
+    end = "the gate then passes" if tested.holds else "the gate still fails"
+    candidates = count(len(tested.candidates), "most sensitive tensor")
     lines.append(
-        f"  {end}; searched: the {len(tested.candidates)} most sensitive tensors, at most {tested.most} at once, "
-        f"{tested.frames} frames, {tested.runs} runs"
+        f"  {end}; searched: the {candidates}, at most {tested.most} at once, "
+        f"{count(tested.frames, 'frame')}, {count(tested.runs, 'run')}"
     )
     return "\n".join(lines)
 
@@ -156,23 +160,22 @@ def _what_if(found: Triage) -> str:
 def _conclusion(found: Triage) -> str:
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
-        but = f", but {failing} tensors fail forced (X above)" if failing else ""
-        unheard = [one.tensor for one in found.quiet if one.output]
-        said = list(dict.fromkeys([c for r in found.rungs for c in r.caveats] + found.caveats))
-        said += [f"not judged, quiet on this input: {', '.join(unheard)}"] if unheard else []
-        return f"TRIAGE: all {len(found.rungs)} gates hold{but}" + (f" ({'; '.join(said)})" if said else "")
-    state = f"breaks at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
+        but = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""
+        quiet = [one.tensor for one in found.quiet if one.output]
+        caveats = list(dict.fromkeys([c for r in found.rungs for c in r.caveats] + found.caveats))
+        caveats += [f"not judged, too small on this input: {', '.join(quiet)}"] if quiet else []
+        gates = f"all {len(found.rungs)} gates pass" if len(found.rungs) != 1 else "the gate passes"
+        return f"TRIAGE: {gates}{but}" + (f" ({'; '.join(caveats)})" if caveats else "")
+    state = f"fails at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
     return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
 
 
-def reduced(held: dict[str, Any]) -> str:
-    """Of session.reduce.Reduced, as a dictionary."""
-    held = visible(held)
-    if held["state"] == "nothing":
-        return f"reduce: {held['why']}"
-    if held["state"] != "reduced":
-        return f"reduce: INCONCLUSIVE: {held['why']}"
-    parts = f"{held['nodes']} node{'s' if held['nodes'] != 1 else ''} of {held['of']}"
-    return (
-        f"reduced to {parts}, ending in {held['node']} ({held['op']}), in {held['runs']} board runs: {held['folder']}"
-    )
+def reduced(outcome: dict[str, Any]) -> str:
+    """Returns one line on a reduction. outcome: session.triage.reduce_model.Reduced as a dictionary."""
+    row = visible(outcome)
+    if row["state"] == "nothing":
+        return f"reduce: {row['why']}"
+    if row["state"] != "reduced":
+        return f"reduce: INCONCLUSIVE: {row['why']}"
+    nodes, runs = count(row["nodes"], "node"), count(row["runs"], "board run")
+    return f"reduced to {nodes} of {row['of']}, ending in {row['node']} ({row['op']}), in {runs}: {row['folder']}"

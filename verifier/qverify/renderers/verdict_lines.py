@@ -1,4 +1,4 @@
-"""The verdict lines a script can grep, one a pair, in the vendor's form; every weakening of a verdict stands in its line."""
+"""Renders the verdict lines that a script can grep, one per pair, in the vendor's form; each states every weakening."""
 
 from __future__ import annotations
 
@@ -6,46 +6,58 @@ from collections.abc import Sequence
 
 from qverify.printable import visible
 from qverify.report.document import Pair, Report, Verdict, worst
+from qverify.report.side_names import named
 from qverify.report.weakenings import list_weakenings
 
 NAMES = {"reference": "Quanti.onnx", "simulator": "Sim", "board": "Arm"}
 CAUSES = {
-    "accumulated_rounding": "every unit holds forced: the difference is accumulated rounding",
-    "unlocated": "the node cannot be told",
-    "does_not_run": "a side did not run",
+    "accumulated_rounding": "every node passes when forced: the difference is accumulated rounding",
+    "unlocated": "location unknown",
     "not_finite": "NaN or Inf",
 }
 
 
-def line(pair: Pair, said: Sequence[str] = ()) -> str:
-    """said: what stands in every line of the report."""
-    why = [t for t in (pair.why, f"cause: {pair.cause}" if pair.cause else "") if t] if pair.verdict != "PASSED" else []
-    return line_over([pair], why, said)
+def line(pair: Pair, common: Sequence[str] = ()) -> str:
+    """Returns the verdict line of one pair. common: the facts that every line of the report states."""
+    why = [t for t in (pair.why, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
+    return line_over([pair], why if pair.verdict != "PASSED" else [], common)
+
+
+def _name_cause(pair: Pair) -> str:
+    """Returns the cause in words where its JSON value is no plain text: which side did not run, or that the location is
+    unknown."""
+    if pair.cause == "unlocated":
+        return CAUSES["unlocated"]
+    if pair.cause != "does_not_run":
+        return str(pair.cause)
+    side = next((s for s in (pair.a, pair.b) if pair.why.startswith(f"{named(s)} ")), "a side")
+    return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
 
 
 def line_over(
-    pairs: Sequence[Pair], why: Sequence[str] = (), said: Sequence[str] = (), least: Verdict = "PASSED"
+    pairs: Sequence[Pair], why: Sequence[str] = (), common: Sequence[str] = (), least: Verdict = "PASSED"
 ) -> str:
-    """One line for the same two sides in several frames or on several boards: the worst verdict, every weakening of any.
-    least: no better than this."""
+    """Returns one line for the same two sides over several frames or boards: the worst verdict, every weakening of any
+    of them. least: the verdict is no better than this."""
     verdict = worst([least, *(p.verdict for p in pairs)])
     who = f"{NAMES.get(pairs[0].a, pairs[0].a)} and {NAMES.get(pairs[0].b, pairs[0].b)}"
     scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
     facts = [*why, *scopes, *(list_weakenings(pairs) if verdict == "PASSED" else [])]
     facts += [text for p in pairs for text in p.relaxed]
-    facts = list(dict.fromkeys([*facts, *said]))
+    facts = list(dict.fromkeys([*facts, *common]))
     return f"{who} result Strict check {verdict}" + (f" ({'; '.join(facts)})" if facts else "")
 
 
 def common_weakenings(report: Report) -> list[str]:
-    """What stands in every line: sides that took no part, what a verdict must not be read without, random inputs."""
+    """Returns the facts that every line states: sides that took no part, caveats of the models, random inputs."""
     seeds = sorted({i["seed"] for i in report.inputs if i.get("seed") is not None})
     absent = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
 def render(report: Report) -> str:
+    """Returns the verdict lines of a report."""
     report = visible(report)
-    said = common_weakenings(report)
-    lines = [line(pair, said) for pair in report.pairs]
+    common = common_weakenings(report)
+    lines = [line(pair, common) for pair in report.pairs]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

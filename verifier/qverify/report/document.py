@@ -1,4 +1,4 @@
-"""Report and its parts: what a run found, as plain dataclasses; `to_json` is the published document."""
+"""Report and its parts: the results of a run, as plain dataclasses; `to_json` makes the published document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Metric = int | float | None | dict[str, int]
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """FAILED > INCONCLUSIVE > PASSED; no verdict at all is INCONCLUSIVE."""
+    """Returns the worst verdict, in the order FAILED, INCONCLUSIVE, PASSED; INCONCLUSIVE for none at all."""
     for verdict in ("FAILED", "INCONCLUSIVE", "PASSED"):
         if verdict in verdicts:
             return verdict
@@ -24,8 +24,8 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(slots=True)
 class Blame:
-    """side: board, compiler (its arithmetic included), simulator. node: the unit's name. why: the evidence. also: the other
-    nodes where this side is alone, in running order."""
+    """A blamed side. side: board, compiler (its arithmetic included), simulator or reference. node: the first blamed
+    unit's name. why: the evidence. also: the other nodes where this side is to blame, in running order."""
 
     side: str
     node: str
@@ -35,6 +35,8 @@ class Blame:
 
 @dataclass(slots=True)
 class MissingTensor:
+    """A tensor that a side lacks, and why."""
+
     tensor: str
     side: str
     why: str
@@ -42,8 +44,9 @@ class MissingTensor:
 
 @dataclass(slots=True)
 class Coverage:
-    """missing: expected and not compared, so never PASSED. not_offered: declared by one side only, not expected.
-    by_digest: of the elements, those whose bytes one side did not send, so that they are equal by digest only."""
+    """The coverage ledger of a pair. expected, compared: tensors. missing: expected but not compared, so never PASSED.
+    elements: compared. not_offered: declared by one side only, not expected. by_digest: those of the elements whose
+    bytes one side did not send, so that they are known to be equal by digest only."""
 
     expected: int = 0
     compared: int = 0
@@ -55,7 +58,9 @@ class Coverage:
 
 @dataclass(slots=True)
 class Forced:
-    """One unit of side `by`, run on the inputs side `on` recorded, against what `on` recorded as its output."""
+    """The forced verdict of one tensor: side `by` ran its unit on the inputs that side `on` recorded, and the result is
+    compared with the output that `on` recorded. max_lsb: None for floats. limit: in words. Numbers are None where
+    nothing was computed."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -70,8 +75,8 @@ class Forced:
 
 @dataclass(slots=True)
 class TensorRow:
-    """One tensor of one pair. metrics: by name (max_abs, cosine, ...); flattened into the row in JSON.
-    failing: elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
+    """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON.
+    failing: number of elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
 
     name: str
     node: str
@@ -89,14 +94,15 @@ class TensorRow:
     failing: int | None = None
     forced: Forced | None = None
     why: str = ""
-    node_by_node: bool = False  # it passed by its nodes recomputed, not by the gate
+    node_by_node: bool = False  # it passed because its nodes pass when recomputed, not by the gate
     reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
-    reference_spread_by: str | None = None  # who had it: onnxruntime VERSION on MACHINE
+    reference_spread_by: str | None = None  # the interpreter that had it: onnxruntime VERSION on MACHINE
 
 
 @dataclass(slots=True)
 class Agreement:
-    """Does it matter: share of batch items (0..1) whose largest value, and whose five largest, are at the same places."""
+    """Share of batch items (0..1) whose largest value, and whose five largest values, are at the same positions; None
+    where not defined."""
 
     output: str
     arg_max: float | None
@@ -105,7 +111,8 @@ class Agreement:
 
 @dataclass(slots=True)
 class FirstDivergence:
-    """tensor: the first that differs while everything its unit reads agrees. also: others like it, in running order."""
+    """The first tensor, in running order, that differs while everything its unit reads agrees. also: the units of the
+    others."""
 
     tensor: str
     node: str
@@ -115,8 +122,9 @@ class FirstDivergence:
 
 @dataclass(slots=True)
 class NodeByNode:
-    """Tensors after a node whose reference is float, judged by recomputing every node before them from the recorded inputs.
-    max_lsb, max_abs: how far they are apart free-running (LSB where all are integers, real values)."""
+    """Tensors after a node whose reference is float, judged by recomputing every node before them from the recorded
+    inputs. tensors: how many. max_lsb, max_abs: the largest difference free-running, in LSB (None without integers) and
+    in real values."""
 
     tensors: int
     max_lsb: int | None
@@ -125,7 +133,8 @@ class NodeByNode:
 
 @dataclass(slots=True)
 class OtherDifferences:
-    """Tensors outside the scope whose bytes are known to differ. recomputed: each agrees, recomputed from the recorded inputs."""
+    """Tensors outside the scope whose bytes are known to differ. tensors: how many. recomputed: each agrees when
+    recomputed from the recorded inputs."""
 
     tensors: int
     first: str
@@ -134,13 +143,13 @@ class OtherDifferences:
 
 @dataclass(slots=True)
 class Pair:
-    """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node, accumulated_rounding,
-    coverage ... why: the same for people. bit_equal: every tensor that was compared has the same bytes. gate: what the
-    tensors had to meet. scope: which of them had to. frame: its number, from 0. board: its address, where the run had several.
-    coverage: what was expected, compared, missing. first_divergence: where the sides part. tensors: a row for each that was
-    compared. agreement: of the final outputs' largest values. notes: what a reader should know besides. relaxed: in which ways
-    it was judged more mildly than by default; stated in the verdict line. node_by_node: what was judged by recomputing.
-    others: differences outside the scope."""
+    """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node,
+    accumulated_rounding, coverage ... why: the same for people. bit_equal: every compared tensor has the same bytes.
+    gate: the criteria, in words. scope: the tensors they apply to. frame: its number, from 0. board: its address, where
+    the run had several. coverage: what was expected, compared, missing. first_divergence: the first tensor that
+    differs. tensors: one row for each compared one. agreement: of the final outputs' largest values. notes: further
+    facts for the reader. relaxed: the ways in which the pair was judged more mildly than by default; stated in the
+    verdict line. node_by_node: what was judged by recomputing. others: differences outside the scope."""
 
     a: str
     b: str
@@ -172,13 +181,13 @@ class NotRun:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a run found. verdict: the worst of all pairs. blame: the first side and node that is to blame. decimals: digits and
-    rule. pairs: every two sides that took part, of every frame and board. blamed: every side that is to blame, each with its
-    first node. inputs: the bytes all sides were given. models: the files of -m. sides: what ran, by which engine and settings.
-    plain_onnxruntime: the original file on default settings against the reference; never judged.
-    no_integer_reference: nodes that onnxruntime computes in float. canary: kernels of this host's onnxruntime that compute
-    something else than they should. link: bytes and frames that crossed it. timings: seconds by step. notes: what a reader
-    should know besides. dump_all: every node was judged (-r)."""
+    """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
+    and rule. pairs: every two sides that took part, of every frame and board. blamed: every side to blame, each with
+    its first node. inputs: the bytes that all sides were given. models: the files of -m. sides: what ran, with engine
+    and settings. plain_onnxruntime: the original ONNX on default settings compared with the reference; never judged.
+    no_integer_reference: nodes that onnxruntime computes in float. canary: kernels of this host's onnxruntime that
+    compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
+    reader. dump_all: every node was judged (-r)."""
 
     verdict: Verdict
     blame: Blame | None
@@ -199,24 +208,27 @@ class Report:
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
     repeat: dict[str, Any] | None = None  # of --repeat: runs, unstable tensors
     frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
-    reference_spread: list[SpreadRun] = field(default_factory=list)  # of --reference-spread: who ran it, our own first
+    reference_spread: list[SpreadRun] = field(default_factory=list)  # of --reference-spread: this interpreter first
 
     @property
     def exit_status(self) -> int:
+        """0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
         return EXIT[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the document as plain values (see to_json below)."""
         return to_json(self)
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The document as plain values that `json.dumps(allow_nan=False)` takes; metrics of a row stand in the row."""
-    found: dict[str, Any] = {"schema": SCHEMA} | plain(report)
-    return found
+    """Returns the document as plain values that `json.dumps(allow_nan=False)` accepts, with each row's metrics in the
+    row."""
+    document: dict[str, Any] = {"schema": SCHEMA} | plain(report)
+    return document
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses to dicts, numbers that are not finite to text."""
+    """Returns a copy with dataclasses as dicts, and numbers that are not finite as text."""
     if isinstance(value, TensorRow):
         row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
         return row | {name: plain(metric) for name, metric in value.metrics.items()}

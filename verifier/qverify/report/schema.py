@@ -13,7 +13,7 @@ from qverify.report.triage_document import Triage
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
 _REAL = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan", None]}]}
-METRICS: dict[str, Any] = {  # what the pages of compare/metrics/ give; a test holds the two together
+METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks that the two agree
     "max_abs": _REAL,
     "max_lsb": _COUNT,
     "mismatched": _COUNT,
@@ -102,12 +102,12 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 
 def report_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of `to_json(report)`."""
+    """Returns the JSON Schema (draft 2020-12) of `to_json(report)`."""
     return _document(Report, SCHEMA)
 
 
 def triage_schema() -> dict[str, Any]:
-    """The same of `Triage.to_json()`."""
+    """Returns the JSON Schema of `Triage.to_json()`."""
     return _document(Triage, triage_document.SCHEMA)
 
 
@@ -121,7 +121,7 @@ def _document(kind: type, name: str) -> dict[str, Any]:
 
 def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    properties = {f.name: _of(hints[f.name], definitions) for f in fields(kind)}
+    properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind)}
     if kind is Report:
         properties |= ROWS
     if kind is Triage:
@@ -132,18 +132,19 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a type; dataclasses are added to the definitions. TypeError for a type that has none."""
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return {"enum": [*arguments]}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_of(k, definitions) for k in arguments]}
+        return {"anyOf": [_describe(k, definitions) for k in arguments]}
     if origin is list:
-        return {"type": "array", "items": _of(arguments[0], definitions)}
+        return {"type": "array", "items": _describe(arguments[0], definitions)}
     if origin is dict:
-        return {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
+        return {"type": "object", "additionalProperties": _describe(arguments[1], definitions)}
     if is_dataclass(kind) and isinstance(kind, type):
         if kind.__name__ not in definitions:
             definitions[kind.__name__] = {}  # a type may contain itself

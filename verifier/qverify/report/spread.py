@@ -1,4 +1,5 @@
-"""SpreadRun: one interpreter that ran the reference for --reference-spread, and how far it came from the reference's own run."""
+"""SpreadRun: one interpreter that ran the reference for --reference-spread, and how far its results are from the
+reference run."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(slots=True)
 class SpreadRun:
-    """command: as it was given, "" for the interpreter that runs qverify. tensors: compared with the reference's own run;
-    differing: of these, under any setting; the distances are the largest, widest is the tensor of max_abs. max_lsb: of
-    integer tensors."""
+    """The run of one interpreter. command: as it was given, "" for the interpreter that runs qverify. seconds, runs:
+    spent on it. tensors: compared with the reference run. differing: how many of them differ under any setting.
+    max_abs, max_lsb: the largest differences, in real values and (of integer tensors) in LSB. widest: the tensor of
+    max_abs."""
 
     command: str
     onnxruntime: str
@@ -26,19 +28,21 @@ class SpreadRun:
 
     @property
     def who(self) -> str:
+        """The interpreter in words."""
         return f"onnxruntime {self.onnxruntime} on {self.machine}"
 
 
 def combine_runs(rows: Iterable[SpreadRun]) -> list[SpreadRun]:
-    """A row an interpreter, of the rows of several boards or frames: seconds and runs are summed, the others the largest."""
-    found: dict[tuple[str, str], SpreadRun] = {}
+    """Returns one row per interpreter from the rows of several boards or frames: seconds and runs summed, the rest the
+    largest."""
+    combined: dict[tuple[str, str], SpreadRun] = {}
     for row in rows:
         key = (row.command, row.who)
-        found[key] = _both(found[key], row) if key in found else replace(row)
-    return [*found.values()]
+        combined[key] = _merge(combined[key], row) if key in combined else replace(row)
+    return [*combined.values()]
 
 
-def _both(a: SpreadRun, b: SpreadRun) -> SpreadRun:
+def _merge(a: SpreadRun, b: SpreadRun) -> SpreadRun:
     wider = b if b.max_abs > a.max_abs else a
     return replace(
         wider,

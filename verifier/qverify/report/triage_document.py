@@ -1,4 +1,5 @@
-"""What triage found, as plain dataclasses: the ladder's rungs, the loss of each tensor, what would restore the output."""
+"""The results of triage, as plain dataclasses: the ladder's rungs, the loss of each tensor, what would restore the
+output."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ SCHEMA = "qverify.triage/1"
 
 @dataclass(slots=True)
 class Stage:
-    """One foot of the ladder. kind: float, fake-quantized, reference, dump, simulator, board, application."""
+    """One stage of the ladder. kind: float, fake-quantized, reference, dump, simulator, board, application."""
 
     name: str
     kind: str
@@ -25,8 +26,9 @@ class Stage:
 class OutputRow:
     """A final output of two neighbouring stages, over all frames. Real values: dequantized where they are integers.
 
-    judged: by its gate; near: within half a step of the float, which holds; quiet: the float never is a whole step, which
-    gates nothing; too_small: nothing is told. largest: |a|. step: one LSB of b, where a is float and b quantized."""
+    judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the float never reaches a
+    whole step, so it is not judged; too_small: nothing can be concluded. largest: |a|. step: one LSB of b, where a is
+    float and b quantized."""
 
     name: str
     elements: int
@@ -42,7 +44,7 @@ class OutputRow:
 
 @dataclass(slots=True)
 class Neighbour:
-    """mark: agree, differ, fails forced, given (input of the network), not known."""
+    """A tensor beside a diverging one. mark: agree, differ, fails forced, given (input of the network), not known."""
 
     tensor: str
     op: str
@@ -52,7 +54,7 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """A diverging tensor, what it reads, and what reads it."""
+    """A diverging tensor, the tensors its node reads (above), and those of the nodes that read it (below)."""
 
     at: Neighbour
     above: list[Neighbour] = field(default_factory=list)
@@ -61,9 +63,10 @@ class Neighbourhood:
 
 @dataclass(slots=True)
 class Rung:
-    """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while all they
-    read agrees. neighbourhoods: of these. forced, not_forced: tensors recomputed from the other side's inputs, or not.
-    caveats: what a gate that holds must not be read without; stated in the last line."""
+    """Two neighbouring stages. kind: of the evidence, as in advice. first_divergence: tensors that differ while
+    everything their node reads agrees. neighbourhoods: of these. forced, not_forced: number of tensors that were
+    recomputed from the other side's inputs, and that could not be. caveats: reservations about a gate that passes;
+    stated in the last line."""
 
     a: str
     b: str
@@ -85,7 +88,8 @@ class Rung:
 
 @dataclass(slots=True)
 class SingleTensorLoss:
-    """The final outputs when this tensor alone, and its maker's weights, are quantized in the float model."""
+    """The final outputs when only this tensor and the weights of the node that makes it are quantized in the float
+    model."""
 
     worst_output: str
     cosine: float
@@ -94,13 +98,13 @@ class SingleTensorLoss:
 
 @dataclass(slots=True)
 class TensorLoss:
-    """One float tensor and the quantized one that stands for it, over all frames.
+    """One float tensor and its quantized counterpart, over all frames.
 
-    sqnr_db, cosine, rmse: accumulated, the whole network being quantized. drop_db: SQNR lost between the tensors it is made
-    of and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that the
-    float tensor's own reaches. step: one LSB of it (the least
-    of several channels). weights_sqnr_db: of its maker's weights alone; channels_lost: share of
-    their output channels below 20 dB; weights_one_scale: None where it has no weights."""
+    sqnr_db, cosine, rmse: accumulated, with the whole network quantized. drop_db: SQNR lost between its node's inputs
+    and it. clipped: share of the float elements beyond the quantized range low..high. used: share of that range that
+    the float tensor's range covers. step: one LSB (the smallest of several channels). weights_sqnr_db: of the weights
+    of the node that makes it; channels_lost: share of their output channels below 20 dB; weights_one_scale: None where
+    there are no weights."""
 
     tensor: str
     quantized: str
@@ -126,7 +130,7 @@ class TensorLoss:
 
 @dataclass(slots=True)
 class WhatIfStep:
-    """float: tensors left in float32 (it stands for 16 bit); the worst output then."""
+    """The worst output when these tensors are left in float32 (which stands for 16 bit)."""
 
     tensors: list[str]
     worst_output: str
@@ -135,7 +139,8 @@ class WhatIfStep:
 
 @dataclass(slots=True)
 class WhatIf:
-    """Everything quantized but a few tensors. candidates: the most sensitive ones, of which each step takes the best."""
+    """Everything quantized except a few tensors. candidates: the most sensitive ones, of which each step takes the
+    best. most: at once. before: with none left in float. holds: whether the gate passes after the last step."""
 
     candidates: list[str]
     most: int
@@ -148,8 +153,9 @@ class WhatIf:
 
 @dataclass(slots=True)
 class Quiet:
-    """A tensor that no frame made louder than half a step of its own scale, or a final output than a whole one. output: a final
-    one, which then gated nothing. largest: |float|; step: one LSB, in real values. said: how loud, for people."""
+    """A tensor that in no frame exceeds half a step of its own scale, or a final output that in none exceeds a whole
+    one. output: a final output, which then is not judged. largest: |float|; step: one LSB; both in real values. said:
+    the same for people."""
 
     tensor: str
     output: bool
@@ -160,11 +166,11 @@ class Quiet:
 
 @dataclass(slots=True)
 class Triage:
-    """What triage found. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step: of that rung.
-    stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive tensor first.
-    what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale. unpaired: float
-    tensors that no quantized one stands for, and why. unknown: what could not be told. reduced: the smallest part that still
-    differs (--reduce). caveats: of the models, stated in the last line."""
+    """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step:
+    for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive
+    tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.
+    unpaired: float tensors without a quantized counterpart, and why. unknown: what could not be determined. reduced:
+    the smallest part that still differs (--reduce). caveats: of the models, stated in the last line."""
 
     verdict: Verdict
     broken: str | None
@@ -189,11 +195,12 @@ class Triage:
 
     @property
     def exit_status(self) -> int:
+        """0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
         return EXIT[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that `json.dumps(allow_nan=False)` takes (verifier/TRIAGE.md)."""
-        found: dict[str, Any] = {"schema": SCHEMA} | plain(self)
-        for one in found["explained"]:  # timings are elsewhere; the rest is the same from run to run
+        """Returns plain values that `json.dumps(allow_nan=False)` accepts (verifier/TRIAGE.md)."""
+        document: dict[str, Any] = {"schema": SCHEMA} | plain(self)
+        for one in document["explained"]:  # timings are elsewhere; the rest is the same from run to run
             (one["explanation"] or {}).pop("seconds", None)
-        return found
+        return document

@@ -1,4 +1,5 @@
-"""A model.bin is read again before it takes its name: by our own reader, and by this machine's runtime where there is one."""
+"""Reads a model.bin back before it is renamed into place: with qverify's reader, and with this machine's runtime if
+there is one."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from qverify_agents.printable import one_line
 from qverify.errors import BadFileError, InternalError
 from qverify.model_bin.records import decode, encode
 
-PATIENCE_S = 60.0  # for the runtime's check of the largest model; it is no reason to refuse one
+PATIENCE_S = 60.0  # enough for the runtime's check of the largest model; running out is no reason to refuse one
 REFUSES = ("not a valid model.bin", "damaged", "not supported by this runtime")  # qv_status_phrase
 
 
 def check_readable(path: str) -> None:
-    """BadFileError where a reader refuses the file; InternalError where it reads as another model."""
+    """Checks a model.bin. BadFileError where a reader refuses the file; InternalError where it reads back as another
+    model."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -25,16 +27,16 @@ def check_readable(path: str) -> None:
         raise BadFileError(f"no model.bin is written, its own reader refuses it: {error}") from error
     if again != data:
         raise InternalError("no model.bin is written: it reads back as another model; please report this")
-    if said := _refused(path):
-        raise BadFileError(f"no model.bin is written, the runtime refuses it: {said}. Cut the model before that node")
+    if reason := _ask_runtime(path):
+        raise BadFileError(f"no model.bin is written, the runtime refuses it: {reason}. Cut the model before that node")
 
 
-def _refused(path: str) -> str:
-    """Why this machine's runtime refuses the file; nothing where it takes it, or cannot be asked."""
+def _ask_runtime(path: str) -> str:
+    """Returns why this machine's runtime refuses the file; "" where it accepts it, or cannot be run."""
     try:
         command = [str(runtime_path(host_architecture())), "model_info", f"--model_file={path}"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False)
     except (BoardUnreachable, OSError, subprocess.TimeoutExpired):
         return ""
-    said = one_line(done.stderr.decode(errors="replace").partition(": ")[2])
-    return said if done.returncode and said.startswith(REFUSES) else ""
+    message = one_line(done.stderr.decode(errors="replace").partition(": ")[2])
+    return message if done.returncode and message.startswith(REFUSES) else ""

@@ -22,7 +22,7 @@ FAULT = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 
 
 def demo(show: Callable[[str, Outcome | None], None]) -> bool:
-    """Calls show(title, outcome) for every step; True when every verdict came out as it must."""
+    """Calls show(title, outcome) for every step. Returns whether every verdict is as expected."""
     folder = Path(example.__file__).parent
     source = (folder / "digits_quant.onnx").read_bytes()
     with tempfile.TemporaryDirectory(prefix="qverify-demo-") as work:
@@ -33,7 +33,7 @@ def demo(show: Callable[[str, Outcome | None], None]) -> bool:
             image = os.path.join(work, "digit_3.npy")
             np.save(image, digits["digit_3"])
         show(
-            f"compiled digits_quant.onnx to model.bin: {len(compiled.graph.nodes)} nodes, worst unit {compiled.graph.meta['check']['worst_lsb']:g} LSB from the original",
+            f"compiled digits_quant.onnx to model.bin: {len(compiled.graph.nodes)} nodes, worst node {compiled.graph.meta['check']['worst_lsb']:g} LSB from the original",
             None,
         )
         boards = ["local"] + (["qemu-user:aarch64"] if emulator("aarch64") else [])
@@ -51,10 +51,10 @@ def demo(show: Callable[[str, Outcome | None], None]) -> bool:
             wanted = "FAILED" if board == FAULT else "PASSED"
             good = good and outcome.report.verdict == wanted
             if board == FAULT:
-                found = outcome.report.blame
+                blame = outcome.report.blame
                 good = (
-                    good and found is not None and (found.side, found.node) == ("board", "relu2_QuantizeLinear_Output")
+                    good and blame is not None and (blame.side, blame.node) == ("board", "relu2_QuantizeLinear_Output")
                 )
         if len(boards) == 1:
-            show("qemu-aarch64 is not on this machine: the emulated board is left out (install qemu-user-static)", None)
+            show("qemu-aarch64 is not installed: the emulated board is left out (install qemu-user-static)", None)
         return good

@@ -1,4 +1,4 @@
-"""The sides that run on this host, and what all sides of one set of inputs gave."""
+"""The sides that run on this host, and the results of all sides for one set of inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class SideResults:
-    """What the sides gave. run_unit: by side, for forcing. plain: the untouched file's outputs beside the reference's."""
+    """The results of the sides. run_unit: by side, for forcing. plain: the original ONNX's outputs compared with the
+    reference's."""
 
     recordings: dict[str, Recording] = field(default_factory=dict)
     run_unit: dict[str, Any] = field(default_factory=dict)
@@ -27,7 +28,7 @@ class SideResults:
 
 
 class HostSides:
-    """The reference where -m holds a quantized ONNX, and the simulator; each is opened once."""
+    """The reference, where -m contains a quantized ONNX, and the simulator; each is opened once."""
 
     def __init__(self, models: Models):
         self._models, self._canary = models, dict[str, Any]()
@@ -35,9 +36,10 @@ class HostSides:
         self._simulator: Any = None
 
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
+        """Runs the host's sides on these inputs. run_sim: whether the simulator takes part."""
         ran = SideResults()
         if self._models.integer_onnx is not None:
-            reference = self._opened_reference()
+            reference = self._open_reference()
             ran.canary = self._canary
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
@@ -52,22 +54,22 @@ class HostSides:
         return ran
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
-        """Of the reference (Reference.variants); there must be one."""
-        return list(self._opened_reference().variants(prepared))
+        """Returns the reference's variants (Reference.variants); there must be a reference."""
+        return list(self._open_reference().variants(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:
-        """By side: its way to run one unit, the sides themselves not run."""
+        """Returns, by side, the function that runs one unit; the sides themselves are not run."""
         from qverify.sides.simulator import Simulator
 
-        found: dict[str, Any] = {}
+        functions: dict[str, Any] = {}
         if self._models.integer_onnx is not None:
-            found["reference"] = self._opened_reference().run_unit
+            functions["reference"] = self._open_reference().run_unit
         if run_sim:
             self._simulator = self._simulator or Simulator(self._models.graph)
-            found["simulator"] = self._simulator.run_unit
-        return found
+            functions["simulator"] = self._simulator.run_unit
+        return functions
 
-    def _opened_reference(self) -> Any:
+    def _open_reference(self) -> Any:
         from qverify.onnx_model.canary import canary, failing_kinds
         from qverify.sides.reference import Reference
 
@@ -80,4 +82,5 @@ class HostSides:
 
 
 def step_of(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
+    """Returns a progress function for one named step; None without a watch."""
     return None if watch is None else lambda done, total: watch(name, done, total)

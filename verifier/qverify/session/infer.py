@@ -1,4 +1,4 @@
-"""One side and its dumps."""
+"""Runs one side and writes its tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from qverify.tensors.recording import Recording
 
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
-    """A board's address, seconds for each of its answers, and options of the address given beside it."""
+    """A board to reach. uri: its address. deadline_s: for each of its answers. options: of the address, given
+    separately."""
 
     uri: str
     deadline_s: float = 120.0
@@ -36,7 +37,8 @@ def infer(
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Recording, int]:
-    """Writes NNNN.npy and manifest.json (file to tensor name); the manifest says partial until all are there."""
+    """Writes NNNN.npy and manifest.json (file to tensor name), whose state is partial until all files are there.
+    Returns the side's recording and the number of tensors."""
     models = open_models(paths, shapes)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
@@ -52,16 +54,16 @@ def infer(
     else:
         from qverify.sides.board import Board
 
-        there = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options)
+        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options)
         try:
-            recording = there.run(prepared)
+            recording = connected.run(prepared)
             if recording.state == "complete":
                 recording.tensors = {
                     **recording.tensors,
-                    **there.pull([n for n in recording.specs if n not in recording.tensors]),
+                    **connected.pull([n for n in recording.specs if n not in recording.tensors]),
                 }
         finally:
-            there.close()
+            connected.close()
     return recording, _write(recording, [i.sha256 for i in prepared.inputs], output)
 
 
@@ -73,19 +75,19 @@ def _write(recording: Recording, inputs: list[str], output: str) -> int:
     manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
     manifest |= {"outputs": list(recording.finals), "tensors": {}}
     former = manifest_files(output)
-    _list(manifest, output)  # what a former run left there is none of this one's, and a cut-off run is seen
+    _write_manifest(manifest, output)  # lists none of a former run's files, and shows if this run is cut off
     for file in former:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(output, file))
     names = {}
     for i, name in enumerate(recording.tensors):
-        held = io.BytesIO()
-        np.save(held, recording.tensors[name])
-        write_bytes(held.getbuffer(), os.path.join(output, f"{i:04d}.npy"))
+        buffer = io.BytesIO()
+        np.save(buffer, recording.tensors[name])
+        write_bytes(buffer.getbuffer(), os.path.join(output, f"{i:04d}.npy"))
         names[f"{i:04d}.npy"] = name
-    _list(manifest | {"state": recording.state, "tensors": names}, output)
+    _write_manifest(manifest | {"state": recording.state, "tensors": names}, output)
     return len(names)
 
 
-def _list(manifest: dict[str, Any], output: str) -> None:
+def _write_manifest(manifest: dict[str, Any], output: str) -> None:
     write_text(json.dumps(manifest, indent=1) + "\n", os.path.join(output, "manifest.json"))

@@ -1,4 +1,4 @@
-"""The main job: inputs once, every side once, one Report."""
+"""The main job: prepares the inputs once, runs every side once, makes one Report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Outcome:
-    """unreached: why there was no board to speak to; the report says so, too. evidence: not kept of many frames."""
+    """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached, which the
+    report states, too. evidence: None after a run of many frames."""
 
     report: Report
     finals: list[str]
@@ -42,7 +43,8 @@ class Outcome:
 
 
 def verify(request: Request, watch: Watch | None = None) -> Outcome:
-    """Raises QVerifyError (exit 2) for the user's mistakes and LinkError (exit 3) for an unreachable board."""
+    """Runs the main job on one frame. QVerifyError (exit 2) for the user's mistakes, LinkError for an address or a link
+    that fails in another way than an unreachable board, which is an outcome."""
     job = Job(request)
     try:
         outcome = job.run(request.inputs, watch=watch)
@@ -56,7 +58,8 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
 
 
 class Job:
-    """One model and its sides, for any number of inputs; the board stays connected between them."""
+    """One model and its sides, for any number of inputs; the board stays connected between them. UsageError where the
+    request contradicts itself or gives fewer than `fewest_sides` sides."""
 
     def __init__(self, request: Request, fewest_sides: int = 2):
         self.request = request
@@ -72,24 +75,26 @@ class Job:
         if request.repeat > 1 and request.board is None:
             raise UsageError("--repeat runs a board again; give -b BOARD")
         if request.paranoid and not (sides["board"] and sides["simulator"]):
-            raise UsageError("--paranoid holds a board to the simulator on other inputs; give -b BOARD and -s True")
+            raise UsageError(
+                "--paranoid compares a board with the simulator on other inputs; give -b BOARD and -s True"
+            )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None:
             raise UsageError("--reference-python takes part in --reference-spread; give that, too")
         self._host = HostSides(self.models)
         self._board: Any = None
-        self._carried = Counter[str]()  # by connections that ended: a broken frame is followed by another
-        self._capture = _started(request, self.models)
+        self._earlier_traffic = Counter[str]()  # of connections that ended: a broken frame is followed by another
+        self._capture = _start_capture(request, self.models)
 
     def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
-        """inputs: of one frame. source: what people call it."""
+        """Runs every side on one frame and judges it. source: the frame's name for people."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
         spread = self._spread.of(self._host, prepared, step_of(watch, "reference spread")) if self._spread else None
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
-        report.link = dict(self._carried + Counter(report.link)) if self._carried else report.link
+        report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         if self._capture is not None:
             self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
         if spread is not None:
@@ -98,24 +103,24 @@ class Job:
         self.repeat(report, evidence, self.request.repeat, watch)
         self.refresh(ran)
         if self.request.paranoid:
-            self._on_others(report, evidence, options, watch)
+            self._run_on_others(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
-        """The board that just ran runs again; the report, and the capture, say what changes."""
+        """Runs the board again, `times` runs in all, and adds what changes to the report and the capture."""
         if times < 2 or self._board is None or evidence.results.recordings["board"].state != "complete":
             return
         repeat(self._board, evidence, self.models.graph, report, times, step_of(watch, "repeat"))
         if self._capture is not None:
             self._capture.repeated(report.repeat or {})
 
-    def _on_others(self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None) -> None:
-        """--paranoid, once the first run's values are not asked for any more."""
+    def _run_on_others(self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None) -> None:
+        """Does the run of --paranoid, once the first run's values are no longer needed."""
         before = evidence.results.recordings["board"]
         if self._board is None or before.state != "complete":
             return
-        found, recording = run_on_others(
+        outcome, recording = run_on_others(
             self._board,
             self.models,
             evidence.prepared,
@@ -125,22 +130,23 @@ class Job:
             step_of(watch, "paranoid"),
         )
         evidence.pull = None
-        mark_others(report, found)
+        mark_others(report, outcome)
         if self._capture is not None:
-            self._capture.on_others(found)
+            self._capture.on_others(outcome)
         if recording is not None and recording.state != "complete":
-            self._carried.update(recording.link)
+            self._earlier_traffic.update(recording.link)
             self._disconnect()
 
     def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
-        """Of frame `number`."""
+        """Returns the prepared inputs of frame `number`."""
         return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Every side once; how to ask the board for more; why there was no board to speak to."""
+        """Runs every side once. Returns their results, a function that pulls more tensors from the board (None without
+        one), and why the board could not be reached ("" where it was)."""
         ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
         try:
-            board = self._connected()
+            board = self._connect()
         except LinkError as error:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
                 raise
@@ -152,37 +158,43 @@ class Job:
         return ran, CachedPull(board.pull) if board is not None else None, unreached
 
     def refresh(self, ran: SideResults) -> None:
-        """After a run that broke off, the next frame gets a connection of its own."""
+        """Disconnects after a run that broke off, so that the next frame gets a new connection."""
         if self._board is not None and ran.recordings["board"].state != "complete":
-            self._carried.update(ran.recordings["board"].link)
+            self._earlier_traffic.update(ran.recordings["board"].link)
             self._disconnect()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         from qverify.sides.board import Board
 
-        asked = self.request
-        if self._board is None and asked.board is not None:
+        request = self.request
+        if self._board is None and request.board is not None:
             self._board = Board(
-                asked.board, self.models.binary, self.models.graph, asked.deadline_s, asked.reach, asked.spot_seed
+                request.board,
+                self.models.binary,
+                self.models.graph,
+                request.deadline_s,
+                request.reach,
+                request.spot_seed,
             )
         return self._board
 
     def not_run(self, number: int, source: str, why: str) -> None:
-        """A frame that could not be prepared is named in the capture, too."""
+        """Enters a frame that could not be prepared into the capture."""
         if self._capture is not None:
             self._capture.not_run(number, source, why)
 
     def captured(self, report: Report) -> None:
-        """The run is over: its report goes into the capture, and a note into it where the capture is not whole."""
+        """Ends the capture with the run's report, and adds a note to the report where the capture is incomplete."""
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
     def forget(self, error: QVerifyError | LinkError) -> None:
-        """A capture of nothing, because of a mistake (a mistyped address is one), is not left behind."""
+        """Removes the empty capture of a run that ended by a mistake, such as a mistyped address."""
         if self._capture is not None and error.exit_status == 2:
             self._capture.forget()
 
     def close(self) -> None:
+        """Disconnects the board, and marks a capture that is still open as cut off."""
         self._disconnect()
         if self._capture is not None:
             self._capture.close(why="the run was cut off")
@@ -194,7 +206,7 @@ class Job:
 
 
 def unreachable_board(graph: Graph, uri: str, why: str) -> Recording:
-    """The side of a board that could not be reached."""
+    """Returns the recording of a board that could not be reached."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     missing = dict.fromkeys(specs, why)
     return Recording(
@@ -202,7 +214,7 @@ def unreachable_board(graph: Graph, uri: str, why: str) -> Recording:
     )
 
 
-def _started(request: Request, models: Models) -> CaptureWriter | None:
+def _start_capture(request: Request, models: Models) -> CaptureWriter | None:
     if request.capture is None:
         return None
     from qverify.session.start_capture import start_capture
@@ -211,16 +223,16 @@ def _started(request: Request, models: Models) -> CaptureWriter | None:
 
 
 class CachedPull:
-    """A board's pull that asks for nothing twice in one frame."""
+    """A board's pull function that requests no tensor twice in one frame."""
 
     def __init__(self, pull: Callable[[list[str]], Any]):
-        self._pull, self._held = pull, dict[str, Any]()
+        self._pull, self._tensors = pull, dict[str, Any]()
 
     def __call__(self, names: list[str]) -> dict[str, Any]:
-        if wanted := [n for n in names if n not in self._held]:
+        if wanted := [n for n in names if n not in self._tensors]:
             try:
-                self._held |= self._pull(wanted)
+                self._tensors |= self._pull(wanted)
             except LinkError as error:
-                self._held |= getattr(error, "came", {})  # what is whole of them
+                self._tensors |= getattr(error, "came", {})  # those that arrived whole
                 raise
-        return {n: self._held[n] for n in names if n in self._held}
+        return {n: self._tensors[n] for n in names if n in self._tensors}

@@ -1,4 +1,4 @@
-"""Many frames, one model: a verdict each, and which are worst."""
+"""Runs many frames of one model: a verdict for each, and the worst ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qverify_agents.errors import LinkError
 from qverify.compare.verdict import combine
 from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import ManifestEntry
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.report.frame_rank import frame_rank
@@ -27,7 +28,8 @@ Tell = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """files: as Asked takes them. source: what people call it. stated: by path, of a manifest. wrong: why it cannot be run."""
+    """One frame. files: as for InputRequest. source: its name for people. stated: entries of a manifest, by path.
+    wrong: why it cannot be run, "" where it can."""
 
     files: str | Mapping[str, str]
     source: str
@@ -36,92 +38,94 @@ class FrameSource:
 
 
 def frame_sources(text: str | None) -> list[FrameSource] | None:
-    """-i as several frames: a folder (of `inputs prepare`, or of files), a list (.txt) with a line a frame, or NAME:FOLDER
-    for several inputs, as many files in each. None where it is one frame."""
+    """Returns the frames of -i: a folder (of `inputs prepare`, or of files), a list (.txt) with one line per frame, or
+    NAME:FOLDER for several inputs with equally many files each. None where -i is one frame; UsageError where it does
+    not fit."""
     if text is None:
         return None
     if os.path.isfile(text) and is_list(text):
-        return _listed(text)
+        return _read_list(text)
     if os.path.isdir(text):
-        return _folder(text, "")
+        return _read_folder(text, "")
     named = [pair for part in text.split(",") if (pair := _named_folder(part)) is not None]
     if not named or len(named) != len(text.split(",")):
         return None
-    held = {name: _folder(folder, name) for name, folder in named}
-    counts = {name: len(found) for name, found in held.items()}
-    if len(held) != len(named) or len(set(counts.values())) != 1:
-        raise UsageError(f"-i {text}: frames by input: {counts}; wanted as many for each, each input once")
-    return [_together(row) for row in zip(*held.values(), strict=True)]
+    by_input = {name: _read_folder(folder, name) for name, folder in named}
+    counts = {name: len(frames) for name, frames in by_input.items()}
+    if len(by_input) != len(named) or len(set(counts.values())) != 1:
+        raise UsageError(f"-i {text}: frames by input: {counts}; wanted equally many for each, each input once")
+    return [_join(row) for row in zip(*by_input.values(), strict=True)]
 
 
-def _together(row: tuple[FrameSource, ...]) -> FrameSource:
+def _join(row: tuple[FrameSource, ...]) -> FrameSource:
+    """Returns the frame that consists of these inputs."""
     files = {name: path for f in row if isinstance(f.files, Mapping) for name, path in f.files.items()}
     stated = {path: one for f in row for path, one in f.stated.items()}
     return FrameSource(files, ",".join(f.source for f in row), stated, next((f.wrong for f in row if f.wrong), ""))
 
 
 def _named_folder(part: str) -> tuple[str, str] | None:
-    """`left:DIR` where DIR is a folder."""
+    """Returns name and folder of `NAME:DIR` where DIR is a folder; None for any other text."""
     for at in (i for i, c in enumerate(part) if c == ":"):
         if os.path.isdir(part[at + 1 :]):
             return part[:at], part[at + 1 :]
     return None
 
 
-def _folder(folder: str, name: str) -> list[FrameSource]:
+def _read_folder(folder: str, name: str) -> list[FrameSource]:
     if os.path.isfile(os.path.join(folder, "manifest.json")):
-        return _prepared(folder, name)
+        return _read_manifest(folder, name)
     names = sorted(n for n in os.listdir(folder) if not n.startswith("."))
     paths = {n: path for n in names if not os.path.isdir(path := os.path.join(folder, n))}
     if not paths:
-        raise UsageError(f"-i {folder}: the folder holds no files")
+        raise UsageError(f"-i {folder}: the folder contains no files")
     no_file = "not a regular file"
     return [FrameSource({name: path}, n, wrong="" if os.path.isfile(path) else no_file) for n, path in paths.items()]
 
 
-def _prepared(folder: str, name: str) -> list[FrameSource]:
-    """Of a manifest; what could not be prepared then is a frame that cannot run now."""
-    described, rows, held = manifest(folder)
-    found = []
+def _read_manifest(folder: str, name: str) -> list[FrameSource]:
+    """Returns the frames of a manifest, including those that could not be prepared and therefore cannot run."""
+    described, rows, document = manifest(folder)
+    prepared = []
     for row in rows:
         path = os.path.join(folder, row["file"])
-        found.append(FrameSource({name: path}, row["source"], {path: ManifestEntry(described, row["sha256"])}))
-    failed = [FrameSource({name: ""}, row["source"], wrong=row["why"]) for row in held["failed"]]
-    if not found and not failed:
+        prepared.append(FrameSource({name: path}, row["source"], {path: ManifestEntry(described, row["sha256"])}))
+    failed = [FrameSource({name: ""}, row["source"], wrong=row["why"]) for row in document["failed"]]
+    if not prepared and not failed:
         raise UsageError(f"-i {folder}: its manifest lists no files")
-    return found + failed
+    return prepared + failed
 
 
-def _listed(path: str) -> list[FrameSource]:
+def _read_list(path: str) -> list[FrameSource]:
     try:
-        found = lines(path)
+        rows = lines(path)
     except UsageError as error:
         raise UsageError(f"-i {error}") from error
-    if not found:
+    if not rows:
         raise UsageError(f"-i {path}: the list is empty")
     here = os.path.dirname(path)
-    return [FrameSource(",".join(_beside(here, part) for part in line.split(",")), line) for line in found]
+    return [FrameSource(",".join(_resolve(here, part) for part in line.split(",")), line) for line in rows]
 
 
-def _beside(here: str, part: str) -> str:
-    """A file of the list's folder, also as `name:file`."""
+def _resolve(here: str, part: str) -> str:
+    """Returns `file` or `name:file` with the path relative to the list's folder."""
     whole = os.path.join(here, part)
     name, colon, file = part.rpartition(":")
     return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
 def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None) -> Outcome:
-    """Every frame in order, told as it comes; those that cannot be prepared are listed and the others run all the same.
-    UsageError when none ran. The report holds a verdict of every pair of every frame, and the tensors of the WHOLE worst
-    frames: memory does not grow with tensors."""
+    """Verifies every frame in order and calls tell(row) after each. Frames that cannot be prepared are listed, and the
+    others still run. UsageError when none ran. The report contains a verdict for every pair of every frame, but tensors
+    only of the WHOLE worst frames, so that memory does not grow with the number of tensors."""
     job, kept, rows, unreached = Job(request), KeptReports(), list[dict[str, Any]](), ""
     try:
         for number, frame in enumerate(frames):
             try:
                 if frame.wrong:
                     raise UsageError(frame.wrong)
-                asked = replace(request.inputs, files=frame.files, prepared=frame.stated)
-                outcome = job.run(asked, number, watch, frame.source)
+                inputs = replace(request.inputs, files=frame.files, prepared=frame.stated)
+                outcome = job.run(inputs, number, watch, frame.source)
                 unreached = outcome.unreached
                 rows.append(frame_row(number, frame.source, outcome.report))
                 kept.add(outcome.report, rows[-1])
@@ -133,11 +137,11 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
                 for n, late in list(enumerate(frames))[number + 1 :]:
                     rows.append(not_run(n, late.source, UsageError(unreached)))
                     job.not_run(n, late.source, unreached)
-                break  # the others would only wait for the same
+                break  # the others would only wait for the same timeout
         for row in rows:
             row["board"] = request.board
         if not kept.reports:
-            raise UsageError(f"none of {len(frames)} frames could be prepared: {rows[0]['why']}")
+            raise UsageError(f"none of {count(len(frames), 'frame')} could be prepared: {rows[0]['why']}")
         whole = kept.whole(rows)
         job.captured(whole)
     except (QVerifyError, LinkError) as error:
@@ -149,14 +153,15 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
 
 
 class KeptReports:
-    """Reports of frames: the WHOLE worst with their tensors, the others without."""
+    """The reports of frames: the WHOLE worst with their tensors, the others without."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self._whole: list[tuple[tuple[float, ...], Report]] = []
 
     def add(self, report: Report, row: dict[str, Any]) -> None:
-        if self.reports:  # what every frame has alike is said once
+        """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
+        if self.reports:  # what all frames have in common is reported once
             report.sides, report.canary, report.no_integer_reference = [], {}, []
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))
@@ -168,21 +173,24 @@ class KeptReports:
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
     def whole(self, rows: list[dict[str, Any]]) -> Report:
-        """One report of all; the link counts from the first frame on."""
-        made = combine(self.reports)
-        made.frames, made.link = rows, self.reports[-1].link
-        if made.verdict == "PASSED" and any(row["verdict"] == "NOT RUN" for row in rows):
-            made.verdict = "INCONCLUSIVE"
-        made.notes = [*dict.fromkeys(made.notes), *self.notes()]
-        return made
+        """Returns one report of all frames; the link counts from the first frame on."""
+        combined = combine(self.reports)
+        combined.frames, combined.link = rows, self.reports[-1].link
+        if combined.verdict == "PASSED" and any(row["verdict"] == "NOT RUN" for row in rows):
+            combined.verdict = "INCONCLUSIVE"
+        combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]
+        return combined
 
     def notes(self) -> list[str]:
+        """Returns a note on how many frames' tensors are left out; empty where none are."""
         left = len(self.reports) - len(self._whole)
-        return [f"the tensors of {left} frames are left out, those of the {WHOLE} worst are there"] if left else []
+        if not left:
+            return []
+        return [f"the tensors of {count(left, 'frame')} are left out; those of the {WHOLE} worst are kept"]
 
 
 def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
-    """A frame in the report's `frames`."""
+    """Returns a frame's row in the report's `frames`."""
     tensors = [row for pair in report.pairs for row in pair.tensors]
     apart = [d for row in tensors if isinstance(d := row.metrics.get("max_abs"), float)]
     why = next((p.why for p in report.pairs if p.verdict == report.verdict and p.why), "")
@@ -198,7 +206,7 @@ def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
 
 
 def not_run(number: int, source: str, error: Exception) -> dict[str, Any]:
-    """The same of a frame that could not be prepared."""
+    """Returns the row of a frame that could not be prepared."""
     why = " ".join(str(error).split())
     return {
         "frame": number,

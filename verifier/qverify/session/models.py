@@ -1,4 +1,4 @@
-"""The -m list to opened files that belong together; told apart by content, never by extension."""
+"""Opens the files of -m and checks that they belong together; they are recognised by content, never by extension."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ FOREIGN = {
 
 @dataclass(slots=True)
 class Models:
-    """binary: model.bin bytes (compiled in memory when none was given). integer_onnx, original: None without quant.onnx."""
+    """The opened models. binary: model.bin bytes (compiled in memory when none was given). integer_onnx, original: None
+    without quant.onnx. rows: for the report."""
 
     graph: Graph
     binary: bytes
@@ -32,33 +33,36 @@ class Models:
     original: bytes | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    caveats: list[str] = field(default_factory=list)  # what a verdict must not be read without
+    caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """NAME=1,3,224,224 options. UsageError for any other form."""
-    found: dict[str, tuple[int, ...]] = {}
+    """Returns the shapes of NAME=1,3,224,224 options by name. UsageError for any other form."""
+    shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
         try:
-            given = tuple(int(d) for d in dims.split(","))
+            shape = tuple(int(d) for d in dims.split(","))
         except ValueError:
-            name, given = "", ()
-        if not name or any(not 1 <= d <= MAX_DIM for d in given):
+            name, shape = "", ()
+        if not name or any(not 1 <= d <= MAX_DIM for d in shape):
             raise UsageError(f"--shape {value}: wanted NAME=1,3,224,224 with dims of at least 1, at most {MAX_DIM}")
-        if found.setdefault(name, given) != given:
-            raise UsageError(f"--shape {value}: another --shape gives {name!r} the dims {_dims(found[name])}; give one")
-    return found
+        if shapes.setdefault(name, shape) != shape:
+            raise UsageError(
+                f"--shape {value}: another --shape gives {name!r} the dims {_join_dims(shapes[name])}; give one"
+            )
+    return shapes
 
 
-def _dims(shape: tuple[int, ...]) -> str:
+def _join_dims(shape: tuple[int, ...]) -> str:
     return ",".join(map(str, shape))
 
 
 def open_models(
     paths: list[str], shapes: dict[str, tuple[int, ...]] | None = None, allow_other: bool = False
 ) -> Models:
-    """Raises UsageError or BadFileError: foreign files, two of one kind, a model.bin compiled from another ONNX."""
+    """Opens the files of -m. UsageError or BadFileError for foreign files, two of one kind, or a model.bin compiled
+    from another ONNX (unless allow_other)."""
     binary: tuple[str, bytes] | None = None
     quantized: tuple[str, bytes] | None = None
     rows = []
@@ -67,16 +71,16 @@ def open_models(
         kind = kind_of(path, data)
         rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
         if kind == "model.bin":
-            binary = _only(binary, path, data, kind)
+            binary = _check_first(binary, path, data, kind)
         elif kind == "quant.onnx":
-            quantized = _only(quantized, path, data, kind)
+            quantized = _check_first(quantized, path, data, kind)
         else:
             raise UsageError(
-                f"{path}: a float ONNX (it has no quantized operator), which has no part here: wanted the quantized ONNX, "
-                "model.bin or both; `qverify triage` takes a float ONNX"
+                f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
+                "`qverify triage` takes a float ONNX"
             )
     if binary is None and quantized is None:
-        raise UsageError("-m names no quantized ONNX and no model.bin; there is nothing to verify")
+        raise UsageError("-m names no quantized ONNX and no model.bin: nothing to verify; give one or both")
     graph = None
     if binary is not None:
         try:
@@ -87,8 +91,8 @@ def open_models(
         assert graph is not None and binary is not None
         if shapes:
             raise UsageError("--shape is for a dynamic ONNX; -m names only a model.bin, whose shapes are fixed")
-        return Models(graph, binary[1], rows=rows, caveats=_checked(graph, binary[0]))
-    compiled, caveats = _integer_form(quantized, graph, shapes, allow_other)
+        return Models(graph, binary[1], rows=rows, caveats=_check_compiled(graph, binary[0]))
+    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other)
     if graph is None or binary is None:
         return Models(
             compiled.graph,
@@ -101,14 +105,15 @@ def open_models(
     return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, caveats=caveats)
 
 
-def _only(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
+def _check_first(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
+    """Returns the file as the only one of its kind. UsageError where there was one before."""
     if before is not None:
         raise UsageError(f"-m names two files of kind {kind}: {before[0]} and {path}")
     return path, data
 
 
 def kind_of(path: str, data: bytes) -> str:
-    """float.onnx, quant.onnx or model.bin, by content. BadFileError for anything else."""
+    """Returns float.onnx, quant.onnx or model.bin, by content. BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     for start, name in FOREIGN.items():
@@ -119,22 +124,23 @@ def kind_of(path: str, data: bytes) -> str:
     return "quant.onnx" if is_quantized(parse(data, os.path.basename(path))) else "float.onnx"
 
 
-def _integer_form(
+def _compile_again(
     quantized: tuple[str, bytes], graph: Graph | None, shapes: dict[str, tuple[int, ...]] | None, allow_other: bool
 ) -> tuple[Compiled, list[str]]:
-    """The integer ONNX again from quant.onnx, with the options stored in model.bin; its hash tells whether they belong together."""
+    """Compiles quant.onnx again with the options stored in model.bin, and returns it with the caveats to state. The
+    hash of the integer ONNX shows whether the two belong together; BadFileError where they do not."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path, data = quantized
     options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     known = isinstance(graph, Graph) and "check" in graph.meta
     compiled = compile_model(data, os.path.basename(path), replace(options, check=not known))
-    _checked(compiled.graph if not known or graph is None else graph, os.path.basename(path))
+    _check_compiled(compiled.graph if not known or graph is None else graph, os.path.basename(path))
     if graph is None:
         return compiled, []
     if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
         if why := contradiction(graph, compiled.graph):
             raise BadFileError(
-                f"model.bin is not what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
+                f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
             )
         return compiled, []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
@@ -147,21 +153,21 @@ def _integer_form(
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
     if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
-        raise BadFileError(f"{message}, and has no output {lost[0]}; nothing can be verified with it")
+        raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
     return compiled, [message]
 
 
-def _checked(graph: Graph, name: str) -> list[str]:
-    """What is to be said of the compiler's check against the original; BadFileError where it had failed."""
+def _check_compiled(graph: Graph, name: str) -> list[str]:
+    """Returns the caveats about the compiler's check against the original. BadFileError where that check failed."""
     result = graph.meta.get("check")
     if result is None:
         return ["model.bin was never checked against its ONNX (--no-check)"]
     over = result.get("over") if isinstance(result, dict) and result.get("units") else None
     if not isinstance(over, list) or over:
         beyond = (
-            f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no unit could be checked"
+            f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no node could be checked"
         )
         raise BadFileError(
-            f"{name}: the compiler's check against the original failed ({beyond}); nothing can be verified with it"
+            f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified"
         )
     return []

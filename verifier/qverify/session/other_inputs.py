@@ -1,4 +1,4 @@
-"""--paranoid: the board runs once more on inputs of other bytes, so that one that repeats former answers is found."""
+"""--paranoid: the board runs once more on other inputs, which detects one that repeats former answers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from qverify.compare.options import Options
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import SideResults
@@ -24,12 +25,13 @@ TRIES = 8  # a graph of few input bytes may draw the same again
 
 
 def other_inputs(graph: Graph, prepared: PreparedInputs, seed: int | None = None) -> tuple[PreparedInputs, int] | None:
-    """Random inputs of the same shapes whose bytes are others, and their seed (None: a fresh one); None where none are found."""
+    """Returns random inputs of the same shapes with other bytes, and their seed; None where none are found. seed: the
+    first to try; None: a fresh one."""
     first = secrets.randbelow(1 << 32) if seed is None else seed
     for number in range(first, first + TRIES):
-        made = random_inputs(graph, number)
-        if all(a.data != b.data for a, b in zip(made.inputs, prepared.inputs, strict=True)):
-            return made, number
+        drawn = random_inputs(graph, number)
+        if all(a.data != b.data for a, b in zip(drawn.inputs, prepared.inputs, strict=True)):
+            return drawn, number
     return None
 
 
@@ -42,33 +44,34 @@ def run_on_others(
     seed: int | None = None,
     step: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording | None]:
-    """What the run on other inputs found (for mark_others), and the board's side of it. before: the board's run on `prepared`."""
+    """Returns the outcome of the run on other inputs (for mark_others), and the board's recording of it. before: the
+    board's run on `prepared`."""
     drawn = other_inputs(models.graph, prepared, seed)
     if drawn is None:
-        why = "no inputs of other bytes were found; whether the board repeats former answers is not known"
+        why = "no inputs with other bytes were found; whether the board repeats former answers is not known"
         return {"verdict": "INCONCLUSIVE", "cause": None, "why": why, "seed": seed, "tensors": 0}, None
-    made, number = drawn
+    inputs, number = drawn
     simulator = Simulator(models.graph)
-    ran = SideResults({"simulator": simulator.run(made)}, {"simulator": simulator.run_unit})
-    recording = ran.recordings["board"] = board.run(made, step, "all")
-    pair = make_report(models, made, ran, replace(options, dump_all=True), board.pull).pairs[0]
-    repeated = _repeated(models.graph, before, recording, ran.recordings["simulator"])
+    ran = SideResults({"simulator": simulator.run(inputs)}, {"simulator": simulator.run_unit})
+    recording = ran.recordings["board"] = board.run(inputs, step, "all")
+    pair = make_report(models, inputs, ran, replace(options, dump_all=True), board.pull).pairs[0]
+    repeated = _list_repeated(models.graph, before, recording, ran.recordings["simulator"])
     cause, why = pair.cause, f"on other inputs (random, PCG64 seed {number}): {pair.why}"
     if pair.verdict != "PASSED" and repeated:
         cause = "former_answers"
         why = (
-            f"on other inputs (random, PCG64 seed {number}) {repeated[0]} came as in the run before ({len(repeated)} tensors "
-            "in all): the board repeats former answers"
+            f"on other inputs (random, PCG64 seed {number}) {repeated[0]} is the same as in the run before "
+            f"({count(len(repeated), 'tensor')} in all): the board repeats former answers"
         )
     if pair.verdict == "PASSED" and not pair.bit_equal:
         why = f"on other inputs (random, PCG64 seed {number}): {'; '.join(pair.relaxed)}"
-    found = {"verdict": pair.verdict, "cause": cause, "why": why, "seed": number, "tensors": pair.coverage.compared}
-    found["bit_equal"] = pair.bit_equal
-    return found, recording
+    outcome = {"verdict": pair.verdict, "cause": cause, "why": why, "seed": number, "tensors": pair.coverage.compared}
+    outcome["bit_equal"] = pair.bit_equal
+    return outcome, recording
 
 
-def _repeated(graph: Graph, before: Recording, now: Recording, right: Recording) -> list[str]:
-    """Tensors that are what they were before, and should not be."""
+def _list_repeated(graph: Graph, before: Recording, now: Recording, right: Recording) -> list[str]:
+    """Returns the tensors that are the same as before although they should not be."""
     first, second = _digests(before), _digests(now)
     return [
         n
@@ -81,19 +84,19 @@ def _digests(side: Recording) -> dict[str, str]:
     return dict(side.digests) or {n: tensor_digest(v) for n, v in side.tensors.items()}
 
 
-def mark_others(report: Report, found: dict[str, Any]) -> None:
-    """What the run on other inputs found, put into a report: now, or out of a capture. No pair with the board is better than
-    that run. Raises LookupError, TypeError or ValueError for what is none."""
-    verdict, why, cause = found["verdict"], printable(str(found["why"])), found["cause"]
-    if verdict == "PASSED" and not found.get("bit_equal", True):
+def mark_others(report: Report, outcome: dict[str, Any]) -> None:
+    """Puts the outcome of the run on other inputs, just made or from a capture, into a report. No pair with the board
+    is better than that run. LookupError, TypeError or ValueError for a malformed outcome."""
+    verdict, why, cause = outcome["verdict"], printable(str(outcome["why"])), outcome["cause"]
+    if verdict == "PASSED" and not outcome.get("bit_equal", True):
         for pair in report.pairs:
             if (pair.a, pair.b) == ("simulator", "board"):
                 pair.relaxed.append(why)
         return
     if verdict == "PASSED":
+        tensors = count(int(outcome["tensors"]), "tensor", "equals", "equal")
         report.notes.append(
-            f"paranoid: on other inputs (random, PCG64 seed {int(found['seed'])}) {int(found['tensors'])} tensors of the board "
-            "equal the simulator's, too"
+            f"paranoid: on other inputs (random, PCG64 seed {int(outcome['seed'])}), too, {tensors} the simulator's"
         )
         return
     if verdict not in ("FAILED", "INCONCLUSIVE"):

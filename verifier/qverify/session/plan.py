@@ -1,4 +1,5 @@
-"""Bytes and seconds of a run over a link, before any board is touched: the run is rehearsed on this host, in the link's own frames, and its bytes are counted."""
+"""Estimates bytes and seconds of a run over a link before any board is touched: the run is rehearsed on this host, in
+the link's own frames, and its bytes are counted."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 
-ASSUMED = "aarch64"  # most boards'
+ASSUMED = "aarch64"  # the architecture of most boards
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """architecture: whose agent is counted, "" where none is pushed. Bytes both ways: first: with the agent and the model;
-    cached: both are there; everything: cached, and every tensor is pulled whole. seconds: of the link alone, the board's computing not counted.
-    The tensor that the spot check pulls is that of --spot-seed 0."""
+    """One link's estimate. architecture: the agent that is counted, "" where none is pushed. Bytes in both directions:
+    first: with the agent and the model; cached: both are on the board already; everything: cached, and every tensor is
+    pulled. Seconds are those of the link alone, without the board's computing time. The spot check pulls the tensor of
+    --spot-seed 0."""
 
     link: str
     assumed: str
@@ -42,27 +44,28 @@ def plan(
     machine: str | None = None,
     bytes_per_s: float | None = None,
 ) -> list[PlanRow]:
-    """boards: addresses, or none for the common links. machine: whose agent is counted; where None, the
-    one an address says, or else ASSUMED, which the row then names. bytes_per_s: instead of what is assumed."""
+    """Returns one row per link. boards: addresses, or none for the common links. machine: whose agent is counted; None:
+    the one that the address states, or else ASSUMED, which the row then names. bytes_per_s: speed instead of the
+    assumed one. UsageError for an unknown machine."""
     if machine is not None and machine.lower() not in MACHINES:
         raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)
     prepared = prepared_inputs(models.graph, inputs or InputRequest())
     rates = [estimate_rate(b) for b in boards] or list(COMMON)
-    shapes = {r.shape: _rehearsed(models, prepared, r.shape) for r in rates}
+    shapes = {r.shape: _rehearse(models, prepared, r.shape) for r in rates}
     return [_row(r, shapes[r.shape], machine, bytes_per_s) for r in rates]
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTraffic:
-    """(bytes, requests) of each kind of run."""
+    """The traffic of each kind of run, as (bytes, requests)."""
 
     first: tuple[int, int]
     cached: tuple[int, int]
     everything: tuple[int, int]
 
 
-def _rehearsed(models: Models, prepared: PreparedInputs, shape: str) -> CountedTraffic:
+def _rehearse(models: Models, prepared: PreparedInputs, shape: str) -> CountedTraffic:
     with tempfile.TemporaryDirectory(prefix="qverify-plan-") as store:
         return CountedTraffic(
             *(_run(models, prepared, f"local?{shape}", store, every) for every in (False, False, True))
@@ -79,8 +82,8 @@ def _run(models: Models, prepared: PreparedInputs, address: str, store: str, eve
 
 
 def _row(rate: Rate, counted: CountedTraffic, machine: str | None, bytes_per_s: float | None) -> PlanRow:
-    told = MACHINES[machine.lower()] if machine is not None else rate.architecture
-    architecture = told or ASSUMED
+    stated = MACHINES[machine.lower()] if machine is not None else rate.architecture
+    architecture = stated or ASSUMED
     speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(architecture)
     assumed = rate.assumed if bytes_per_s is None else f"{bytes_per_s:g} bytes/s"
 
@@ -89,7 +92,7 @@ def _row(rate: Rate, counted: CountedTraffic, machine: str | None, bytes_per_s: 
 
     return PlanRow(
         rate.name,
-        assumed if told or not rate.pushes_agent else f"{assumed}, {ASSUMED}",
+        assumed if stated or not rate.pushes_agent else f"{assumed}, {ASSUMED}",
         architecture if rate.pushes_agent else "",
         agent,
         counted.first[0] + agent,

@@ -1,4 +1,5 @@
-"""--reference-spread: how far onnxruntime's own settings, and other interpreters' kernels, are apart, beside every difference."""
+"""--reference-spread: reports, beside every difference, how far onnxruntime's own settings and other interpreters'
+kernels differ."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from qverify.errors import UsageError
+from qverify.plural import count
 from qverify.report.document import Report
 from qverify.report.spread import SpreadRun
 from qverify.session.models import Models
@@ -18,27 +20,26 @@ if TYPE_CHECKING:
 
 
 class ReferenceSpread:
-    """What a request asks of it, for any number of frames. UsageError where that cannot be."""
+    """The spread that a request asks for, for any number of frames. UsageError where it cannot be measured."""
 
     def __init__(self, request: Request, models: Models):
         from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
 
         if models.integer_onnx is None:
             raise UsageError("--reference-spread needs the quantized ONNX in -m")
-        self._elsewhere = [
-            OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python
-        ]
+        self._others = [OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python]
 
     def of(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
-        """Before the board is asked anything, so that an interpreter that cannot do it costs no run."""
+        """Returns the spread for these inputs. Called before the board runs, so that an interpreter that fails costs no
+        run."""
         from qverify.sides.reference_variants.run_variants import measure_spread
 
-        return measure_spread(host.variants(prepared), self._elsewhere, step)
+        return measure_spread(host.variants(prepared), self._others, step)
 
 
 def mark_spread(report: Report, spread: Spread) -> None:
-    """Rows of pairs with the reference get their tensor's spread; a note counts the differences that are no larger and says
-    who took part. No verdict changes by it."""
+    """Adds its tensor's spread to each row of a pair with the reference, and a note that counts the differences that
+    are no larger and names the interpreters. No verdict changes."""
     within = differing = 0
     for pair in report.pairs:
         if "reference" not in (pair.a, pair.b):
@@ -52,10 +53,11 @@ def mark_spread(report: Report, spread: Spread) -> None:
     report.reference_spread = spread.ran
     others = " and other interpreters" if len(spread.ran) > 1 else ""
     report.notes.append(
-        f"reference spread: {within} of {differing} differing tensors differ by no more than onnxruntime's own settings "
-        f"(four optimization levels, one and two threads, the untouched file's outputs{_most(spread.ran[0])}){others}"
+        f"reference spread: {within} of {count(differing, 'differing tensor', 'differs', 'differ')} by no more than "
+        f"onnxruntime's own settings (four optimization levels, one and two threads, the original ONNX's outputs"
+        f"{_describe_largest(spread.ran[0])}){others}"
     )
-    report.notes += [f"reference spread: {_elsewhere(row)}" for row in spread.ran[1:]]
+    report.notes += [f"reference spread: {_describe_other(row)}" for row in spread.ran[1:]]
     if all(row.machine == platform.machine() for row in spread.ran):
         report.notes.append(
             "reference spread: kernels of other architectures were not run; --reference-python COMMAND gives an interpreter "
@@ -63,12 +65,13 @@ def mark_spread(report: Report, spread: Spread) -> None:
         )
 
 
-def _most(row: SpreadRun) -> str:
+def _describe_largest(row: SpreadRun) -> str:
     return f", at most {row.max_abs:g} at {row.widest}" if row.differing else ", which all give the same bytes"
 
 
-def _elsewhere(row: SpreadRun) -> str:
+def _describe_other(row: SpreadRun) -> str:
     far = f", at most {row.max_abs:g} at {row.widest}" if row.differing else ""
     lsb = f", {row.max_lsb} LSB of integers" if row.max_lsb else ""
     ran = f"{row.who} (Python {row.python}) ran it as well"
-    return f"{ran}: {row.differing} of {row.tensors} tensors differ from this machine's{far}{lsb}"
+    differing = count(row.tensors, "tensor", "differs", "differ")
+    return f"{ran}: {row.differing} of {differing} from this machine's{far}{lsb}"

@@ -1,4 +1,4 @@
-"""--repeat: the board runs again and again on the same inputs; what changes from run to run is named."""
+"""--repeat: runs the board repeatedly on the same inputs, and reports what changes from run to run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.run_evidence import RunEvidence
@@ -21,8 +22,9 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Unstable:
-    """A tensor whose bytes were not those of the first run. runs: how many of the others differ. contents: different ones,
-    the first included. elements: that ever changed. bits: of an element, that ever changed, 0 the lowest."""
+    """A tensor that changed between runs. runs: number of later runs that differ from the first. contents: number of
+    different contents, the first included. elements: number that ever changed. bits: those of an element that ever
+    changed, 0 the lowest."""
 
     tensor: str
     node: str
@@ -35,42 +37,42 @@ class Unstable:
 def repeat(
     board: Any, evidence: RunEvidence, graph: Graph, report: Report, times: int, step: Step | None = None
 ) -> None:
-    """Runs times - 1 more; the report then says what is unstable, and no pair with that board is PASSED. A board that breaks
-    on the way leaves its pairs INCONCLUSIVE, and what was found by then."""
+    """Runs the board times - 1 more and adds to the report what is unstable; no pair with that board is then PASSED. If
+    the board fails on the way, its passing pairs become INCONCLUSIVE, and what was found by then is reported."""
     recording = evidence.results.recordings["board"]
     first = dict(recording.digests) or {
         n: tensor_digest(v) for n, v in recording.tensors.items() if n not in graph.inputs
     }
-    makers, found, ran, broke = graph.producers(), dict[str, _Watched](), 1, ""
+    makers, changing, ran, broke = graph.producers(), dict[str, _Watched](), 1, ""
     try:
         for number in range(1, times):
             digests, values = board.again(first)
             ran += 1
             for name, value in values.items():
-                if name not in found:
+                if name not in changing:
                     row = Unstable(name, makers[name].name if name in makers else name)
-                    found[name] = _Watched(row, evidence.board_value(name)[0])
-                found[name].add(digests[name], value)
+                    changing[name] = _Watched(row, evidence.board_value(name)[0])
+                changing[name].add(digests[name], value)
             if step is not None:
                 step(number + 1, times)
     except LinkError as error:
-        broke = f"the board broke in run {ran + 1} of {times}: {' '.join(str(error).split())}"
-    order = [n for n in graph.observable() if n in found]
-    mark_repeat(report, {"runs": ran, "wanted": times, "why": broke, "unstable": [_plain(found[n].row) for n in order]})
+        broke = f"the board failed in run {ran + 1} of {times}: {' '.join(str(error).split())}"
+    unstable = [_plain(changing[n].row) for n in graph.observable() if n in changing]
+    mark_repeat(report, {"runs": ran, "wanted": times, "why": broke, "unstable": unstable})
 
 
-def mark_repeat(report: Report, found: dict[str, Any]) -> None:
-    """What --repeat found, put into a report: now, or out of a capture. Raises LookupError, TypeError or ValueError for what is
-    none."""
-    rows = [Unstable(**{k: row[k] for k in Unstable.__dataclass_fields__}) for row in found["unstable"]]
-    report.repeat = found
+def mark_repeat(report: Report, outcome: dict[str, Any]) -> None:
+    """Puts the outcome of --repeat, just made or from a capture, into a report. LookupError, TypeError or ValueError
+    for a malformed outcome."""
+    rows = [Unstable(**{k: row[k] for k in Unstable.__dataclass_fields__}) for row in outcome["unstable"]]
+    report.repeat = outcome
     if rows:
-        _judge(report, rows[0], int(found["runs"]), len(rows))
-    if found["why"]:
-        _inconclusive(report, printable(str(found["why"])))
+        _judge(report, rows[0], int(outcome["runs"]), len(rows))
+    if outcome["why"]:
+        _mark_inconclusive(report, printable(str(outcome["why"])))
 
 
-def _inconclusive(report: Report, why: str) -> None:
+def _mark_inconclusive(report: Report, why: str) -> None:
     for pair in report.pairs:
         if "board" in (pair.a, pair.b) and pair.verdict == "PASSED":
             pair.verdict, pair.why = "INCONCLUSIVE", why
@@ -79,6 +81,9 @@ def _inconclusive(report: Report, why: str) -> None:
 
 
 class _Watched:
+    """A tensor that changed, and which of its elements and bits did so far. first: its value in the first run, if
+    known."""
+
     def __init__(self, row: Unstable, first: Array | None):
         self.row, self._first = row, None if first is None else np.ascontiguousarray(first)
         self._digests: set[str] = set()
@@ -98,9 +103,11 @@ class _Watched:
         self.row.bits = [b for b in range(8 * whole.itemsize) if ever >> b & 1]
 
 
-def _judge(report: Report, first: Unstable, times: int, count: int) -> None:
-    bits = f", bits {', '.join(map(str, first.bits))} of {first.elements} elements" if first.bits else ""
-    why = f"{first.tensor} is not the same in {first.runs} of {times - 1} more runs on the same inputs{bits} ({count} tensors in all)"
+def _judge(report: Report, first: Unstable, times: int, tensors: int) -> None:
+    positions = f"{'bit' if len(first.bits) == 1 else 'bits'} {', '.join(map(str, first.bits))}"
+    bits = f", {positions} of {count(first.elements, 'element')}" if first.bits else ""
+    runs = f"{first.runs} of {count(times - 1, 'more run')} on the same inputs"
+    why = f"{first.tensor} is not the same in {runs}{bits} ({count(tensors, 'tensor')} in all)"
     for pair in report.pairs:
         if "board" in (pair.a, pair.b) and pair.verdict != "INCONCLUSIVE":
             pair.verdict, pair.cause, pair.why = "FAILED", "not_deterministic", why

@@ -1,4 +1,4 @@
-"""Recordings of every side to one report: the comparison, and all that a reader must know beside it."""
+"""Makes one report of the recordings of all sides: the comparison, and what a reader must know besides."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from qverify.compare.verdict import judge_all
 from qverify.inputs.described_inputs import described_inputs
 from qverify.inputs.description_keys import unverified
 from qverify.model_bin.units import units
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import NotRun, Report
 from qverify.session.host_sides import SideResults
@@ -33,7 +34,7 @@ def make_report(
     pull: Pull | None = None,
     located: list[Located] | None = None,
 ) -> Report:
-    """Every side's recording to a report. pull: asks the board for tensors it has not sent. located: as of judge_all."""
+    """Returns the report of all sides' recordings. pull: requests tensors from the board. located: as for judge_all."""
     report = judge_all(
         ran.recordings,
         models.graph,
@@ -67,21 +68,21 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
         for n in models.graph.nodes
         if not n.integer_reference
     ]
-    for fed in described_inputs(models.graph).values():
-        if fed.description is not None and (doubt := unverified(fed.description)):
+    for item in described_inputs(models.graph).values():
+        if item.description is not None and (doubt := unverified(item.description)):
             report.notes.append(
-                f"input {fed.name}: {doubt} follows published facts and was compared with no vendor's tool"
+                f"input {item.name}: {doubt} follows published facts, but was never compared with a vendor's tool"
             )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
     report.caveats = list(models.caveats)
     failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
     if failing:
         report.notes.append(
-            f"WARNING: onnxruntime on this host computes these otherwise than known (canary): {', '.join(failing)}; "
-            f"{len(distrusted)} nodes of the reference are not to be trusted{_first(distrusted)}"
+            f"WARNING: onnxruntime on this host computes these differently from known values (canary): {', '.join(failing)}; "
+            f"{count(len(distrusted), 'node', 'is', 'are')} not trusted in the reference{_name_first(distrusted)}"
         )
     report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}
 
 
-def _first(names: list[str]) -> str:
+def _name_first(names: list[str]) -> str:
     return f", the first is {names[0]}" if names else ""

@@ -1,4 +1,4 @@
-"""What is asked of the main job."""
+"""The request for the main job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qverify.inputs.sources import InputRequest
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, validated by run(). deadline_s: for each answer of the board."""
+    """The options of one run of the main job, which Job validates. deadline_s: for each answer of the board."""
 
     models: list[str]
     board: str | None = None
@@ -24,10 +24,10 @@ class Request:
     allow_other_model: bool = False
     pull: Literal["differ", "all"] = "differ"
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
-    capture: str | None = None  # folder that keeps everything the run sees
+    capture: str | None = None  # folder in which everything the run sees is stored
     repeat: int = 1  # runs of the board on the same inputs
-    paranoid: bool = False  # every tensor is pulled, and the board runs on other inputs, too
+    paranoid: bool = False  # every tensor is pulled, and the board also runs on other inputs
     spot_seed: int | None = None  # of the spot check and of those inputs; None: fresh in each run
-    reference_spread: bool = False  # how far apart the reference's own settings are
+    reference_spread: bool = False  # measure how far the reference's own settings differ
     reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
     reference_timeout_s: float = 900.0  # for each of their runs

@@ -1,4 +1,4 @@
-"""What one run's verdict was reached by, and any tensor of it as the board or the host had it."""
+"""The evidence of one run's verdict, and access to any tensor as the board or the host had it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ Pull = Callable[[list[str]], Any]
 
 @dataclass(slots=True)
 class RunEvidence:
-    """pull: asks the board for tensors, while its job is open."""
+    """The inputs and results of one run. pull: requests tensors from the board while its job is open; None
+    afterwards."""
 
     prepared: PreparedInputs
     results: SideResults
     pull: Pull | None
 
     def board_value(self, name: str) -> tuple[Array | None, str]:
-        """An input or an output of a node as the board had it, and "". None and "" where the board does not show it; None and
-        why where it could not be pulled."""
+        """Returns an input of the network or an output of a node as the board had it, and ""; None and "" where the
+        board does not offer it; None and the reason where it could not be pulled."""
         for item in self.prepared.inputs:
             if item.spec.name == name:
                 return np.asarray(item.array()), ""
@@ -37,7 +38,7 @@ class RunEvidence:
         return (None, values.failed[name]) if value is None else (np.asarray(value), "")
 
     def host_value(self, name: str) -> Array | None:
-        """Of the simulator, or of the reference where that did not run."""
+        """Returns the simulator's value, or the reference's where the simulator has none; None where neither has."""
         for side in (self.results.recordings.get("simulator"), self.results.recordings.get("reference")):
             if side is not None and name in side.tensors:
                 return np.asarray(side.tensors[name])
@@ -45,8 +46,8 @@ class RunEvidence:
 
 
 def board_values(recordings: Mapping[str, Recording], pull: Pull | None) -> Values | None:
-    """The board's tensors: held, else another side's under the same digest, else pulled. None where no board took part.
-    recordings: by label, as judged."""
+    """Returns the board's tensors: those it sent, else another side's with the same digest, else pulled. None where no
+    board took part. recordings: by label, as judged."""
     board = next((r for r in recordings.values() if r.side == "board"), None)
     if board is None:
         return None

@@ -1,4 +1,5 @@
-"""Soak: one model on one board for a time; every run's digests against the simulator's, a line a run, written as it goes."""
+"""Soak: runs one model on one board for a time, compares every run's digests with the simulator's, and logs one line
+per run."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ PAUSE_S = 2.0  # after a lost connection
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """seconds: how long. every_s: from the start of one run to that of the next, 0: at once."""
+    """The request for a soak. seconds: how long. every_s: from the start of one run to that of the next; 0: without a
+    pause."""
 
     models: list[str]
     board: str
@@ -41,10 +43,10 @@ class Soak:
 
 @dataclass(slots=True)
 class SoakResult:
-    """wrong: runs with a digest that is not the simulator's. lost: times the board was not there. first_wrong: its tensor.
-    gone: the board was not there at the end. cut: ended by Ctrl-C. unwritten: why the log ended.
-    scope: which tensors were looked at, where not all.
-    hottest_c, slowest_mhz: of the readings after each run, where the board tells."""
+    """The result of a soak. wrong: runs with a digest that is not the simulator's. lost: how often the board was
+    unreachable. first_wrong: the first wrong tensor. gone: the board was unreachable at the end. cut: ended by Ctrl-C.
+    unwritten: why the log could not be written. scope: which tensors were compared, if not all. hottest_c, slowest_mhz:
+    over the readings after each run; None where the board has none."""
 
     runs: int = 0
     wrong: int = 0
@@ -59,11 +61,12 @@ class SoakResult:
 
     @property
     def exit_status(self) -> int:
+        """1 where a run was wrong; 3 where none ran or the board was unreachable at the end; else 0."""
         return 1 if self.wrong else 3 if not self.runs or self.gone else 0
 
 
 class _Broke(LinkError):
-    """A first run that did not end. came: the digests that did."""
+    """Raised when a first run did not end. came: the digests that arrived."""
 
     def __init__(self, why: str, came: dict[str, str]):
         super().__init__(why)
@@ -71,37 +74,40 @@ class _Broke(LinkError):
 
 
 class _Unwritten(Exception):
-    """The log cannot be written."""
+    """Raised when the log cannot be written."""
 
 
-def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, SoakResult], None] | None = None) -> SoakResult:
-    """log: unbuffered, at its end; one JSON object a line, the first says what ran, so that nothing is lost on a cut. Ctrl-C and a log that
-    cannot be written end it, and what was found by then is returned. UsageError and the first LinkError end it before
-    anything ran; later ones are counted and the board is connected again."""
-    models = open_models(asked.models)
-    prepared = prepared_inputs(models.graph, asked.inputs)
+def soak(
+    request: Soak, log: FileIO | None = None, tell: Callable[[float, SoakResult], None] | None = None
+) -> SoakResult:
+    """Runs the soak. log: an unbuffered file, positioned at its end, that gets one JSON object per line, the first of
+    which describes the soak. tell: called with the seconds passed and the result so far after each run. Ctrl-C, or a
+    log that cannot be written, ends the soak, and the result so far is returned. UsageError, or the first LinkError,
+    ends it before anything ran; later link errors are counted, and the board is connected again."""
+    models = open_models(request.models)
+    prepared = prepared_inputs(models.graph, request.inputs)
     expected = Simulator(models.graph).run(prepared, keep=set()).digests
     if not expected:
-        raise UsageError("the model has no tensor to hold a board to")
-    start, found = time.monotonic(), SoakResult()
+        raise UsageError("the model has no tensor by which to check a board")
+    start, result = time.monotonic(), SoakResult()
     board: Board | None = None
     try:
-        _write({**_about(asked, models, prepared), "tensors": len(expected)}, log)
-        while (now := time.monotonic()) - start < asked.seconds or not (found.runs or found.lost):
+        _write({**_describe(request, models, prepared), "tensors": len(expected)}, log)
+        while (now := time.monotonic()) - start < request.seconds or not (result.runs or result.lost):
             row: dict[str, Any] = {"t_s": round(now - start, 3), "at": _utc()}
             try:
                 if board is None:
-                    board, digests = _opened(asked, models, prepared)
+                    board, digests = _connect(request, models, prepared)
                 else:
                     digests, _ = board.again(None)
-                found.gone = False
-                row |= _judged(board, digests, expected, found, time.monotonic() - now)
+                result.gone = False
+                row |= _judge(board, digests, expected, result, time.monotonic() - now)
             except LinkError as error:
                 came = error.came if isinstance(error, _Broke) else board.came if board is not None else {}
-                row |= _cut_off(came, expected, found)
-                if not found.runs and not found.lost and not found.wrong:
+                row |= _judge_cut_off(came, expected, result)
+                if not result.runs and not result.lost and not result.wrong:
                     raise
-                found.lost, found.gone = found.lost + 1, True
+                result.lost, result.gone = result.lost + 1, True
                 row |= {"lost": " ".join(str(error).split())}
                 if board is not None:
                     board.close()
@@ -109,21 +115,21 @@ def soak(asked: Soak, log: FileIO | None = None, tell: Callable[[float, SoakResu
                 time.sleep(PAUSE_S)
             _write(row, log)
             if tell is not None:
-                tell(time.monotonic() - start, found)
-            rest = min(asked.every_s + now, start + asked.seconds) - time.monotonic()
+                tell(time.monotonic() - start, result)
+            rest = min(request.every_s + now, start + request.seconds) - time.monotonic()
             time.sleep(max(0.0, rest))
     except KeyboardInterrupt:
-        found.cut = True
+        result.cut = True
     except _Unwritten as error:
-        found.unwritten = str(error)
+        result.unwritten = str(error)
     finally:
         if board is not None:
             board.close()
-    return found
+    return result
 
 
 def _write(row: dict[str, Any], log: FileIO | None) -> None:
-    """A whole line or none."""
+    """Appends a whole line or nothing. _Unwritten where that fails."""
     if log is None:
         return
     line, before = (json.dumps(row, allow_nan=False) + "\n").encode(), os.fstat(log.fileno()).st_size
@@ -138,19 +144,20 @@ def _write(row: dict[str, Any], log: FileIO | None) -> None:
     raise _Unwritten(why)
 
 
-def _about(asked: Soak, models: Models, prepared: PreparedInputs) -> dict[str, Any]:
-    """The log's first line: what the lines after it are of."""
+def _describe(request: Soak, models: Models, prepared: PreparedInputs) -> dict[str, Any]:
+    """Returns the log's first line: board, model and inputs of the lines after it."""
     model = hashlib.sha256(models.binary).hexdigest()
-    return {"soak": asked.board, "model_sha256": model, "inputs_sha256": prepared.sha256, "at": _utc()}
+    return {"soak": request.board, "model_sha256": model, "inputs_sha256": prepared.sha256, "at": _utc()}
 
 
 def _utc() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
-    """Connected, model and inputs pushed by a first run, and its digests. LinkError where that run did not end."""
-    board = Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
+def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
+    """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
+    LinkError where that run did not end."""
+    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
     try:
         first = board.run(prepared)
     except BaseException:
@@ -159,39 +166,39 @@ def _opened(asked: Soak, models: Models, prepared: PreparedInputs) -> tuple[Boar
     if first.state != "complete":
         board.close()
         raise _Broke(first.why, board.came)
-    made = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in models.graph.inputs}
-    return board, dict(first.digests) or made
+    computed = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in models.graph.inputs}
+    return board, dict(first.digests) or computed
 
 
-def _cut_off(came: dict[str, str], expected: dict[str, str], found: SoakResult) -> dict[str, Any]:
-    """What a run that did not end had wrong by then; with that it counts as a run."""
+def _judge_cut_off(came: dict[str, str], expected: dict[str, str], result: SoakResult) -> dict[str, Any]:
+    """Returns the wrong tensors of a run that did not end; if there are any, it counts as a run."""
     wrong = [n for n, digest in came.items() if n in expected and digest != expected[n]]
     if wrong:
-        found.runs, found.wrong = found.runs + 1, found.wrong + 1
-        found.first_wrong = found.first_wrong or wrong[0]
+        result.runs, result.wrong = result.runs + 1, result.wrong + 1
+        result.first_wrong = result.first_wrong or wrong[0]
     return {"wrong": wrong[:50]} if wrong else {}
 
 
-def _judged(
-    board: Board, digests: dict[str, str], expected: dict[str, str], found: SoakResult, took_s: float
+def _judge(
+    board: Board, digests: dict[str, str], expected: dict[str, str], result: SoakResult, took_s: float
 ) -> dict[str, Any]:
-    """The run's line. What the board offers and did not send is wrong, too. A board that goes away right after the run has no
-    readings, and its run counts."""
+    """Returns the run's line. A tensor that the board offers but did not send is wrong, too. A run counts even if the
+    board goes away right after it and has no readings."""
     offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
     if "per_node" not in board.capabilities:
-        found.scope = "final outputs only: the board offers no per-node dump"
+        result.scope = "final outputs only: the board offers no per-node dump"
     wrong = [n for n in offered if digests.get(n) != expected[n]]
-    found.runs += 1
+    result.runs += 1
     if wrong or not offered:
-        found.wrong += 1
-        found.first_wrong = found.first_wrong or (wrong or ["nothing it offers"])[0]
+        result.wrong += 1
+        result.first_wrong = result.first_wrong or (wrong or ["nothing: the board offers no tensor"])[0]
     condition: dict[str, float | None] = {"temperature_c": None, "frequency_mhz": None}
     with suppress(LinkError):
         condition = board.condition()
     if (hot := condition["temperature_c"]) is not None:
-        found.hottest_c = max(hot, found.hottest_c if found.hottest_c is not None else hot)
+        result.hottest_c = max(hot, result.hottest_c if result.hottest_c is not None else hot)
     if (pace := condition["frequency_mhz"]) is not None:
-        found.slowest_mhz = min(pace, found.slowest_mhz if found.slowest_mhz is not None else pace)
+        result.slowest_mhz = min(pace, result.slowest_mhz if result.slowest_mhz is not None else pace)
     missing = sum(n not in digests for n in offered)
-    row = {"run": found.runs, "seconds": round(took_s, 4), **condition}
+    row = {"run": result.runs, "seconds": round(took_s, 4), **condition}
     return row | {"tensors": len(digests), "wrong": wrong[:50], "missing": missing}

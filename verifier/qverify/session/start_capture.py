@@ -1,4 +1,4 @@
-"""--capture: what of a run goes into its capture, beside the sides (CAPTURE.md)."""
+"""--capture: starts a run's capture with everything except the sides (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def start_capture(folder: str, request: Request, models: Models) -> CaptureWriter:
-    """The folder with the run's models in it. UsageError where it is there already."""
-    writer = CaptureWriter(folder, _command(request))
+    """Makes the folder and stores the run's models in it. UsageError where it exists already."""
+    writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
         ending = "bin" if row["kind"] == "model.bin" else "onnx"
         writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_file(path))
@@ -27,7 +27,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     return writer
 
 
-def _command(request: Request) -> dict[str, Any]:
+def _describe_command(request: Request) -> dict[str, Any]:
     options = request.options
     gates = {gate.option: getattr(options, gate.option) for gate in GATES}
     return {

@@ -1,4 +1,4 @@
-"""The board side: push what is not there, run, take digests, pull what is asked for."""
+"""The board side: pushes what the board lacks, runs the model, takes digests, and pulls tensors on request."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
+from qverify.plural import count
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -28,8 +29,8 @@ TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault
 
 
 class DigestMismatch(LinkError):
-    """Some of the tensors asked for do not hold their digests, though the board goes on. came: the others, each of which holds its
-    digest. broken: tensor to why it is not among them."""
+    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors, which match.
+    broken: for each failed tensor, the reason."""
 
     def __init__(self, came: dict[str, Array], broken: dict[str, str]):
         super().__init__(next(iter(broken.values())))
@@ -37,9 +38,9 @@ class DigestMismatch(LinkError):
 
 
 class Board:
-    """One board with one model. A fault of the board gives a Recording that says so, never an exception from run().
-    options: of the address (store, memory ...). spot_seed: which tensor a run pulls to hold it to its digest; None: another
-    in each run. LinkError at construction when there is no agent to speak to."""
+    """One board with one model. run() reports a fault of the board in the Recording and does not raise it.
+    options: of the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None:
+    a random one in each run. The constructor raises LinkError where no agent answers."""
 
     def __init__(
         self,
@@ -56,10 +57,10 @@ class Board:
         self._agent = connect(uri, deadline_s, options)
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
-        self.came: dict[str, str] = {}  # digests of the last run, whether or not it came to its end
+        self.came: dict[str, str] = {}  # digests of the last run, also where it did not finish
         self._inputs: list[str] = []
         self._spool = Spool()
-        self._values_are_of_the_run = True  # no unit ran since
+        self._values_are_of_the_run = True  # no unit ran since the run
         self._generation = 0  # of the connection the last run was on
 
     def run(
@@ -68,8 +69,8 @@ class Board:
         progress: Callable[[int, int], None] | None = None,
         pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
-        """Digests of every tensor the board offers; final outputs and one seeded tensor whole, checked against theirs.
-        pull all, or a board without digests: every tensor whole."""
+        """Runs the model. Returns digests of every tensor that the board offers, and the values of the final outputs and of one
+        randomly chosen tensor, checked against their digests. pull "all", or a board without digests: the values of every tensor."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -87,7 +88,7 @@ class Board:
         )
         try:
             self._run(prepared, recording, progress, pull)
-        except Contradiction as error:  # then none of its words holds
+        except Contradiction as error:  # then nothing that it sent can be trusted
             self._digests, recording.digests, recording.tensors = {}, {}, {}
             recording.state, recording.why = "partial", f"the board contradicts itself: {error}"
         except LinkError as error:
@@ -100,15 +101,20 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             first = next(iter(recording.missing.values()))
-            recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come: {first}"
+            recording.state, recording.why = (
+                "partial",
+                f"{count(len(recording.missing), 'tensor', 'was', 'were')} not received: {first}",
+            )
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
-            recording.notes.append("the board has no place for a lock file: nothing keeps another host from using it")
+            recording.notes.append(
+                "the board has no place for a lock file, so another host can use it at the same time"
+            )
         if self._agent.generation:
             recording.notes.append(
-                f"the connection to the board was lost and made again, {self._agent.generation} times"
+                f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
             )
-        said = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
-        recording.notes += [f"the board's console said: {line}" for line in said[:MOST_QUOTED]]
+        troubles = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
+        recording.notes += [f"the board's console printed: {line}" for line in troubles[:MOST_QUOTED]]
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled
@@ -134,8 +140,8 @@ class Board:
                 progress(min(done, len(observable)), len(observable))
 
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
-        fed = frozenset(self.graph.inputs)
-        finals = [n for n in self.graph.outputs if n not in fed]
+        inputs = frozenset(self.graph.inputs)
+        finals = [n for n in self.graph.outputs if n not in inputs]
         reported = observable if per_node else finals if digests else []
         try:
             self._agent.run(
@@ -145,13 +151,13 @@ class Board:
                 nodes="all" if per_node else reported,
                 digests=digests,
                 names=list(self.graph.tensors),
-                events=self._made(reported),
+                events=self._computed(reported),
             )
             self._generation = self._agent.generation
         finally:
             recording.digests = {n: d for n, d in self._digests.items() if n in recording.specs}
-        held: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
-        recording.tensors = held
+        tensors: dict[str, Array] = {n: v for n, v in prepared.arrays().items() if n in self._finals}
+        recording.tensors = tensors
         others = [n for n in observable if n not in self._finals] if per_node else []
         spot = digests and pull != "all" and bool(others)
         seed = secrets.randbelow(1 << 32) if self._spot_seed is None else self._spot_seed
@@ -159,68 +165,69 @@ class Board:
             others = [others[int(np.random.Generator(np.random.PCG64(seed)).integers(len(others)))]]
         for name in [*finals, *others]:
             try:
-                held |= self.pull([name])
+                tensors |= self.pull([name])
             except DigestMismatch as error:
                 recording.missing |= error.broken
-        if spot and others[0] in held:
+        if spot and others[0] in tensors:
             recording.settings["spot_seed"] = seed
             recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
 
-    def _made(self, names: Collection[str]) -> list[str]:
-        """Those of `names` that nodes make, in running order: the events of a run that reports them."""
+    def _computed(self, names: Collection[str]) -> list[str]:
+        """Returns those of `names` that nodes compute, in running order: the events of a run that reports them."""
         wanted = set(names)
         return [o for node in self.graph.nodes for o in node.outputs if o in wanted]
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
-        """One more run on the same inputs: the digest of every tensor (made here of the values, where the board sends none),
-        and the values of those whose digest is not the given one, as this run left them (None: no values). LinkError where
-        the board breaks, or a tensor it offers does not come."""
-        per_node, told = "per_node" in self.capabilities, "digests" in self.capabilities
-        fed = frozenset(self.graph.inputs)
-        made = {n for n in self.graph.outputs if n not in fed}
-        names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in made]
+        """Runs once more on the same inputs. Returns the digest of every tensor (computed here from the values if the board sends
+        none), and this run's values of those whose digest differs from `changed_from` (None: no values). Raises LinkError
+        where the board fails, or does not send a tensor that it offers."""
+        per_node, has_digests = "per_node" in self.capabilities, "digests" in self.capabilities
+        inputs = frozenset(self.graph.inputs)
+        computed = {n for n in self.graph.outputs if n not in inputs}
+        names = self.graph.observable() if per_node else [n for n in self.graph.outputs if n in computed]
         wanted, self.came = frozenset(names), {}
 
         def on_node(event: NodeEvent) -> None:
-            if told and event.tensor in wanted:
+            if has_digests and event.tensor in wanted:
                 _note(self.came, event)
 
         events = self._agent.run(
             self._sha256,
             self._inputs,
             on_node,
-            nodes="all" if per_node else names if told else [],
-            digests=told,
+            nodes="all" if per_node else names if has_digests else [],
+            digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._made(names if per_node or told else []),
+            events=self._computed(names if per_node or has_digests else []),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
-        self._digests = _digests(e for e in events if e.tensor in wanted) if told else {}
+        self._digests = _digests(e for e in events if e.tensor in wanted) if has_digests else {}
         try:
-            values = {} if told else self._got(names)
+            values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
             if lacking := [n for n in names if n not in digests]:
                 raise LinkError(
-                    f"{lacking[0]} did not come when the board ran again ({len(lacking)} of {len(names)} tensors)"
+                    f"{lacking[0]} was not received when the board ran again ({len(lacking)} of {count(len(names), 'tensor')})"
                 )
             changed = [] if changed_from is None else [n for n, d in digests.items() if d != changed_from.get(n)]
-            return digests, {n: values[n] if n in values else self._got([n])[n] for n in changed}
+            return digests, {n: values[n] if n in values else self._fetch([n])[n] for n in changed}
         finally:
             self._digests = first
 
     def condition(self) -> dict[str, float | None]:
-        """temperature_c and frequency_mhz now; None where the board does not tell."""
-        told = self._agent.ask_again()
-        return {k: _number(told.get(k)) for k in ("temperature_c", "frequency_mhz")}
+        """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
+        facts = self._agent.ask_again()
+        return {k: _number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Tensors of the last run, each checked against the digest the board announced; Unproven where one differs, LinkError
-        where the board breaks. A board that had not the memory to keep every tensor, or ran a unit since, runs once more."""
+        """Returns tensors of the last run, each checked against the digest that the board reported. Raises DigestMismatch where
+        one differs, LinkError where the board fails. A board without memory for every tensor, or that ran a unit since, runs
+        once more."""
         kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
         try:
             if kept and self._generation == self._agent.generation:
-                return self._got(names)
+                return self._fetch(names)
         except AgentError:
             if self._generation == self._agent.generation:
                 raise
@@ -228,34 +235,34 @@ class Board:
             names
         )  # what the run left is gone: no memory for it, a unit ran since, or the connection was lost
         try:
-            came = self._got([n for n in names if n not in broken])
+            tensors = self._fetch([n for n in names if n not in broken])
         except DigestMismatch as error:
-            came, broken = error.came, broken | error.broken
+            tensors, broken = error.came, broken | error.broken
         if broken:
-            raise DigestMismatch(came, broken)
-        return came
+            raise DigestMismatch(tensors, broken)
+        return tensors
 
     def _run_again(self, names: list[str]) -> dict[str, str]:
-        """So that they can be got; those that do not hold the digest of the first run, where the board announced one."""
-        told = "digests" in self.capabilities
+        """Runs again so that these tensors can be fetched. Returns those whose digest is not the first run's, with the reason."""
+        has_digests = "digests" in self.capabilities
         events = self._agent.run(
             self._sha256,
             self._inputs,
             nodes=names,
-            digests=told,
+            digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._made(names),
+            events=self._computed(names),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         wanted = frozenset(names)
         return {
-            event.tensor: f"{event.tensor}: the board computed other bytes when it ran again on the same inputs; it is not deterministic"
-            for event in (events if told else [])
+            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; it is not deterministic"
+            for event in (events if has_digests else [])
             if event.tensor in wanted and event.digest != self._digests.get(event.tensor, event.digest)
         }
 
-    def _got(self, names: list[str]) -> dict[str, Array]:
-        """Unproven where some of them do not hold their digests, once the others are there."""
+    def _fetch(self, names: list[str]) -> dict[str, Array]:
+        """Fetches tensors from the board. Raises DigestMismatch, after the last one, where some do not match their digests."""
         pulled: dict[str, Array] = {}
         broken: dict[str, str] = {}
         for name in names:
@@ -263,7 +270,7 @@ class Board:
             value = np.frombuffer(self._agent.get(name, spec.valid_bytes), spec.numpy_dtype).reshape(spec.shape)
             if "digests" in self.capabilities and tensor_digest(value) != self._digests.get(name):
                 broken[name] = (
-                    f"{name}: the bytes pulled do not have the digest the board announced; "
+                    f"{name}: the pulled bytes do not match the digest that the board reported; "
                     "its memory or its link is not stable"
                 )
             else:
@@ -273,41 +280,42 @@ class Board:
         return pulled
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The unit alone on the board, on injected tensors."""
+        """Runs one unit on the board on the given tensors. Returns its outputs by name."""
         hashes = {}
         for name in unit.inputs:
             data = np.ascontiguousarray(inputs[name]).tobytes()
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
-        told = [o for node in unit.nodes for o in node.outputs if not self.graph.spec(o).interior]
+        visible = [o for node in unit.nodes for o in node.outputs if not self.graph.spec(o).interior]
         events = self._agent.run_unit(
-            self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors), told
+            self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors), visible
         )
         free_running, self._digests = self._digests, _digests(events)
         try:
-            return self._got([o for o in unit.outputs if o in told])
+            return self._fetch([o for o in unit.outputs if o in visible])
         finally:
             self._digests = free_running
 
     def close(self) -> None:
+        """Closes the connection; pulled tensors stay readable."""
         self._spool.close()
         self._agent.close()
 
 
 def _note(digests: dict[str, str], event: NodeEvent) -> None:
-    """A tensor has one digest in a run."""
+    """Adds an event's digest. Raises Contradiction where the tensor already has another."""
     if digests.setdefault(event.tensor, event.digest) != event.digest:
         raise Contradiction(f"{event.tensor}: digest {digests[event.tensor]}, and digest {event.digest}, in one run")
 
 
 def _digests(events: Iterable[NodeEvent]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for event in events:
-        _note(found, event)
-    return found
+        _note(digests, event)
+    return digests
 
 
-def _number(told: object) -> float | None:
-    held = isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told)
-    return float(told) if held else None  # type: ignore[arg-type]
+def _number(value: object) -> float | None:
+    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if finite else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""An ONNX file run as it is on onnxruntime, nothing fused: the float feet of the ladder, and a vendor's fake-quantized one."""
+"""Runs an unchanged ONNX file on onnxruntime without fusion: a float or fake-quantized stage of the ladder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from qverify.onnx_model.load import load, parse
 from qverify.onnx_model.view import View
 from qverify.tensors.recording import Array
 
-MOST_EXPOSED = 1 << 27  # bytes of tensors one run gives; more are taken in further runs
+MOST_EXPOSED = 1 << 27  # bytes of tensors that one run returns; more need further runs
 
 
 class FloatFile:
-    """Raises BadFileError where the file cannot be run. shapes: of inputs, for the dynamic ones. folder: of external data."""
+    """An ONNX file that can be run. shapes: those of dynamic inputs. folder: that of external data. Raises BadFileError where
+    the file cannot be run."""
 
     def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
         self.name, self.model = name, load(data, name, folder, _wanted(parse(data, name), shapes or {}))
@@ -31,27 +32,27 @@ class FloatFile:
         return self.view.outputs
 
     def run(self, feed: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs. feed: by this file's input names."""
+        """Returns the outputs by name. feed: arrays by this file's input names."""
         lacking = [n for n in self.view.inputs if n not in feed]
         if lacking:
             raise BadFileError(
-                f"{self.name}: nothing is known for its input {lacking[0]!r}; its inputs must be the quantized model's, by name or by position"
+                f"{self.name}: no value is known for its input {lacking[0]!r}; its inputs must be the quantized model's, by name or by position"
             )
         return self._plain.run({n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs})
 
     def tensors(self, feed: Mapping[str, Array], names: list[str]) -> Iterator[tuple[str, Array]]:
-        """Any tensors by name, at most MOST_EXPOSED bytes at a time."""
-        given = {n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs}
-        yield from ((n, given[n]) for n in names if n in given)
-        for part in self._parts([n for n in names if n not in given]):
+        """Yields tensors with their names, at most MOST_EXPOSED bytes per run."""
+        values = {n: _cast(feed[n], self.view.dtype(n)) for n in self.view.inputs}
+        yield from ((n, values[n]) for n in names if n in values)
+        for part in self._parts([n for n in names if n not in values]):
             if part not in self._exposing:
                 self._exposing[part] = Engine(expose_tensors(self.model, list(part)).SerializeToString())
-            yield from self._exposing[part].run(given, part).items()
+            yield from self._exposing[part].run(values, part).items()
 
     def alone(self, output: str, given: Mapping[str, Array]) -> Array:
-        """One tensor, computed from the tensors `given` instead of the file's inputs."""
-        made = Engine(cut_nodes(self.model, given, output).SerializeToString(), threads=1)
-        return made.run({n: given[n] for n in made.inputs})[output]
+        """Returns one tensor, computed from the tensors `given` instead of the file's inputs."""
+        engine = Engine(cut_nodes(self.model, given, output).SerializeToString(), threads=1)
+        return engine.run({n: given[n] for n in engine.inputs})[output]
 
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:
         parts: list[list[str]] = [[]]
@@ -67,7 +68,7 @@ class FloatFile:
 
 
 def _wanted(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The shapes for the dynamic inputs of this file; by name, or the only one for the only one."""
+    """Returns shapes of the file's dynamic inputs, by name; a single shape is used for a single input of any name."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     known = {inputs[0].name: next(iter(shapes.values()))} if len(inputs) == len(shapes) == 1 else dict(shapes)

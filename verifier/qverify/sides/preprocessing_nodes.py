@@ -1,4 +1,4 @@
-"""The nodes in front of the network: what makes its inputs of the bytes that the board is fed (INPUTS.md section 7)."""
+"""The preprocessing nodes, which compute the network's inputs from the bytes that the board receives (INPUTS.md section 7)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize", "transpose")
 
 
 def preprocessing_of(graph: Graph, names: Iterable[str]) -> list[Node]:
-    """What makes these network inputs, in running order; [] where they are the graph's own. BadFileError where another
-    op than those of preprocessing does it, or nothing."""
-    makers, found, todo = graph.producers(), dict[str, Node](), [n for n in names if n not in graph.inputs]
+    """Returns the nodes that compute these network inputs, in running order; [] where they are inputs of the graph. Raises
+    BadFileError where an op other than those of preprocessing computes one, or none does."""
+    makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in names if n not in graph.inputs]
     while todo:
         name = todo.pop()
         node = makers.get(name)
         if node is None or node.op not in OPS:
-            raise BadFileError(f"model.bin: network input {name!r} is neither fed nor made by preprocessing nodes")
-        found[node.name] = node
+            raise BadFileError(
+                f"model.bin: network input {name!r} is neither an input of the graph nor computed by preprocessing nodes"
+            )
+        nodes[node.name] = node
         todo += [n for n in node.inputs if n is not None and n not in graph.inputs and n not in graph.constants]
-    return [node for node in graph.nodes if node.name in found]
+    return [node for node in graph.nodes if node.name in nodes]
 
 
 def run_preprocessing(graph: Graph, nodes: list[Node], values: Mapping[str, Array]) -> dict[str, Array]:
-    """Their outputs by name. values: of the graph inputs."""
-    found: dict[str, Array] = {}
+    """Returns the nodes' outputs by name. values: arrays of the graph's inputs. Raises BadFileError for a node that cannot run."""
+    outputs: dict[str, Array] = {}
     for node in nodes:
         try:
             ops.words(node)
-            found |= ops.simulate_node(graph, node, {**values, **found})
+            outputs |= ops.simulate_node(graph, node, {**values, **outputs})
         except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
             raise BadFileError(f"model.bin node {node.name!r} ({node.op}): {error}") from error
-    return found
+    return outputs

@@ -1,4 +1,4 @@
-"""The reference side: the integer ONNX on onnxruntime with every tensor exposed, the untouched file beside it."""
+"""The reference side: the integer ONNX on onnxruntime with every tensor exposed, and the original ONNX beside it."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all
 
 
 class Reference:
-    """integer_onnx: of the compiler. original: the untouched file, for plain()."""
+    """Runs the reference. integer_onnx: the compiler's. original: the original ONNX, for plain()."""
 
     def __init__(self, integer_onnx: bytes, graph: Graph, original: bytes | None = None):
         self.graph, self.original = graph, original
         self._model = onnx.load_from_string(integer_onnx)
-        there = {o for node in self._model.graph.node for o in node.output}
-        self.names = [n for n in graph.observable() if n in there]
+        computed = {o for node in self._model.graph.node for o in node.output}
+        self.names = [n for n in graph.observable() if n in computed]
         self._cutter: Cutter | None = None
         self._engine = Engine(expose_tensors(self._model, self.names).SerializeToString())
         self._front = preprocessing_of(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
-        """Nodes (by the tensor they make) that onnxruntime computes with operators of these types."""
+        """Returns the tensors that onnxruntime computes with operators of these types."""
         ours = set(self.names)
         return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in ours]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
+        """Returns every observable tensor; digests: with their digests."""
         start = time.perf_counter()
         fed = run_preprocessing(self.graph, self._front, prepared.arrays())
         values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
@@ -67,24 +68,25 @@ class Reference:
         )
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
-        """This run under onnxruntime's other legitimate settings (every optimization level, one thread), and the untouched
-        file's outputs under every level."""
+        """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread), and of the
+        original ONNX under every level."""
         fed = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
         feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
         model = expose_tensors(self._model, self.names).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
-        found = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
+        variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
         if self.original is None:
-            return found
+            return variants
         stripped = self._stripped("outputs")
         values = {**fed, **base}  # an input may be an output too
         feed, named = self._original_feed(prepared, values), self._original_outputs()
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
-        return found + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
+        return variants + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The unit's own ONNX nodes on the given inputs; nodes in front of the network by the simulator's arithmetic."""
+        """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic. Returns its
+        outputs by name."""
         if any(node in self._front for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
         return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
@@ -92,30 +94,31 @@ class Reference:
         )
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """The nodes between these tensors as a model of their own."""
+        """Returns the nodes between these tensors as a model of its own."""
         self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
         return self._cutter.cut(given, outputs)
 
     def _stripped(self, end: str) -> Mapping[str, str]:
-        """Of "inputs" or "outputs" whose quantization was stripped: our name to the untouched file's."""
-        held: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
-        return held.get(end, {})
+        """Returns, for "inputs" or "outputs" whose quantization was stripped, the original ONNX's name by our name."""
+        stripped: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
+        return stripped.get(end, {})
 
     def _unquantized(self, name: str, value: Array, stripped: Mapping[str, str]) -> Array:
-        """The float32 that the untouched file holds there, where the ends were stripped."""
+        """Returns the float32 values that the original ONNX has there, where the quantization was stripped."""
         return float32.dequantize(value, *parameters(self.graph.spec(name))) if name in stripped else value
 
     def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
         stripped = self._stripped("inputs")
-        given = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
-        return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in given.items()}
+        values = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
+        return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
 
     def _original_outputs(self) -> dict[str, str]:
-        """The untouched file's outputs, each with our name."""
+        """Returns our name of each output of the original ONNX."""
         return {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """The untouched file on plain onnxruntime (all optimizations) against these finals: equal, or by how much not."""
+        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs. Returns name,
+        equal and max_abs for each output."""
         if self.original is None:
             return []
         named, feed = self._original_outputs(), self._original_feed(prepared, finals)
@@ -140,5 +143,5 @@ class Reference:
 
 
 def _real(spec: TensorSpec) -> TensorSpec:
-    """Of the same tensor in float32."""
+    """Returns the spec of the same tensor in float32."""
     return replace(spec, dtype="float32", scale=(), zero_point=())

@@ -1,4 +1,4 @@
-"""The simulator side: model.bin in numpy, bit for bit what a correct board computes."""
+"""The simulator side: runs model.bin in numpy, bit for bit as a correct board does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
 NOT_COMPUTABLE = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
-DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest costs less than a thread's turn
+DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest is faster than handing it to a thread
 
 
 def _where(node: Node) -> str:
@@ -28,27 +28,27 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph. What a page prepares from constants is kept for the life of the object."""
+    """Runs a Graph. What an op's page prepares from constants is kept for the life of the object."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self._states: dict[str, Any] = {}
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The node's outputs. Raises BadFileError when a hostile model.bin's node cannot be computed as recorded."""
+        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed as recorded."""
         try:
             if node.name not in self._states:
                 ops.words(node)
                 self._states[node.name] = ops.prepare(node, self.graph)
-            made = ops.simulate_node(self.graph, node, values, self._states[node.name])
+            outputs = ops.simulate_node(self.graph, node, values, self._states[node.name])
         except NOT_COMPUTABLE as error:
             raise BadFileError(f"{_where(node)}: its tensors or words do not fit the op ({error})") from error
-        for name, value in made.items():
+        for name, value in outputs.items():
             spec = self.graph.spec(name)
             if (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
                 wanted = f"its record says {spec.dtype}{list(spec.shape)}"
                 raise BadFileError(f"{_where(node)}: gives {name!r} as {value.dtype}{list(value.shape)}, {wanted}")
-        return made
+        return outputs
 
     def run(
         self,
@@ -58,14 +58,14 @@ class Simulator:
         progress: Callable[[int, int], None] | None = None,
         peer: Recording | None = None,
     ) -> Recording:
-        """keep: names whose values the Recording holds (default all observable). Digests cover every observable tensor.
-        peer: a side that ran before; what has its digest is held once, as its array."""
+        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover every observable
+        tensor. peer: a side that ran before; tensors with the same digest share its array."""
         start, graph = time.perf_counter(), self.graph
         seen = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
             self._compute(dict(prepared.arrays()), seen, progress)
         finals = frozenset(graph.outputs)
-        seen.held |= {n: v for n, v in prepared.arrays().items() if n in finals}
+        seen.kept |= {n: v for n, v in prepared.arrays().items() if n in finals}
         return Recording(
             "simulator",
             "qverify simulator",
@@ -74,14 +74,14 @@ class Simulator:
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,
-            tensors=seen.held,
+            tensors=seen.kept,
             digests=seen.digests(),
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
 
     def _compute(self, values: dict[str, Array], seen: _Seen, progress: Callable[[int, int], None] | None) -> None:
-        """Every node in order. values: the inputs at first; a tensor leaves once nothing more reads it."""
+        """Runs every node in order. values: initially the inputs; a tensor is removed once no further node reads it."""
         graph = self.graph
         last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
         for i, node in enumerate(graph.nodes):
@@ -98,7 +98,7 @@ class Simulator:
         seen.share(wait=True)
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The unit alone on the given inputs (valid elements by tensor name)."""
+        """Runs one unit on the given inputs (valid elements by tensor name). Returns its outputs by name."""
         values = {name: inputs[name] for name in unit.inputs if name in inputs}
         with one_blas_thread():
             for node in unit.nodes:
@@ -107,14 +107,14 @@ class Simulator:
 
 
 class _Seen:
-    """What is kept of a run: the values of `wanted`, and all digests, which come from other threads. What the peer holds
-    too is held once, as its array."""
+    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that the peer
+    has too shares its array."""
 
     def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
-        self.held: dict[str, Array] = {}
+        self.kept: dict[str, Array] = {}
         self._wanted, self._digests = wanted, digests
         self._marks: dict[str, Future[str]] = {}
-        self._waiting: list[str] = []  # held by both, their digests not looked at yet
+        self._waiting: list[str] = []  # kept by both, digests not compared yet
         self._theirs = peer.digests if peer is not None else {}
         self._known = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
 
@@ -122,18 +122,18 @@ class _Seen:
         if self._digests:
             self._marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
         if name in self._wanted:
-            self.held[name] = value
+            self.kept[name] = value
             if name in self._known and name in self._marks:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
-        """Gives up our copy of what the peer holds too, where its digest is there; wait: for every digest."""
+        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every digest."""
         unfinished = []
         for name in self._waiting:
             if not wait and not self._marks[name].done():
                 unfinished.append(name)
             elif self._theirs.get(name) == self._marks[name].result():
-                self.held[name] = self._known[name]
+                self.kept[name] = self._known[name]
         self._waiting = unfinished
 
     def digests(self) -> dict[str, str]:

@@ -10,11 +10,11 @@ import xxhash
 
 
 def bytes_digest(data: bytes | memoryview) -> str:
-    """16 hex digits of XXH64, seed 0."""
+    """Returns 16 hex digits of XXH64, seed 0."""
     return xxhash.xxh64_hexdigest(data)
 
 
 def tensor_digest(values: npt.NDArray[Any]) -> str:
-    """16 hex digits of XXH64, seed 0, over the elements in row-major order, little-endian."""
+    """Returns 16 hex digits of XXH64, seed 0, over the elements in row-major order, little-endian."""
     dense = np.ascontiguousarray(values)
     return xxhash.xxh64_hexdigest(dense.reshape(-1).view(np.uint8).data if dense.size else b"")

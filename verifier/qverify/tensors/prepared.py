@@ -13,7 +13,8 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class PreparedInput:
-    """spec: of the model input. data: aligned bytes (spec.size_bytes). source: a path, or `random`. seed: or None."""
+    """One model input. spec: that of the input. data: aligned bytes (spec.size_bytes). source: a path, or `random`. seed: of random
+    inputs, else None."""
 
     spec: TensorSpec
     data: bytes
@@ -25,12 +26,14 @@ class PreparedInput:
         return hashlib.sha256(self.data).hexdigest()
 
     def array(self) -> npt.NDArray[np.generic]:
-        """The valid elements, shape spec.shape."""
+        """Returns the valid elements, shape spec.shape."""
         return self.spec.valid_view(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedInputs:
+    """The inputs of one run, in the graph's order. sha256: over the names and the hashes of all."""
+
     inputs: tuple[PreparedInput, ...]
 
     @property
@@ -39,4 +42,5 @@ class PreparedInputs:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Returns the valid elements by input name."""
         return {i.spec.name: i.array() for i in self.inputs}

@@ -16,7 +16,7 @@ State = Literal["complete", "partial", "did not run"]
 
 
 class Tensors(Mapping[str, Array]):
-    """Named tensors loaded when asked for, so that a Recording need not hold all of them in memory."""
+    """Named tensors that are loaded on access, so that a Recording does not keep all of them in memory."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Array]]):
         self._loaders = loaders
@@ -36,11 +36,11 @@ class Tensors(Mapping[str, Array]):
 
 @dataclass(slots=True)
 class Recording:
-    """side: float, reference, simulator, board, dump. declared: tensors this side offers. tensors: valid elements
-    (shape = spec.shape) of those held on this host; may be fewer than digests (a board's are pulled on demand).
+    """What one side produced. side: float, reference, simulator, board, dump. specs: tensors this side offers. tensors: valid
+    elements (shape = spec.shape) of those on this host; may be fewer than digests (a board's are pulled on demand).
     digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
-    missing: declared tensor that did not come, to why. capabilities: of finals, per_node, inject, digests.
-    runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) owes equal bytes.
+    missing: for each offered tensor that is not available, the reason. capabilities: among finals, per_node, inject, digests.
+    runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) must give equal bytes.
     """
 
     side: str
@@ -62,4 +62,4 @@ class Recording:
     link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
     notes: list[str] = field(default_factory=list)
     runtime: str = "qvrt"
-    borrowed: frozenset[str] = frozenset()  # of tensors: another side's of the same digest, this side sent no bytes
+    borrowed: frozenset[str] = frozenset()  # tensors taken from another side with the same digest

@@ -16,9 +16,9 @@ class TensorSpec:
     """One named tensor.
 
     shape: valid shape in elements. aligned_shape: stored shape, every dim >= shape. strides_bytes: row-major over
-    aligned_shape. scale: float32, real value per LSB, () when not quantized, else one or one a channel.
+    aligned_shape. scale: float32, real value per LSB, () when not quantized, else one, or one per channel.
     zero_point: LSB, as many as scale. channel_axis: -1 when per tensor.
-    interior: inside a float region or made by the compiler; never expected in a comparison.
+    interior: inside a float region or made by the compiler; never compared.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TensorSpec:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the aligned buffer."""
+        """Returns the size of the aligned buffer in bytes."""
         return prod(self.aligned_shape) * self.numpy_dtype.itemsize
 
     @property
@@ -63,25 +63,25 @@ class TensorSpec:
         return bool(self.scale)
 
     def same_meaning(self, other: TensorSpec) -> bool:
-        """Equal bytes stand for equal real values."""
+        """Tells whether equal bytes are equal real values under both specs."""
         axes = self.channel_axis == other.channel_axis or len(self.scale) <= 1
         return axes and (self.dtype, self.scale, self.zero_point) == (other.dtype, other.scale, other.zero_point)
 
     def valid_view(self, aligned: bytes | memoryview) -> npt.NDArray[np.generic]:
-        """The valid elements (a view of shape `shape`) of aligned bytes; ValueError when the size differs."""
+        """Returns the valid elements (a view of shape `shape`) of aligned bytes. Raises ValueError for another size."""
         if len(aligned) != self.size_bytes:
             raise ValueError(f"{self.name}: {len(aligned)} bytes, wanted {self.size_bytes}")
         whole = np.frombuffer(aligned, self.numpy_dtype).reshape(self.aligned_shape)
         return whole[tuple(slice(0, n) for n in self.shape)] if self.shape else whole
 
     def aligned_bytes(self, valid: npt.NDArray[np.generic]) -> bytes:
-        """`valid` stored in the aligned layout, padding zero."""
+        """Returns the elements stored in the aligned layout, with zero padding."""
         whole = np.zeros(self.aligned_shape, self.numpy_dtype)
         whole[tuple(slice(0, n) for n in self.shape)] = valid
         return whole.tobytes()
 
     def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """Real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats pass through."""
+        """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats are unchanged."""
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
             real = values.astype(np.float64)
         if not self.scale:

@@ -1,4 +1,4 @@
-"""Tensors kept in a file without a name instead of in memory: the third copy of a dump, when every side has bytes of its own."""
+"""Keeps tensors in an unnamed file instead of memory: the third copy of a dump, when every side has its own bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ SMALL = 1 << 16  # bytes; less stays in memory
 
 
 class Spool:
-    """Arrays stay after close(), which only gives up the descriptor. Raises OSError (disk full) from keep()."""
+    """An unnamed file of arrays. They stay readable after close(), which only closes the descriptor. keep() raises OSError (disk
+    full)."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
 
     def keep(self, value: Array) -> Array:
-        """The same elements, read-only, in the file (small ones as they are)."""
+        """Returns the same elements, read-only, in the file (small arrays unchanged)."""
         if value.nbytes < SMALL:
             return value
         if self._file is None:

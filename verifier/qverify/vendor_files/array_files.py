@@ -1,4 +1,4 @@
-""".npy files and members of .npz of somebody else: headers believed only where the file has the bytes they declare."""
+"""Reads untrusted .npy files and members of .npz files: a header must match the size of the file."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ODD = (
 )
 _ZIP = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, OSError, struct.error, *_ODD)
 _MOST_RATIO = 1100  # deflate packs no denser than 1032 to 1
-_MOST_PACKED, _USUAL_RATIO = 1 << 30, 64  # bytes; what is packed denser than any network's tensors may not be larger
+_MOST_PACKED, _USUAL_RATIO = 1 << 30, 64  # bytes; an archive packed denser than real tensors may not be larger
 
 
 @dataclass(frozen=True, slots=True)
 class HeldArray:
-    """dtype: a key of ITEM. read: its elements, dense, row-major, little-endian."""
+    """An array that is read on access. dtype: a key of ITEM. read: returns its elements, dense, row-major, little-endian."""
 
     name: str
     where: str
@@ -54,22 +54,23 @@ class HeldArray:
         return count_elements(self.shape, self.where) * ITEM[self.dtype]
 
     def array(self) -> npt.NDArray[Any]:
-        """Its elements, read now."""
+        """Reads and returns its elements."""
         return np.frombuffer(self.read(), np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
 
 
 def npy(file: UntrustedFile, name: str) -> HeldArray:
-    """BadFileError where it is no .npy of numbers, or has not exactly the bytes its header declares."""
+    """Opens a .npy file. Raises BadFileError where it is not one of numbers, or its size is not the one its header declares."""
     start = file.read(0, min(file.size_bytes, HEADER))
     return _array(name, file.path, start, file.size_bytes, file.read)
 
 
 def npz(file: UntrustedFile) -> list[HeldArray]:
-    """Every member, none unpacked yet. BadFileError as npy; for a member twice, or one that unpacks to too much."""
-    found: list[HeldArray] = []
+    """Returns every member, without unpacking it. Raises BadFileError as npy() does, for a duplicate member, or one that unpacks
+    to too much."""
+    arrays: list[HeldArray] = []
     try:
         members = _Members(file)
-        _bounded(file, members.listed)
+        _check_bounds(file, members.listed)
         if members.listed and (first := min(m.header_offset for m in members.listed)):
             raise BadFileError(
                 f"{file.path}: {first} bytes before its first member; another file stands in front of it"
@@ -80,34 +81,34 @@ def npz(file: UntrustedFile) -> list[HeldArray]:
                 raise BadFileError(f"{where}: {member.compress_size} bytes that unpack to {member.file_size}")
             start = members.start(member)
             read = partial(members.read, member)
-            found.append(_array(member.filename.removesuffix(".npy"), where, start, member.file_size, read))
+            arrays.append(_array(member.filename.removesuffix(".npy"), where, start, member.file_size, read))
     except _ZIP as error:
         raise BadFileError(f"{file.path}: not a readable .npz: {_short(error)}") from error
-    return found
+    return arrays
 
 
-def _bounded(file: UntrustedFile, members: list[zipfile.ZipInfo]) -> None:
-    """BadFileError for too many or too much, before anything is unpacked, and for two of one name."""
+def _check_bounds(file: UntrustedFile, members: list[zipfile.ZipInfo]) -> None:
+    """Raises BadFileError for too many members, too many bytes or a duplicate name, before anything is unpacked."""
     whole = sum(member.file_size for member in members)
     if len(members) > MOST_FILES or whole > 4 * MOST_BYTES:
         raise BadFileError(f"{file.path}: {len(members)} members; at most {4 * MOST_BYTES} bytes are unpacked")
     if whole > _MOST_PACKED and whole > _USUAL_RATIO * file.size_bytes:
         raise BadFileError(
-            f"{file.path}: {file.size_bytes} bytes that unpack to {whole}; more than {_USUAL_RATIO} times as many are taken "
-            f"up to {_MOST_PACKED} bytes only; store it with numpy.savez, which does not compress"
+            f"{file.path}: {file.size_bytes} bytes that unpack to {whole}; more than {_USUAL_RATIO} times as many are read "
+            f"only up to {_MOST_PACKED} bytes; store it with numpy.savez, which does not compress"
         )
     seen: dict[str, str] = {}
     for member in members:
         name = member.filename.removesuffix(".npy")
         if name in seen:
             raise BadFileError(
-                f"{file.path}: holds two arrays of one name, {name!r} (members {seen[name]!r} and {member.filename!r})"
+                f"{file.path}: contains two arrays of one name, {name!r} (members {seen[name]!r} and {member.filename!r})"
             )
         seen[name] = member.filename
 
 
 class _Members:
-    """The members of an .npz, opened once; closed with the last of its arrays."""
+    """The members of an .npz, opened once and closed with the last of its arrays."""
 
     def __init__(self, file: UntrustedFile):
         self._path = file.path
@@ -144,7 +145,7 @@ def _array(name: str, where: str, start: bytes, size: int, read: Callable[[int, 
 
 
 def _header(start: bytes, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, whether column-major, dtype, and where the elements begin."""
+    """Returns the shape, whether column-major, the dtype, and the offset of the elements."""
     stream = io.BytesIO(start)
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What `hrt_model_exec model_info` prints of a model's outputs, to TensorSpecs; written along 15 real logs."""
+"""Parses the outputs that `hrt_model_exec model_info` prints into TensorSpecs; developed with 15 real logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 from qverify.errors import BadFileError
+from qverify.plural import count
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.untrusted_files import UntrustedFile
 from qverify.vendor_files.vendor_dump import ITEM, count_elements, real_number, whole_number
@@ -18,38 +19,39 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
-    """Outputs by index; aligned_shape as the strides say. BadFileError where it is none, or of several models."""
+    """Returns the outputs by index; aligned_shape follows from the strides. Raises BadFileError for another text, or several
+    models."""
     text = _COLOUR.sub("", file.whole(MOST_TEXT).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
-        raise BadFileError(f"{file.path}: {text.count('[model name]:')} models in it, one is wanted")
-    found: dict[int, TensorSpec] = {}
+        raise BadFileError(f"{file.path}: {count(text.count('[model name]:'), 'model')} in it, wanted one")
+    outputs: dict[int, TensorSpec] = {}
     section, fields = "", dict[str, str]()
     for line in [*text.splitlines(), "output[0]:"]:
         if (match := _SECTION.fullmatch(line.strip())) is not None:
             if section.startswith("output"):
                 index = int(section.split()[1])
-                if index in found:
+                if index in outputs:
                     raise BadFileError(f"{file.path}: output[{index}] twice")
-                found[index] = _spec(fields, f"{file.path}: output[{index}]")
+                outputs[index] = _spec(fields, f"{file.path}: output[{index}]")
             section, fields = f"{match[1]} {match[2]}", {}
         elif section and ":" in line:
             key, _, value = line.partition(":")
             fields.setdefault(key.strip(), value.strip())
-    if not found or sorted(found) != list(range(len(found))):
-        raise BadFileError(f"{file.path}: outputs {sorted(found)[:5]}; output[0], output[1] ... were wanted")
-    return found
+    if not outputs or sorted(outputs) != list(range(len(outputs))):
+        raise BadFileError(f"{file.path}: outputs {sorted(outputs)[:5]}; wanted output[0], output[1] ...")
+    return outputs
 
 
 def _spec(fields: dict[str, str], where: str) -> TensorSpec:
     shape = _tuple(fields.get("valid shape", ""), where)
     dtype = TYPES.get(fields.get("tensor type", "").removeprefix("HB_DNN_TENSOR_TYPE_"), "")
     if not shape or not dtype or not fields.get("name"):
-        raise BadFileError(f"{where}: name, valid shape and a known tensor type were wanted")
+        raise BadFileError(f"{where}: wanted a name, a valid shape and a known tensor type")
     aligned = _tuple(fields["aligned shape"], where) if "aligned shape" in fields else shape
     strides = _tuple(fields["stride"], where) if "stride" in fields and "-" not in fields["stride"] else ()
     stored = _strided(shape, strides, fields.get("aligned byte size", ""), ITEM[dtype], where) or aligned
     if len(stored) != len(shape) or any(s < v for s, v in zip(stored, shape, strict=True)):
-        raise BadFileError(f"{where}: {list(stored)} as stored does not hold the valid shape {list(shape)}")
+        raise BadFileError(f"{where}: the stored shape {list(stored)} does not contain the valid shape {list(shape)}")
     count_elements(shape, where), count_elements(stored, where)
     scale: tuple[float, ...] = ()
     if fields.get("quanti type") == "SCALE" and "int" in dtype:
@@ -60,9 +62,11 @@ def _spec(fields: dict[str, str], where: str) -> TensorSpec:
     axis = whole_number(text, where) if not text.startswith("-") else -1
     per_channel = len(scale) > 1
     if any(s <= 0 for s in scale) or (scale and len(zeros) != len(scale)):
-        raise BadFileError(f"{where}: {len(scale)} scales and {len(zeros)} zero points; positive scales were wanted")
+        raise BadFileError(
+            f"{where}: {count(len(scale), 'scale')} and {count(len(zeros), 'zero point')}; wanted positive scales, and as many zero points"
+        )
     if per_channel and (axis >= len(shape) or axis < 0 or shape[axis] != len(scale)):
-        raise BadFileError(f"{where}: {len(scale)} scales do not fit quantizeAxis {axis} of {list(shape)}")
+        raise BadFileError(f"{where}: {count(len(scale), 'scale')} do not fit quantizeAxis {axis} of {list(shape)}")
     return TensorSpec(fields["name"], dtype, shape, stored, scale, zeros if scale else (), axis if per_channel else -1)
 
 
@@ -71,10 +75,10 @@ def _tuple(text: str, where: str) -> tuple[int, ...]:
 
 
 def _strided(shape: tuple[int, ...], strides: tuple[int, ...], size: str, item: int, where: str) -> tuple[int, ...]:
-    """The shape whose row-major strides in bytes these are; () where they are dynamic or none."""
+    """Returns the shape with these row-major strides in bytes; () where they are dynamic or absent."""
     if len(strides) != len(shape) or not all(strides) or not size.isdigit():
         return ()
     whole = (whole_number(size, where, 1 << 40), *strides)
     if strides[-1] != item or any(a % b for a, b in pairwise(whole)):
-        raise BadFileError(f"{where}: strides {list(strides)} of {size} bytes are of no aligned shape")
+        raise BadFileError(f"{where}: strides {list(strides)} of {size} bytes fit no aligned shape")
     return tuple(a // b for a, b in pairwise(whole))

@@ -1,4 +1,4 @@
-"""Numbers a vendor's tool printed: to float64, with the number of decimals that are known."""
+"""Parses numbers that a vendor's tool printed into float64, with the number of known decimals."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _COMMAS = bytes.maketrans(b",", b" ")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """count values and their known decimals: None where all are whole numbers, below 0 where even those are not known.
-    nan and inf stay what they are: they are judged, not refused. BadFileError for anything that is no number, or for
-    another count; offset: of data in its file."""
+    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the units are
+    known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for anything that is
+    not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
-    found, at, seen = np.empty(count, np.float64), 0, _Decimals()
+    parsed, at, seen = np.empty(count, np.float64), 0, _Decimals()
     for start, block in _blocks(data):
         values = _fixed(block, seen)
         if values is None:
             values = _any(block, seen, where, offset + start)
         if at + len(values) > count:
             raise BadFileError(f"{where}: byte {offset + start}: more than the {count} values declared")
-        found[at : at + len(values)] = values
+        parsed[at : at + len(values)] = values
         at += len(values)
     if at != count:
         raise BadFileError(f"{where}: byte {offset + len(data)}: {at} values, {count} declared")
-    return found, seen.known()
+    return parsed, seen.known()
 
 
 def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
-    """A block in which every number has as many decimals as its first, none an exponent; None where it is no such block."""
+    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other block."""
     first = _FIRST.match(block)
     if first is None:
         return None
@@ -53,24 +53,25 @@ def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
 
 
 def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
-    """Number by number. BadFileError names the first that is none."""
-    found = []
+    """Parses a block number by number. Raises BadFileError, which names the first token that is not a number."""
+    values = []
     for token in re.finditer(rb"[^\s,]+", block):
         match = _NUMBER.fullmatch(token[0])
         if match is None:
-            raise BadFileError(f"{where}: byte {offset + token.start()}: {token[0][:40]!r} is no number")
-        found.append(float(token[0]))
+            raise BadFileError(f"{where}: byte {offset + token.start()}: {token[0][:40]!r} is not a number")
+        values.append(float(token[0]))
         seen.add(match)
-    return np.array(found, np.float64)
+    return np.array(values, np.float64)
 
 
 def count_numbers(data: bytes) -> int:
-    """How many there are, numbers or not."""
+    """Returns the number of tokens, whether or not they are numbers."""
     return sum(len(block.translate(_COMMAS).split()) for _, block in _blocks(data))
 
 
 class _Decimals:
-    """%.Nf prints N decimals everywhere. Other forms print so many digits in all: the largest value has the fewest decimals."""
+    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number of
+    digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
         self.lengths: set[int] = set()  # of decimals
@@ -82,25 +83,26 @@ class _Decimals:
         whole, decimals, exponent = match[1], match[2] or b"", match[3]
         self.lengths.add(len(decimals))
         self.exponent |= exponent is not None
-        if held := (whole + decimals).lstrip(b"0"):
-            self.digits = max(self.digits, len(held))
-            self.before = max(self.before, len(held) - len(decimals) + int(exponent or 0))
+        if digits := (whole + decimals).lstrip(b"0"):
+            self.digits = max(self.digits, len(digits))
+            self.before = max(self.before, len(digits) - len(decimals) + int(exponent or 0))
 
     def add_fixed(self, decimals: int, largest: float) -> None:
-        """Numbers of so many decimals, the largest of which is so large."""
+        """Adds numbers that all have this many decimals. largest: the largest magnitude."""
         self.lengths.add(decimals)
         if largest > 0:
             before = math.floor(math.log10(largest)) + 1
             self.digits, self.before = max(self.digits, before + decimals), max(self.before, before)
 
     def known(self) -> int | None:
+        """Returns the known decimals, or None where all numbers are whole."""
         if not self.exponent and len(self.lengths) == 1:
             return next(iter(self.lengths)) or None
         return min(15, self.digits - self.before) if self.digits else None
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of pieces that end between numbers, so that no list of all numbers is held."""
+    """Yields position and bytes of pieces that end between numbers, so that no list of all numbers is needed."""
     start = 0
     while start < len(data):
         gap = _SPLIT.search(data, min(start + _BLOCK, len(data)))

@@ -1,4 +1,4 @@
-"""Files of a dump that somebody else wrote: counted, sized before anything is allocated, and never outside their folder."""
+"""Untrusted files of a dump: limited in number and size before anything is allocated, and never outside their folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _UNFINISHED = re.compile(r"\.\d{4,}\.part\.npy")
 
 
 def unfinished(name: str) -> bool:
-    """A file that a killed or full qverify infer left half-written: no tensor of any dump."""
+    """Tells whether a killed `qverify infer`, or a full disk, left this file half-written; it is not a tensor."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 class UntrustedFile:
-    """A regular file read by position. size_bytes is that of the file when it was opened for the first time; a file that
-    changed since is refused."""
+    """A regular file that is read by position. size_bytes: its size when first opened; a file that became shorter since is
+    rejected."""
 
     def __init__(self, path: str):
         self.path = path
@@ -29,7 +29,7 @@ class UntrustedFile:
             self.size_bytes = os.fstat(handle.number).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly size bytes. BadFileError where the file does not have them, before they are allocated."""
+        """Returns exactly `size` bytes. Raises BadFileError, before allocating them, where the file does not have them."""
         if size < 0 or offset < 0 or offset + size > self.size_bytes:
             raise BadFileError(
                 f"{self.path}: byte {offset}: {size} bytes declared, {max(self.size_bytes - offset, 0)} are left"
@@ -46,21 +46,23 @@ class UntrustedFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def whole(self, limit: int = MOST_BYTES) -> bytes:
+        """Returns the whole content. Raises BadFileError where it is longer than limit."""
         if self.size_bytes > limit:
             raise BadFileError(f"{self.path}: {self.size_bytes} bytes, at most {limit} are read")
         return self.read(0, self.size_bytes)
 
     def line(self, offset: int, limit: int = 4096) -> bytes:
-        """From offset to the next newline, without it. BadFileError where it is longer than limit, or has no end."""
-        held = self.read(offset, min(limit + 1, max(self.size_bytes - offset, 0)))
-        end = held.find(b"\n")
+        """Returns the bytes from offset to the next newline, without it. Raises BadFileError where the line is longer than limit, or
+        has no end."""
+        content = self.read(offset, min(limit + 1, max(self.size_bytes - offset, 0)))
+        end = content.find(b"\n")
         if end < 0:
             raise BadFileError(f"{self.path}: byte {offset}: a line that does not end within {limit} bytes")
-        return held[:end]
+        return content[:end]
 
 
 class _opened:
-    """A descriptor of a regular file, never waited for; the last part of the path may not be a link."""
+    """A descriptor of a regular file, opened without waiting; the last part of the path may not be a link."""
 
     def __init__(self, path: str):
         try:
@@ -82,7 +84,7 @@ class _opened:
 
 
 class UntrustedFolder:
-    """A folder of a dump, or the one file that was named. Links are followed only to places inside the folder."""
+    """A folder of a dump, or the single file that the user named. Links are followed only inside the folder."""
 
     def __init__(self, path: str):
         self.path = path
@@ -93,26 +95,28 @@ class UntrustedFolder:
         return not os.path.isdir(self._real)
 
     def names(self, deepest: int = 1) -> list[str]:
-        """Files, by their path below the folder, in order; deepest: levels of folders, 1 for the folder's own files."""
-        found: list[str] = []
-        self._walk("", min(deepest, DEEPEST), found)
-        return sorted(found)
+        """Returns the paths of the files below the folder, sorted. deepest: levels of folders, 1 for the folder's own files."""
+        names: list[str] = []
+        self._walk("", min(deepest, DEEPEST), names)
+        return sorted(names)
 
     def folders(self) -> list[str]:
+        """Returns the names of its folders, sorted."""
         return sorted(e.name for e in self._entries("") if e.is_dir(follow_symlinks=False))
 
     def file(self, name: str) -> UntrustedFile:
-        """name: as of names(), or of a manifest. BadFileError for what leads out of the folder, be it by a link."""
+        """Opens a file. name: from names(), or from a manifest. Raises BadFileError for a path that leads out of the folder, also
+        by a link."""
         path = os.path.join(self.path, name)
         if "\0" in name:
-            raise BadFileError(f"{path!r}: no name of a file")
+            raise BadFileError(f"{path!r}: not a file name")
         real = os.path.realpath(path)
         if os.path.isabs(name) or os.path.commonpath([real, self._real]) != self._real:
             raise BadFileError(f"{path}: leads out of the folder")
         return UntrustedFile(real)
 
     def only(self) -> UntrustedFile:
-        """The one file that was named, wherever its link leads: the user named it."""
+        """Opens the single file that the user named, following links."""
         return UntrustedFile(self._real)
 
     def _entries(self, below: str) -> list[os.DirEntry[str]]:
@@ -122,13 +126,13 @@ class UntrustedFolder:
         except OSError as error:
             raise BadFileError(f"{os.path.join(self.path, below)}: {error.strerror}") from error
 
-    def _walk(self, below: str, deepest: int, found: list[str]) -> None:
+    def _walk(self, below: str, deepest: int, files: list[str]) -> None:
         for entry in self._entries(below):
             name = os.path.join(below, entry.name)
             if entry.is_dir(follow_symlinks=False):
                 if deepest > 1:
-                    self._walk(name, deepest - 1, found)
+                    self._walk(name, deepest - 1, files)
             elif not unfinished(entry.name):
-                found.append(name)
-            if len(found) > MOST_FILES:
+                files.append(name)
+            if len(files) > MOST_FILES:
                 raise BadFileError(f"{self.path}: more than {MOST_FILES} files")

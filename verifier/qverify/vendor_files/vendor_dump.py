@@ -1,4 +1,4 @@
-"""VendorTensor, VendorDump: what a vendor's tool left on disk, with everything its files do not tell left open."""
+"""VendorTensor, VendorDump: what a vendor's tool wrote to disk; what its files do not state stays open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEM = {
     "int16": 2,
     "uint16": 2,
     "float16": 2,
-    "bfloat16": 2,  # no dtype of numpy: uint16 bits, given on as float32
+    "bfloat16": 2,  # not a dtype of numpy: uint16 bits, converted to float32
     "int32": 4,
     "uint32": 4,
     "float32": 4,
@@ -31,15 +31,15 @@ MOST_ELEMENTS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class VendorTensor:
-    """name: as the dump has it; others: what else the same file may be named, where its name cannot be split for sure.
-    dtypes: those it may be of, keys of ITEM; one when the dump tells. shape: of the valid elements, None when the dump
-    does not tell; stored: the aligned shape, () when dense. read: its bytes, size_bytes of them.
-    layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may hold alignment garbage
-    even where shape does not say so. scale_step: how far off a scale can be that came as
-    text, one a scale; () for exact ones.
-    form: tells apart several files of one tensor (fixed, float). index: position among the model's outputs.
-    decimals: known decimals of text, else None. inner_bytes: for raw files, how many bytes the chip makes of the innermost
-    dim's. fed: an input of the network: compared where the other side has it, not wanted otherwise."""
+    """One tensor of a dump. name: as in the dump. others: its other possible names, where a file name can be split in several
+    ways. dtypes: possible ones, keys of ITEM; one when the dump states it. shape: of the valid elements, None when the dump
+    does not state it. stored: the aligned shape, () when dense. read: returns its size_bytes bytes.
+    layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may contain alignment garbage
+    even where shape does not say so. flat: may be stored with other dims of the same number of elements. scale_step: largest
+    error of a scale that was read from text, one per scale; () for exact ones.
+    form: distinguishes several files of one tensor (fixed, float). index: position among the model's outputs.
+    decimals: known decimals of text, else None. inner_bytes: for raw files, from the size of the innermost dim to its
+    aligned size, in bytes. fed: an input of the network: compared where the other side has it, not required otherwise."""
 
     name: str
     where: str
@@ -69,8 +69,8 @@ class VendorTensor:
 
 @dataclass(slots=True)
 class VendorDump:
-    """written: how the vendor's tool spells a tensor's true name in this dump; None where names are true.
-    missing: tensor the dump declares and does not give, to why. notes: what the reader of a report has to know."""
+    """A vendor's dump. written: from a tensor's original name to the vendor's spelling; None where names are unchanged.
+    missing: for each tensor that the dump declares and lacks, the reason. notes: lines for the report."""
 
     profile: str
     tensors: list[VendorTensor]
@@ -81,7 +81,8 @@ class VendorDump:
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """What the command line says about a dump. dtypes: tensor to dtype, "" for all. frame: which Result_n."""
+    """The options for reading a dump. dtypes: by tensor name, "" for all. side: which of its sides. frame: which Result_n.
+    layer_info: folder of the names (profile tidl)."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
     side: str = ""
@@ -90,32 +91,32 @@ class ReadingOptions:
 
 
 def count_elements(shape: tuple[int, ...], where: str) -> int:
-    """Elements of a declared shape. BadFileError for a negative dim, or more than MOST_ELEMENTS."""
+    """Returns the number of elements of a declared shape. Raises BadFileError for a negative dim, or more than MOST_ELEMENTS."""
     if any(not 0 <= d <= MOST_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
         raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MOST_ELEMENTS} elements in 16 dims are read")
     return count
 
 
 def whole_number(text: str | bytes, where: str, most: int = MOST_ELEMENTS) -> int:
-    """A count in decimal digits. BadFileError for anything else."""
-    held = text.decode("ascii", "replace") if isinstance(text, bytes) else text
-    if not held.isascii() or not held.isdigit() or len(held) > 20 or int(held) > most:
-        raise BadFileError(f"{where}: {held[:40]!r}; a number of at most {most} was wanted")
-    return int(held)
+    """Parses a count in decimal digits. Raises BadFileError for anything else."""
+    digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 20 or int(digits) > most:
+        raise BadFileError(f"{where}: {digits[:40]!r}; wanted a whole number of at most {most}")
+    return int(digits)
 
 
 def real_number(text: str | bytes, where: str) -> float:
-    """A finite number. BadFileError for anything else, NaN included."""
+    """Parses a finite number. Raises BadFileError for anything else, NaN included."""
     try:
         value = float(text)
     except ValueError:
         value = np.nan
     if not np.isfinite(value):
-        raise BadFileError(f"{where}: {text[:40]!r}; a finite number was wanted")
+        raise BadFileError(f"{where}: {text[:40]!r}; wanted a finite number")
     return value
 
 
 def spelled_loosely(name: str) -> str:
-    """For tools whose way with names is not published: every character but letters and digits as "_". Names that become one
-    are told as such, never chosen from."""
+    """Returns the name with "_" for every character but letters and digits, for tools whose spelling is not published. Names that
+    become equal are reported as ambiguous."""
     return re.sub(r"[^A-Za-z0-9]", "_", name)

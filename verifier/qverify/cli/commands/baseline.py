@@ -1,4 +1,4 @@
-"""Baselines: what a board computed once, kept; a later run says only what changed, and in which direction."""
+"""Saves what a board computed as a baseline; a later check reports only what changed, and in which direction."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def command() -> None:
 
 def _arguments(one: Callable[..., int]) -> Callable[..., int]:
     for option in (
-        click.option("--toolchain", default="", help="what made the model, as you call it"),
-        click.option("--firmware", default="", help="of the board, as you call it  [default: its system]"),
+        click.option("--toolchain", default="", help="your name for the toolchain that made the model"),
+        click.option("--firmware", default="", help="your name for the board's firmware  [default: its system]"),
         click.argument("capture", type=click.Path(exists=True, file_okay=False)),
         click.argument("file", type=click.Path(dir_okay=False)),
     ):
@@ -29,27 +29,28 @@ def _arguments(one: Callable[..., int]) -> Callable[..., int]:
 
 
 @command.command(
-    help="FILE takes up the digests and metrics of a capture (--capture), in the place of one of the same model, board, firmware and toolchain"
+    help="Save the digests and metrics of a capture (--capture) in FILE; they replace those of the same model, board, firmware and toolchain"
 )
 @_arguments
 def save(file: str, capture: str, firmware: str, toolchain: str) -> int:
     from qverify.session.offline import baselines
 
     key, verdict = baselines.save(file, capture, firmware, toolchain)
-    say(f"{file}: saved {_said(key)}")
+    say(f"{file}: saved {_describe(key)}")
     if verdict != "PASSED":
-        say(f"qverify: the verdict of this run was {verdict}; it is now what is normal", err=True)
+        say(f"qverify: the verdict of this run was {verdict}; it is now the baseline", err=True)
     return 0
 
 
-@command.command(help="a capture against FILE: exit status 0 nothing changed, 1 something did")
+@command.command(help="Compare a capture with FILE: exit status 0 nothing changed, 1 something did")
 @_arguments
-@click.option("--json", "json_path", metavar="OUT", help="every change, as JSON")
+@click.option("--json", "json_path", metavar="OUT", help="write every change as JSON")
 def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str | None) -> int:
     import json
     from dataclasses import asdict
 
     from qverify.files import write_text
+    from qverify.plural import count
     from qverify.session.offline import baselines
 
     key, changes, compared = baselines.check(file, capture, firmware, toolchain)
@@ -58,14 +59,17 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     if len(changes) > SHOWN:
         click.echo(f"... and {len(changes) - SHOWN} more")
     worse, better = (sum(c.direction == way for c in changes) for way in ("worse", "better"))
-    say(f"against {_said(key)}: {len(changes)} changes ({worse} worse, {better} better), {compared} values compared")
+    say(
+        f"against {_describe(key)}: {count(len(changes), 'change')} ({worse} worse, {better} better), "
+        f"{count(compared, 'value')} compared"
+    )
     if json_path:
-        held = {"schema": "qverify.baseline_changes/1", "against": key, "compared": compared}
-        write_text(json.dumps({**held, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)
+        document = {"schema": "qverify.baseline_changes/1", "against": key, "compared": compared}
+        write_text(json.dumps({**document, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)
     return 1 if changes else 0
 
 
-def _said(key: dict[str, Any]) -> str:
+def _describe(key: dict[str, Any]) -> str:
     from qverify.printable import printable
 
     more = "".join(f", {k} {printable(key[k])}" for k in ("firmware", "toolchain") if key[k])

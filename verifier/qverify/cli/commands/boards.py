@@ -1,4 +1,4 @@
-"""Boards: the inventory (boards.toml), emulated ones up and down, who uses one, what is on it."""
+"""Manages boards: the inventory (boards.toml), emulated boards, who uses a board, what is on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qverify_agents.address import Address
 
 HEX = "[0-9a-f]" * 16
-CLEAN = (  # nothing but what an agent's push and its store make; a pattern that fits nothing stands for itself
+CLEAN = (  # removes only what an agent's push and its store make; a pattern without a match stands for itself
     f"s=0; for f in @DIR@/bin/qvrt-*-{HEX} @DIR@/bin/.qvrt-*.part @DIR@/bin/.probe.* @DIR@/store/{HEX * 4} @DIR@/store/{HEX * 4}.part;"
     ' do [ ! -e "$f" ] || rm -f "$f" || s=3; done; rmdir @DIR@/bin @DIR@/store @DIR@ 2>/dev/null; exit $s'
 )
@@ -27,7 +27,7 @@ def command() -> None:
     pass
 
 
-@command.command(help="the inventory, and emulated boards that are up")
+@command.command(help="List the inventory, and emulated boards that are up")
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
@@ -47,7 +47,7 @@ def list() -> int:
     return 0
 
 
-@command.command(help="reach each board, and say what it is or why not")
+@command.command(help="Connect to each board, and print what it is or why it cannot be reached")
 @click.argument("names", nargs=-1)
 @link_options(30.0)
 def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
@@ -59,14 +59,14 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            say(f"ok      {name}: {_said(_hello(name, deadline_s, reach))}")
+            say(f"ok      {name}: {_describe(_hello(name, deadline_s, reach))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             say(f"FAILED  {name}: {error}")
     return worst
 
 
-@command.command(help="what a board says of itself, as JSON")
+@command.command(help="Print a board's own description as JSON")
 @click.argument("name")
 @link_options(30.0)
 def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
@@ -76,57 +76,57 @@ def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     return 0
 
 
-@command.command(help="boot an emulated board and leave it running: qemu:arm64, armhf, riscv64, s390x")
+@command.command(help="Boot an emulated board and leave it running: qemu:arm64, armhf, riscv64, s390x")
 @click.argument("name")
-@click.option("--mirror", help="a Debian archive; default: the one apt of this machine uses")
-@click.option("--cold", is_flag=True, help="boot, though there is a snapshot")
+@click.option("--mirror", help="a Debian archive  [default: the one that apt uses on this machine]")
+@click.option("--cold", is_flag=True, help="boot even if there is a snapshot")
 def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.deadline import Deadline
     from qverify_agents.emulation.image import image
     from qverify_agents.emulation.machine import keep, running, start
 
     kind = _emulated(name)
-    with _alone(kind):
-        found = running(kind)
-        if found is None:
+    with _lock(kind):
+        machine = running(kind)
+        if machine is None:
             built = image(kind, mirror, lambda text: click.echo(text, err=True))
-            found = start(
+            machine = start(
                 built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console
             )
-            keep(found)
+            keep(machine)
             click.echo(
-                f"{name} is up after {found.started_s:.1f} s ({'from its snapshot' if found.warm else 'booted'})"
+                f"{name} is up after {machine.started_s:.1f} s ({'from its snapshot' if machine.warm else 'booted'})"
             )
         else:
             say(f"{name} is up already")
-    click.echo(f"ssh: 127.0.0.1:{found.port} (qverify boards ssh {name}); console: {found.console}")
+    click.echo(f"ssh: 127.0.0.1:{machine.port} (qverify boards ssh {name}); console: {machine.console}")
     return 0
 
 
-@command.command(help="end an emulated board; refused while somebody uses it")
+@command.command(help="Stop an emulated board; refused while it is in use")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="though somebody uses it")
+@click.option("--force", is_flag=True, help="even if it is in use")
 def down(name: str, force: bool) -> int:
     from qverify_agents.emulation.machine import running, stop, sweep
     from qverify_agents.power import refuse_used
 
     kind = _emulated(name)
-    with _alone(kind):
-        swept, found = sweep(kind), running(kind)
-        if found is not None:
+    with _lock(kind):
+        swept, machine = sweep(kind), running(kind)
+        if machine is not None:
             if not force:
                 refuse_used(name)
-            stop(found)
-    left = "was not up; what a killed qverify had left of it is ended" if swept else "is not up"
-    click.echo(f"{name} {'is down' if found is not None else left}")
+            stop(machine)
+    left = "was not up; remains of a killed qverify were removed" if swept else "is not up"
+    click.echo(f"{name} {'is down' if machine is not None else left}")
     return 0
 
 
 @command.command(
-    help="reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; waits until it answers"
+    help="Reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; wait until it answers"
 )
 @click.argument("name")
-@click.option("--force", is_flag=True, help="though somebody uses it")
+@click.option("--force", is_flag=True, help="even if it is in use")
 @link_options(180.0)
 def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.power import reset_board
@@ -136,7 +136,7 @@ def reset(name: str, force: bool, deadline_s: float, reach: dict[str, str]) -> i
 
 
 @command.command(
-    help="a shell on an emulated board that is up, or on one behind ssh, or one command there",
+    help="Open a shell, or run one command, on an emulated board that is up or on an ssh board",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("name")
@@ -151,25 +151,27 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     if address.scheme == "qemu":
         address = _ssh_of(name, _emulated(name))
     if address.scheme != "ssh":
-        raise BadAddress(f"{name}: {address.scheme}: boards take no ssh; this is for qemu: boards and those behind ssh")
+        raise BadAddress(f"{name}: got a {address.scheme}: board, wanted a qemu: board or one reached by ssh")
     os.execvp("ssh", [*ssh_command(address), *words])
 
 
-@command.command(help="what an emulated board's console has shown")
+@command.command(help="Print what an emulated board's console has shown")
 @click.argument("name")
 def console(name: str) -> int:
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
-    found = running(_emulated(name))
-    if found is None:
-        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
-    click.echo((Path(found.folder) / "console.log").read_text(errors="replace"), nl=False)
-    click.echo(f"(live: {found.console})", err=True)
+    machine = running(_emulated(name))
+    if machine is None:
+        raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")
+    click.echo((Path(machine.folder) / "console.log").read_text(errors="replace"), nl=False)
+    click.echo(f"(live: {machine.console})", err=True)
     return 0
 
 
-@command.command("break", help="take a board from a holder nobody has spoken to for a minute; never from one that runs")
+@command.command(
+    "break", help="Break the lock of a board whose user has been silent for a minute; never that of a running job"
+)
 @click.argument("name")
 @link_options(30.0)
 def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
@@ -177,18 +179,18 @@ def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
     with shell_of(name, deadline_s, reach) as (run, deployed):
         if not deployed.name:
-            click.echo(f"no agent is on {name}, so nobody holds it")
+            click.echo(f"no agent is on {name}, so it is not locked")
             return 0
         done = run(deployed.agent("lock break"))
     click.echo(one_line((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
 
-@command.command(help="remove everything qverify keeps on a board: agents and contents")
+@command.command(help="Remove everything that qverify keeps on a board: agents and contents")
 @click.argument("name")
 @link_options(30.0)
 def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
-    """Refused while somebody uses the board."""
+    """Removes agents and contents; BoardBusy while the board is in use."""
     import shlex
 
     from qverify_agents.connect import shell_of
@@ -196,9 +198,9 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
     with shell_of(name, deadline_s, reach) as (run, deployed):
         folder = shlex.quote(deployed.folder)
-        said = run(deployed.agent("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
-        if '"state": "busy"' in said:
-            raise BoardBusy(f"{name} is in use: {said[:300]}")
+        lock = run(deployed.agent("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
+        if '"state": "busy"' in lock:
+            raise BoardBusy(f"{name} is in use: {lock[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
     if done.status != 0:
         why = last_line(done.err or done.out, f"status {done.status}")
@@ -208,14 +210,15 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
 
 def _address(name: str) -> Address:
-    """Of a name of boards.toml, of tags that fit one board, or of an address as -b takes it."""
+    """Returns the address for a name in boards.toml, for tags that match one board, or for an address as -b takes it.
+    BadAddress where several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
     from qverify_agents.inventory import resolve
 
     fitting = resolve(name)
     if len(fitting) > 1:
-        raise BadAddress(f"{name}: fits {len(fitting)} boards; name one of `qverify boards list`")
+        raise BadAddress(f"{name}: matches {len(fitting)} boards, wanted one; choose from `qverify boards list`")
     return parse(fitting[0])
 
 
@@ -225,35 +228,35 @@ def _emulated(name: str) -> str:
 
     address = _address(name)
     if address.scheme != "qemu":
-        raise BadAddress(
-            f"{name}: is no emulated board; wanted qemu:arm64 ..., or a name that boards.toml gives to one"
-        )
+        raise BadAddress(f"{name}: not an emulated board; wanted qemu:arm64 ..., or the name of one in boards.toml")
     kind_of(address.rest)
     return address.rest
 
 
 def _ssh_of(name: str, kind: str) -> Address:
-    """Of the emulated board that is up."""
+    """Returns the ssh address of an emulated board. BoardUnreachable where it is not up."""
     from qverify_agents.boards.qemu_system import ssh_address
     from qverify_agents.emulation.image import image
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
-    found = running(kind)
-    if found is None:
-        raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
-    return ssh_address(image(kind), found)
+    machine = running(kind)
+    if machine is None:
+        raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")
+    return ssh_address(image(kind), machine)
 
 
-def _alone(kind: str) -> contextlib.AbstractContextManager[None]:
-    """Of all that bring this board up or down."""
+def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
+    """Returns a lock among all processes that start or stop this board."""
     from qverify_agents.emulation.run_folders import alone
 
-    return alone(kind, lambda: click.echo(f"qemu:{kind}: another qverify brings it up or down; waiting", err=True))
+    return alone(
+        kind, lambda: click.echo(f"qemu:{kind}: another qverify is starting or stopping it; waiting", err=True)
+    )
 
 
-def _said(hello: dict[str, Any]) -> str:
-    """A board may say anything, or nothing."""
+def _describe(hello: dict[str, Any]) -> str:
+    """Returns a board's description in one line; any field may be missing or of another type."""
     memory = hello.get("memory_bytes")
     shown = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
     return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {shown}, lock {hello.get('lock', '?')}"

@@ -1,5 +1,5 @@
-"""Compares two dumps, every tensor, by name: folders of .npy files (as qverify infer writes), .npz files, captures, with -m
-dumps of run.sh, and vendors' dumps, told by their content or by --profile."""
+"""Compares every tensor of two dumps by name: folders of .npy files (as qverify infer writes), .npz files, captures,
+with -m dumps of run.sh, and vendors' dumps, recognised by their content or by --profile."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from qverify.compare.options import Options
 
 EPILOG = (
-    """A tensor that one side lacks, or whose name, dtype or axes cannot be told for sure, is missing: never PASSED."""
+    """A tensor that one side lacks, or whose name, dtype or axes are not certain, counts as missing: never PASSED."""
 )
 
 
 class WithProfiles(click.Command):
-    """Lists below the options what each profile reads, as its page says it."""
+    """A command whose help lists, below the options, what each profile reads."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from qverify import profiles
@@ -33,21 +33,23 @@ class WithProfiles(click.Command):
 @click.argument("a", type=click.Path(exists=True))
 @click.argument("b", type=click.Path(exists=True))
 @click.option("-m", "--model", help="model.bin or quant.onnx: layout of raw dumps, scales, names, order of outputs")
-@click.option("--profile", default="", metavar="NAME", help="whose dumps both are  [default: told by content]")
-@click.option("--profile-a", default="", metavar="NAME", help="whose dump A is")
-@click.option("--profile-b", default="", metavar="NAME", help="whose dump B is")
-@click.option("--dtype", multiple=True, metavar="[NAME=]DTYPE", help="of files that do not tell it (tidl .y)")
 @click.option(
-    "--layer-info", default="", metavar="DIR", help="of tidl: where *.layer_info.txt are  [default: the dump]"
+    "--profile", default="", metavar="NAME", help="vendor profile of both dumps  [default: recognised by content]"
+)
+@click.option("--profile-a", default="", metavar="NAME", help="vendor profile of dump A")
+@click.option("--profile-b", default="", metavar="NAME", help="vendor profile of dump B")
+@click.option("--dtype", multiple=True, metavar="[NAME=]DTYPE", help="dtype of files that do not state it (tidl .y)")
+@click.option("--layer-info", default="", metavar="DIR", help="tidl: folder of *.layer_info.txt  [default: the dump]")
+@click.option(
+    "--side", default="", help="captures: reference, simulator or board  [default: board]; rockchip: a folder"
 )
 @click.option(
-    "--side", default="", help="of captures: reference, simulator or board  [default: board]; of rockchip: a folder"
+    "--frame", type=click.IntRange(0), default=0, show_default=True, help="frame of a capture; qualcomm: N of Result_N"
 )
 @click.option(
-    "--frame", type=click.IntRange(0), default=0, show_default=True, help="of captures; of qualcomm: Result_N"
-)
-@click.option(
-    "--outputs-only", is_flag=True, help="the final outputs alone, as -r False; needs -m where neither dump tells them"
+    "--outputs-only",
+    is_flag=True,
+    help="compare only the final outputs, like -r False; needs -m where neither dump names them",
 )
 @report_options()
 @judging_options
@@ -70,10 +72,10 @@ def command(
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
-    asked = ReadingOptions(dtypes(dtype), side, frame, layer_info)
+    reading = ReadingOptions(dtypes(dtype), side, frame, layer_info)
     narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
-    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, asked, narrow)
+    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, reading, narrow)
     report = compare_dumps(dumps, options)
     return emit(report, terminal.render(report, [], True), reports)

@@ -19,11 +19,11 @@ from qverify.cli.say_line import say
     show_default=True,
     help="ref-exact tflite-single gemmlowp cmsis pow2-half-up pow2-half-away pow2-floor mul8 mul15 mul16 mul24 mul31",
 )
-@click.option("--align", default=1, show_default=True, help="store the innermost dim in multiples of N elements")
+@click.option("--align", default=1, show_default=True, help="pad the innermost dimension to a multiple of N elements")
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
-@click.option("--no-fuse", is_flag=True, help="keep Relu and Clip as nodes of their own, with their own dumps")
+@click.option("--no-fuse", is_flag=True, help="keep Relu and Clip as separate nodes with their own dumps")
 @click.option(
     "--strip-io-quant", is_flag=True, help="integer inputs and outputs: no quantize or dequantize at the ends"
 )
@@ -32,10 +32,10 @@ from qverify.cli.say_line import say
     "inputs",
     multiple=True,
     metavar="NAME=FORMAT[,KEY=VALUE...]",
-    help="what the board is fed for this input, made into the network's by model.bin: data=nv12,train=rgb,mean=128,scale=0.0078125; keys as of `qverify inputs prepare`; featuremap: quantized on the host",
+    help="what the board is fed for this input, which model.bin converts to the network's: data=nv12,train=rgb,mean=128,scale=0.0078125; keys as in `qverify inputs prepare`; featuremap: quantized on the host",
 )
-@click.option("--description", metavar="FILE", help="TOML with [inputs.NAME] tables; --input wins over it")
-@click.option("--check/--no-check", default=True, show_default=True, help="check every unit against the original file")
+@click.option("--description", metavar="FILE", help="TOML with [inputs.NAME] tables; --input overrides it")
+@click.option("--check/--no-check", default=True, show_default=True, help="check every node against the original ONNX")
 def command(
     model: str,
     output: str,
@@ -58,14 +58,15 @@ def command(
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
+    from qverify.plural import count
     from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
 
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
-            raise UsageError(f"-o {path} is the model itself; it would be overwritten. Name another file")
+            raise UsageError(f"output {path} is the model itself, which would be overwritten; give another file")
     if integer_onnx and os.path.realpath(integer_onnx) == os.path.realpath(output):
-        raise UsageError(f"-o and --integer-onnx both name {output}; name two files")
+        raise UsageError(f"-o and --integer-onnx both name {output}; give two files")
     options = CompileOptions(
         rounding,
         align,
@@ -74,7 +75,7 @@ def command(
         strip_io_quant,
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
-        _merged(tables(description), parsed(inputs)),
+        _merge(tables(description), parsed(inputs)),
     )
     with progress_bars() as watch:
         compiled = compile_model(read_file(model), os.path.basename(model), options, watch)
@@ -83,24 +84,26 @@ def command(
         beyond = (
             f"beyond 1 LSB of the original: {', '.join(result['over'][:5])}"
             if result["over"]
-            else "no unit could be checked"
+            else "no node could be checked"
         )
-        say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it all the same", err=True)
+        say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it anyway", err=True)
         return 1
     data = encode(compiled.graph)
     if integer_onnx:
         write_bytes(compiled.integer_onnx, integer_onnx)
     write_bytes(data, output, check_readable)
     without = [n for n in compiled.graph.nodes if not n.integer_reference]
-    say(f"{output}: {len(data)} bytes, {len(compiled.graph.nodes)} nodes, rounding {rounding}")
+    say(f"{output}: {len(data)} bytes, {count(len(compiled.graph.nodes), 'node')}, rounding {rounding}")
     if without:
-        say(f"{len(without)} nodes have no integer reference: {', '.join(sorted({n.op for n in without}))}")
+        ops = ", ".join(sorted({n.op for n in without}))
+        say(f"{count(len(without), 'node', 'has', 'have')} no integer reference: {ops}")
     if result is not None:
-        units, worst, skipped = result["units"], result["worst_lsb"], len(result["not_checked"])
-        click.echo(f"check against the original: {units} units, worst {worst:g} LSB, not checked {skipped}")
+        worst, skipped = result["worst_lsb"], len(result["not_checked"])
+        checked = count(result["units"], "node")
+        click.echo(f"check against the original: {checked}, worst {worst:g} LSB, not checked {skipped}")
     return 0
 
 
-def _merged(held: dict[str, dict[str, Any]], given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The file's tables, key by key under what --input says."""
-    return held | {name: {**held.get(name, {}), **table} for name, table in given.items()}
+def _merge(file: dict[str, dict[str, Any]], options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the file's tables, with each key of --input in place of the file's."""
+    return file | {name: {**file.get(name, {}), **table} for name, table in options.items()}

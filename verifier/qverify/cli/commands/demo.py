@@ -1,4 +1,4 @@
-"""Verifies the packaged digit classifier on this machine (and under QEMU where it is), then on a faulty board."""
+"""Verifies the packaged digit classifier on this machine (and under QEMU where installed), then on a faulty board."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def command() -> int:
 
     good = demo(show)
     click.echo(
-        "\ndemo: every verdict came out as it must (the last board is faulty on purpose)"
+        "\ndemo: every verdict is as expected (the last board is faulty on purpose)"
         if good
-        else "\ndemo: a verdict is not what it must be"
+        else "\ndemo: a verdict is not as expected"
     )
     return 0 if good else 1

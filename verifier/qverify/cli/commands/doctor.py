@@ -1,4 +1,4 @@
-"""Says whether this host is fit: onnxruntime's kernels, the shipped runtimes, emulators."""
+"""Checks this host: onnxruntime's kernels, the shipped runtimes, emulators."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def command() -> int:
             click.echo(f"none   {error}")
     try:
         agent = connect("local", 10)
-        told = (agent.hello.get(name) for name in ("version", "arch", "system", "endian"))
-        click.echo(f"ok     local board: qvrt {', '.join(one_line(str(fact)) for fact in told)} endian")
+        facts = (agent.hello.get(name) for name in ("version", "arch", "system", "endian"))
+        click.echo(f"ok     local board: qvrt {', '.join(one_line(str(fact)) for fact in facts)} endian")
         agent.close()
     except LinkError as error:
         good = False

@@ -1,4 +1,5 @@
-"""Takes the bytes out of a capture: inputs as the board was fed them and every side's tensors in their aligned layout, raw files with a dump.json that says what they are."""
+"""Extracts the bytes of a capture as raw files: inputs as the board was fed them, and every side's tensors in their
+aligned layout, with a dump.json that describes them."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from qverify.cli.say_line import say
 @click.option("--side", default="", help="inputs, reference, simulator or board  [default: all]")
 @click.option("--tensor", "tensors", multiple=True, metavar="NAME", help="may be repeated  [default: all]")
 def command(capture: str, folder: str, frame: int | None, side: str, tensors: tuple[str, ...]) -> int:
+    from qverify.plural import count
     from qverify.session.offline.extract_files import ExtractRequest, extract
 
-    found = extract(ExtractRequest(capture, folder, frame, side, tensors))
-    lacking = f"; {found.missing} tensors are not in the capture (dump.json says why)" if found.missing else ""
-    say(f"{folder}: {found.files} files, {found.bytes} bytes{lacking}")
+    written = extract(ExtractRequest(capture, folder, frame, side, tensors))
+    absent = count(written.missing, "tensor", "is", "are")
+    lacking = f"; {absent} not in the capture (dump.json says why)" if written.missing else ""
+    say(f"{folder}: {count(written.files, 'file')}, {count(written.bytes, 'byte')}{lacking}")
     return 0

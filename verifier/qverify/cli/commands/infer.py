@@ -1,4 +1,4 @@
-"""Runs one side and writes every tensor it offers as .npy, with the names in manifest.json."""
+"""Runs one side and writes each tensor it offers as .npy, with the names in manifest.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(help=__doc__)
 @click.option("-m", "--model", required=True, help="quant.onnx and/or model.bin, comma list")
 @click.option("--side", type=click.Choice(["reference", "simulator", "board"]), default="simulator", show_default=True)
-@board_option(default=("local",), show_default=True, help="one, as of the main job")
+@board_option(default=("local",), show_default=True)
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @input_options
@@ -32,6 +32,7 @@ def command(
     deadline_s: float,
     reach: dict[str, str],
 ) -> int:
+    from qverify.plural import count
     from qverify.session.infer import BoardAddress, infer
     from qverify.session.models import parse_shapes
 
@@ -41,5 +42,6 @@ def command(
     recording, written = infer(
         paths, side, BoardAddress(board, deadline_s, reach), inputs, output, parse_shapes(shapes)
     )
-    say(f"{side}: {recording.state}, {written} tensors in {output}" + (f" ({recording.why})" if recording.why else ""))
+    tensors = count(written, "tensor")
+    say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))
     return 0 if recording.state == "complete" else 3

@@ -1,4 +1,4 @@
-"""Inputs: pictures and sound to the aligned bytes a chip reads, shown again as pictures, checked."""
+"""Converts pictures and sound to the aligned bytes a chip reads, shows them as pictures again, and checks them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ def command() -> None:
 command.add_command(diff)
 
 
-def _needed(wanted: Description | None) -> Description:
+def _require(wanted: Description | None) -> Description:
     if wanted is None:
-        raise click.UsageError(
-            "what the bytes are is not said: give --format and --size, --description FILE or -m MODEL"
-        )
+        raise click.UsageError("the bytes are not described: give --format and --size, --description FILE or -m MODEL")
     return wanted
 
 
 @command.command(
-    help="pictures, .npy, .npz, .wav or .bin, or a folder or list (.txt) of them, to NNNN.bin and manifest.json"
+    help="Convert pictures, .npy, .npz, .wav or .bin, or a folder or list (.txt) of them, to NNNN.bin and manifest.json"
 )
 @click.argument("files", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, metavar="DIR")
@@ -43,41 +41,42 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
     paths = [p for one in files for p in prepared_files.sources(one)]
     with progress_bars() as watch:
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
-        failed = prepared_files.prepare(paths, _needed(wanted), output, name, tell)
-    say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_each(_needed(wanted))}")
+        failed = prepared_files.prepare(paths, _require(wanted), output, name, tell)
+    say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_describe(_require(wanted))}")
     for row in failed:
         say(f"qverify: {row['why']}", err=True)
     return 2 if failed else 0
 
 
 @command.command(
-    help="every stored value equally likely, padding zero: NNNN.bin and manifest.json, the same for the same seed"
+    help="Write random inputs to NNNN.bin and manifest.json: every stored value equally likely, padding zero, the same for the same seed"
 )
 @click.option("-o", "--output", required=True, metavar="DIR")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="files")
+@click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="number of files")
 @describing
 def random(output: str, seed: int, count: int, wanted: Description | None, name: str) -> int:
+    from qverify import plural
     from qverify.session.inputs import prepared_files
 
-    prepared_files.random(_needed(wanted), output, name, seed, count)
-    say(f"{output}: {count} files of seed {seed}, {_each(_needed(wanted))}")
+    prepared_files.random(_require(wanted), output, name, seed, count)
+    say(f"{output}: {plural.count(count, 'file')} of seed {seed}, {_describe(_require(wanted))}")
     return 0
 
 
-def _each(wanted: Description) -> str:
+def _describe(wanted: Description) -> str:
     from qverify.inputs.description_keys import unverified
 
     width, height = wanted.frame
-    told = (
+    text = (
         f"{wanted.size_bytes} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
     )
     doubt = unverified(wanted)
-    return told + (f"; unverified: {doubt}" if doubt else "")
+    return text + (f"; unverified: {doubt}" if doubt else "")
 
 
 @command.command(
-    help="prepared bytes back to PNG files, with the statistics of their planes and padding: a folder of prepare, or one file and what its bytes are"
+    help="Convert prepared bytes back to PNG files, with statistics of their planes and padding: a folder of prepare, or one file with a description"
 )
 @click.argument("path", type=click.Path(exists=True))
 @click.option("-o", "--output", metavar="DIR", help="[default: FOLDER/shown, beside a file]")
@@ -96,11 +95,12 @@ def show(path: str, output: str | None, wanted: Description | None, name: str) -
 
 
 @command.command(
-    help="bytes against what they should be: a folder against its manifest, and that against -m MODEL or --description; files against -m or a description"
+    help="Check bytes: a folder against its manifest, and the manifest against -m MODEL or --description; files against -m or a description"
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
 @describing
 def check(paths: tuple[str, ...], wanted: Description | None, name: str) -> int:
+    from qverify.plural import count
     from qverify.session.inputs import prepared_files
 
     rows = [row for path in paths for row in prepared_files.checked(path, wanted)]
@@ -108,7 +108,6 @@ def check(paths: tuple[str, ...], wanted: Description | None, name: str) -> int:
         if wrong:
             say(f"qverify: {file}: {wrong}", err=True)
     good = sum(not wrong for _, wrong in rows)
-    say(
-        f"{', '.join(paths)}: {good} of {len(rows)} files are as {'the description says' if wanted else 'the manifest says'}"
-    )
+    source = "description" if wanted else "manifest"
+    say(f"{', '.join(paths)}: {good} of {count(len(rows), 'file', 'matches', 'match')} the {source}")
     return 0 if rows and good == len(rows) else 2

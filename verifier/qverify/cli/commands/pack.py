@@ -1,4 +1,5 @@
-"""A bundle for a board no network reaches: agent, model.bin, inputs and a run.sh for any POSIX shell; what it writes there comes back to `qverify replay`."""
+"""Makes a bundle for a board without a network: agent, model.bin, inputs and a run.sh for any POSIX shell; `qverify
+replay` judges what it writes there."""
 
 from __future__ import annotations
 
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 @click.command(help=__doc__)
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @click.option("-o", "--output", required=True, help="a folder that does not exist, or NAME.tar, NAME.tar.gz")
-@click.option("--arch", "machines", multiple=True, help="machines of the board (uname -m); all when not given")
+@click.option("--arch", "machines", multiple=True, help="the board's machine (uname -m); all when not given")
 @click.option("--no-onnx", is_flag=True, help="leave the quantized ONNX out: replay then needs it with -m")
 @input_options
 def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, inputs: InputRequest) -> int:
+    from qverify.plural import count
     from qverify.session.offline.pack_bundle import pack
 
-    wanted = tuple(m for given in machines for m in given.split(",") if m)
-    made = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)
-    say(f"{made.path}: {made.files} files, {made.bytes} bytes, for {', '.join(made.runtimes)}")
-    there = "unpack it there; " if made.tar else ""
-    here = "here: unpack it, and qverify replay FOLDER" if made.tar else f"here: qverify replay {made.path}"
-    say(f"on the board: {there}sh run.sh (writes up to {made.dump_bytes} bytes to dump); then {here}")
+    wanted = tuple(m for option in machines for m in option.split(",") if m)
+    bundle = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)
+    say(f"{bundle.path}: {count(bundle.files, 'file')}, {bundle.bytes} bytes, for {', '.join(bundle.runtimes)}")
+    there = "unpack it there; " if bundle.tar else ""
+    here = "here: unpack it, and qverify replay FOLDER" if bundle.tar else f"here: qverify replay {bundle.path}"
+    say(f"on the board: {there}sh run.sh (writes up to {bundle.dump_bytes} bytes to dump); then {here}")
     return 0

@@ -1,4 +1,5 @@
-"""Bytes and seconds a run will take over a link, before any board is touched. The bytes are counted in a rehearsal on this host; the seconds follow from the link's assumed speed, the board's computing not counted."""
+"""Estimates bytes and seconds of a run over a link, before any board is touched. The bytes are counted in a rehearsal
+on this host; the seconds follow from the link's assumed speed, without the board's computing time."""
 
 from __future__ import annotations
 
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
 @click.option("-m", "--model", "models", required=True, help="comma list: quant.onnx, model.bin")
 @click.option("-b", "--board", "boards", multiple=True, help="an address or a name; common links when not given")
 @click.option(
-    "--arch", "machine", help="whose agent is pushed (uname -m); the board's own where its address says, else aarch64"
+    "--arch",
+    "machine",
+    help="machine whose agent is pushed (uname -m); the board's own where its address states it, else aarch64",
 )
 @click.option(
     "--rate",
     "bytes_per_s",
     type=Finite(1, 1e12),
     metavar="BYTES_PER_S",
-    help="of the link, instead of what is assumed",
+    help="speed of the link, instead of the assumed one",
 )
-@click.option("--json", "json_path", metavar="FILE", help="- for stdout")
+@click.option("--json", "json_path", metavar="FILE", help="write the plan as JSON; - for stdout")
 @input_options
 def command(
     models: str,

@@ -1,4 +1,5 @@
-"""Judges again without the board: a capture of the main job (`--capture`), by other thresholds or with sides run anew; or what a bundle's run.sh wrote."""
+"""Judges again without the board: a capture of the main job (`--capture`), by other thresholds or with sides run again;
+or the output of a bundle's run.sh."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--dump", type=click.Path(exists=True), help="of a bundle: folder or tar that came back  [default: FOLDER/dump]"
+    "--dump", type=click.Path(exists=True), help="bundle: the folder or tar that run.sh wrote  [default: FOLDER/dump]"
 )
 @click.option(
     "-m",
     "--model",
     "models",
-    help="of a bundle: the quantized ONNX, where it was packed without; of a capture: instead of its models",
+    help="bundle: the quantized ONNX, if it was packed without; capture: used instead of its models",
 )
-@click.option("--rerun", help="of a capture: reference, simulator or both (comma list) run again on its inputs")
-@board_option(help="of a capture: this board runs on its inputs, in the captured one's place")
-@click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="judge the simulator, too")
+@click.option("--rerun", help="capture: run the reference, the simulator or both (comma list) again on its inputs")
+@board_option(help="capture: run this board on its inputs, instead of the captured one")
+@click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="also judge the simulator")
 @report_options()
 @link_options()
 @judging_options
@@ -52,12 +53,12 @@ def command(
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
         if rerun or board:
-            raise click.UsageError(f"{folder}: --rerun and -b are for a capture; this is none (it has no capture.json)")
+            raise click.UsageError(f"{folder}: not a capture (it has no capture.json), which --rerun and -b need")
         with progress_bars() as watch:
             outcome = replay(ReplayRequest(folder, dump, paths, run_sim, options), watch)
         return emit(outcome.report, terminal.render(outcome.report, outcome.finals, options.dump_all), reports)
     if dump:
-        raise click.UsageError("--dump is for a bundle of qverify pack; a capture holds its board's tensors")
+        raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
     again = tuple(s for s in (rerun or "").split(",") if s)
 
     def tell(row: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Prints the JSON Schema of what --json writes: reports, or what triage found."""
+"""Prints the JSON Schema of what --json writes: a report, or the results of triage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs one model on one board for a time, holds every run to the simulator, survives lost connections, and writes as it goes."""
+"""Runs one model on one board for a time, compares every run with the simulator, survives lost connections, and logs as
+it goes."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from qverify.session.soak import SoakResult
 
 
-def _not_waiting(path: str, flags: int) -> int:
-    """A pipe that nobody reads is refused, not waited for."""
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a log without blocking: a pipe that nobody reads is an error."""
     import os
 
     return os.open(path, flags | os.O_NONBLOCK, 0o644)
@@ -33,9 +34,9 @@ def _not_waiting(path: str, flags: int) -> int:
     type=Finite(0, 1e6),
     default=0.0,
     metavar="SECONDS",
-    help="a run starts so often, not at once after the last",
+    help="start a run this often, instead of right after the last",
 )
-@click.option("--log", "path", metavar="FILE", help="one JSON object a run, after one that says what ran; appended")
+@click.option("--log", "path", metavar="FILE", help="append one JSON object per run, after one that describes the soak")
 @input_options
 @link_options()
 def command(
@@ -53,30 +54,32 @@ def command(
 
     from qverify.cli.live_progress import progress_bars
     from qverify.errors import UsageError
+    from qverify.plural import count
     from qverify.session.soak import Soak, soak
 
     if path == "":
         raise click.UsageError("an empty --log (an unset shell variable?)")
     try:
-        log = FileIO(path, "a", opener=_not_waiting) if path else None
+        log = FileIO(path, "a", opener=_open_at_once) if path else None
     except OSError as error:
         raise UsageError(f"--log {path}: {error.strerror}") from error
     with log or nullcontext(), progress_bars() as watch:
 
-        def tell(passed_s: float, found: SoakResult) -> None:
+        def tell(passed_s: float, result: SoakResult) -> None:
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 
-        asked = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach)
-        found = soak(asked, log, tell)
-    hot = "" if found.hottest_c is None else f", at most {found.hottest_c:g} degrees Celsius"
-    slow = "" if found.slowest_mhz is None else f", at least {found.slowest_mhz:g} MHz"
-    gone = "; it was not there at the end" if found.gone else ""
-    first = f", the first at {found.first_wrong}" if found.wrong else ""
-    scope = f"; {found.scope}" if found.scope else ""
-    say(f"{found.runs} runs, {found.wrong} wrong{first}; {found.lost} connections lost{hot}{slow}{gone}{scope}")
-    if found.cut:
+        request = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach)
+        result = soak(request, log, tell)
+    hot = "" if result.hottest_c is None else f", at most {result.hottest_c:g} degrees Celsius"
+    slow = "" if result.slowest_mhz is None else f", at least {result.slowest_mhz:g} MHz"
+    gone = "; the board was unreachable at the end" if result.gone else ""
+    first = f", the first at {result.first_wrong}" if result.wrong else ""
+    scope = f"; {result.scope}" if result.scope else ""
+    runs, lost = count(result.runs, "run"), count(result.lost, "connection")
+    say(f"{runs}, {result.wrong} wrong{first}; {lost} lost{hot}{slow}{gone}{scope}")
+    if result.cut:
         raise KeyboardInterrupt
-    if found.unwritten:
-        raise UsageError(f"--log {path}: cannot be written: {found.unwritten}; the runs above are all there were")
-    return found.exit_status
+    if result.unwritten:
+        raise UsageError(f"--log {path}: cannot be written: {result.unwritten}; the soak ended with the runs above")
+    return result.exit_status

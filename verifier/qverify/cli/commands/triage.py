@@ -1,4 +1,4 @@
-"""Walks the ladder from the float ONNX to the board: which rung breaks, at which tensors, and the next step."""
+"""Walks the ladder from the float ONNX to the board: which gate fails, at which tensors, and the next step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OF_A_RUN = {
 )
 @click.option(
     "--stages",
-    help="the ladder in order, for other than float, quantized, simulator, board: A.onnx,B.onnx,Q.onnx,simulator,board",
+    help="the stages in order, if not float, quantized, simulator, board: A.onnx,B.onnx,Q.onnx,simulator,board",
 )
 @board_option()
 @click.option(
@@ -58,14 +58,14 @@ OF_A_RUN = {
 @click.option(
     "--relax-board", is_flag=True, help="allow a gate of simulator ~ board other than equal bytes, and say so"
 )
-@click.option("--app-input", metavar="FILE", help="bytes the application fed, held against those prepared from -i")
+@click.option("--app-input", metavar="FILE", help="bytes the application fed, compared with those prepared from -i")
 @click.option("--app-output", metavar="FILE", help="the application's outputs (.npz or folder of .npy), by output name")
 @click.option(
     "--loss",
     type=click.Choice(("auto", "always", "never")),
     default="auto",
     show_default=True,
-    help="quantize tensors one at a time, and what if; auto: where the rung from float breaks",
+    help="measure the loss of tensors quantized one at a time, and what if they stay in float; auto: where the gate from float fails",
 )
 @click.option(
     "--top", type=click.IntRange(1), default=10, show_default=True, help="tensors listed, the most sensitive first"
@@ -81,20 +81,25 @@ OF_A_RUN = {
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="for testing known faults at a node where the board is blamed; 0: not",
+    help="how long to test known faults at a node where the board is blamed; 0: not at all",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="runs of the board on the same inputs; two where it fails, before anything is concluded",
+    help="runs of the board on the same inputs; at least two where it fails, before anything is concluded",
 )
 @click.option(
-    "--reduce", metavar="DIR", help="cut to the smallest part that still differs on the board, with all to repeat it"
+    "--reduce",
+    metavar="DIR",
+    help="reduce the model to the smallest part that still differs on the board, with everything to repeat it",
 )
 @click.option(
-    "--build-cmd", "build", metavar="COMMAND", help="of --reduce: makes {bin} of {onnx}, for boards without dumps"
+    "--build-cmd",
+    "build",
+    metavar="COMMAND",
+    help="with --reduce: command that makes {bin} of {onnx}, for boards without dumps",
 )
 @report_options("write_triage")
 @input_options
@@ -131,8 +136,8 @@ def command(
 
     paths = [p for model in models for p in model.split(",")]
     order = stages.split(",") if stages is not None else []
-    held = None if capture is None else _held(capture, bool(board or order or inputs.files))
-    if not all(paths) or not all(order) or not (paths or order or held):
+    opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
+    if not all(paths) or not all(order) or not (paths or order or opened):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
@@ -153,36 +158,36 @@ def command(
         reach=reach,
         explain_s=explain_s,
         repeat=repeat,
-        capture=held,
+        capture=opened,
     )
-    _check_reducing(reduce, build, held is None and board is not None)
+    _check_reducing(reduce, build, opened is None and board is not None)
     with progress_bars() as watch:
-        found, failing = run_triage(request, watch)
+        triage, failing = run_triage(request, watch)
     if reduce is None:
-        return emit(found, text.render(found, top), reports)
+        return emit(triage, text.render(triage, top), reports)
     if not reports.stdout_taken:
-        click.echo(text.render(found, top))
-    reports.save(found, stdout=False)  # nothing is lost should the reduction be cut off
-    _reduce(found, failing, reduce, build, quiet=reports.stdout_taken)
-    reports.save(found)
-    return exit_status(found)
+        click.echo(text.render(triage, top))
+    reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
+    _reduce(triage, failing, reduce, build, quiet=reports.stdout_taken)
+    reports.save(triage)
+    return exit_status(triage)
 
 
-def _held(capture: str, asked: bool) -> Capture:
-    """asked: for a board, stages or inputs, too."""
+def _open_capture(folder: str, has_sources: bool) -> Capture:
+    """Opens a capture for triage. has_sources: a board, stages or inputs were given, too, which is a usage error."""
     from qverify.capture.reader import open_capture
 
-    held = open_capture(capture)
-    if asked:
-        raise click.UsageError(f"{capture} has its own inputs and board; -b, -i and --stages are for files")
+    capture = open_capture(folder)
+    if has_sources:
+        raise click.UsageError(f"{folder} has its own inputs and board; -b, -i and --stages are for files")
     source = click.get_current_context().get_parameter_source
     if idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]:
-        raise click.UsageError(f"{capture} was run before; {idle[0]} is for a run of now")
-    return held
+        raise click.UsageError(f"{folder} is a finished run; {idle[0]} applies only to a new run")
+    return capture
 
 
 def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
-    """Before anything runs."""
+    """Checks the options of --reduce before anything runs."""
     from qverify.session.triage.reduce_model import check_build_command, check_output_folder
 
     check_build_command(build)
@@ -193,17 +198,18 @@ def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> N
     check_output_folder(folder)
 
 
-def _reduce(found: Triage, failing: Request | None, folder: str, build: str | None, quiet: bool) -> None:
-    """Into found.reduced; quiet: stdout is for the JSON alone."""
+def _reduce(triage: Triage, failing: Request | None, folder: str, build: str | None, quiet: bool) -> None:
+    """Sets triage.reduced, and prints it unless quiet (stdout is for the JSON alone)."""
     from qverify.renderers import triage_text as text
 
-    found.reduced = _reduced(found, failing, folder, build)
+    triage.reduced = _run_reduction(triage, failing, folder, build)
     if not quiet:
-        click.echo(text.reduced(found.reduced))
+        click.echo(text.reduced(triage.reduced))
 
 
-def _reduced(found: Triage, failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
-    """failing: the run whose board differs, where there is one."""
+def _run_reduction(triage: Triage, failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
+    """Returns what the reduction gave, as plain values. failing: the run whose board differs; None where there is
+    none."""
     from dataclasses import asdict
 
     from qverify_agents.errors import LinkError
@@ -212,7 +218,7 @@ def _reduced(found: Triage, failing: Request | None, folder: str, build: str | N
     from qverify.session.triage.reduce_model import Reduced, reduce
 
     if failing is None:
-        board = next((r for r in found.rungs if r.b == "board"), None)
+        board = next((r for r in triage.rungs if r.b == "board"), None)
         if board is not None and board.verdict == "INCONCLUSIVE" and board.why:
             return asdict(Reduced("inconclusive", board.why))
         return asdict(Reduced("nothing", "nothing differs on the board"))

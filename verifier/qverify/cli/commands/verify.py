@@ -1,4 +1,5 @@
-"""The main job: runs the reference, the simulator and the board, and says PASSED, or which side is to blame and where."""
+"""The main job: runs the reference, the simulator and the board, and reports PASSED, or which side is to blame and
+where."""
 
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     "models",
     required=True,
     multiple=True,
-    help="comma list: quant.onnx, model.bin (told apart by content); may be repeated",
+    help="comma list: quant.onnx, model.bin (recognised by content); may be repeated",
 )
 @click.option(
     "-b",
     "--board",
     "boards",
     multiple=True,
-    help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name of boards.toml; may be repeated",
+    help="local, qemu-user:aarch64, HOST, serial:///dev/ttyUSB0, qemu:arm64, podman:IMAGE, a name in boards.toml; may be repeated",
 )
 @click.option(
     "--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="run the simulator (-s True|False)"
@@ -58,28 +59,28 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="runs of the board on the same inputs; names what changes",
+    help="runs of the board on the same inputs; tensors that change are reported",
 )
 @click.option(
     "--paranoid",
     is_flag=True,
-    help="pull every tensor, and hold the board to the simulator on other, random inputs, too",
+    help="pull every tensor, and also compare the board with the simulator on other, random inputs",
 )
 @click.option(
     "--spot-seed",
     type=click.IntRange(0, 2**32 - 1),
-    help="which tensor is pulled to hold it to its digest, and --paranoid's inputs; without it others in each run (reported)",
+    help="seed that chooses the tensor of the spot check, and --paranoid's inputs; drawn anew in each run when not given (reported)",
 )
 @click.option(
     "--reference-spread",
     is_flag=True,
-    help="run the reference under its other settings, too, and mark differences no larger than theirs",
+    help="also run the reference under other settings, and mark differences no larger than theirs",
 )
 @click.option(
     "--reference-python",
     multiple=True,
     metavar="COMMAND",
-    help="another Python with onnxruntime and numpy that takes part in --reference-spread, as 'venv/bin/python' of an older "
+    help="another Python with onnxruntime and numpy that takes part in --reference-spread, such as 'venv/bin/python' of an older "
     "onnxruntime, or ARM kernels (scripts/arm_reference); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
 )
 @click.option(
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 @click.option(
     "--capture",
     metavar="DIR",
-    help="keep everything the run sees there, for replay, compare and triage; of several boards in DIR-0, DIR-1, ...",
+    help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
 @report_options()
 @input_options
@@ -125,8 +126,8 @@ def command(
     from qverify.session.models import parse_shapes
     from qverify.session.request import Request
 
-    if reference_spread and not reference_python and (held := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
-        reference_python = (held,)
+    if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
+        reference_python = (python,)
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
@@ -148,16 +149,16 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
-    found = []
+    verified = []
     for number, board in enumerate(boards or (None,)):
         folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
-        found.append(_of_one_board(replace(request, board=board, capture=folder), several, reports.stdout_taken))
+        verified.append(_verify_board(replace(request, board=board, capture=folder), several, reports.stdout_taken))
         if number + 1 < len(boards):  # nothing is lost should a later board be cut off
-            so_far = combine(found)
+            so_far = combine(verified)
             so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
             so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
             reports.save(so_far, stdout=False)
-    whole = combine(found)
+    whole = combine(verified)
     if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
@@ -166,8 +167,8 @@ def command(
     return exit_status(whole)
 
 
-def _of_one_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:
-    """Verified and shown; quiet: stdout is for the JSON alone."""
+def _verify_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:
+    """Verifies one board, prints the result unless quiet (stdout is for the JSON alone), and returns the report."""
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify

@@ -1,4 +1,5 @@
-"""Real and Whole: a tensor as every correct side may hold it, in float64 with a bound of the error, or as an integer interval."""
+"""Real and Whole: the values a tensor may have on any correct side, in float64 with an error bound, or as an integer
+interval."""
 
 from __future__ import annotations
 
@@ -20,25 +21,27 @@ TINY = 2.0**-126  # what flushing a subnormal to zero loses
 
 
 class NoBound(Exception):
-    """This op, or this form of it, has no float64 evaluation here; the text says which."""
+    """Raised for an op, or a form of it, that has no float64 evaluation here; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """value: exact but for float64. error: every correct side's float32 lies within value +- error; both of one shape."""
+    """A float tensor. value: exact but for float64. error: every correct side's float32 lies within value +- error; of
+    the same shape."""
 
     value: Reals
     error: Reals
 
     def rounded(self, times: float = 1.0) -> Real:
-        """After `times` more roundings to float32."""
+        """Returns the tensor after `times` more roundings to float32."""
         return Real(self.value, self.error + times * ROUNDOFF * (np.abs(self.value) + self.error) + TINY)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """low..high: where every correct side's integer lies. error: of the value before it was rounded, in its LSB; 0 for given ones.
-    ours: low and high for our own arithmetic, where that is exact up to one rounding; None: as every side's."""
+    """An integer tensor. low..high: the interval that contains every correct side's integer. error: of the value before
+    it was rounded, in its LSB; None where there was no rounding. ours: low and high for qverify's own arithmetic, where
+    that is exact up to one rounding; None: the same as for every side."""
 
     low: Wholes
     high: Wholes
@@ -50,7 +53,7 @@ Held = Real | Whole
 
 
 def held(values: Array) -> Held:
-    """A recorded or constant array, which is exact."""
+    """Returns a recorded or constant array as an exact value."""
     if values.dtype.kind == "f":
         real = values.astype(np.float64)
         return Real(real, np.zeros_like(real))
@@ -59,34 +62,39 @@ def held(values: Array) -> Held:
 
 
 def exact(real: Reals) -> Real:
+    """Returns real values without error."""
     return Real(real, np.zeros_like(real))
 
 
 def real(value: Held | None) -> Real:
+    """Returns the value if it is a float tensor. NoBound for any other."""
     if not isinstance(value, Real):
         raise NoBound("integers where floats are wanted")
     return value
 
 
 def certain(value: Held | None) -> Wholes:
-    """The integers of a tensor that all sides hold alike."""
+    """Returns the integers of a tensor that is the same on all sides. NoBound for any other."""
     if not isinstance(value, Whole) or (value.low is not value.high and (value.low != value.high).any()):
         raise NoBound("integers that depend on floats")
     return value.low
 
 
 def gamma(roundings: float) -> float:
-    """n*u / (1 - n*u): relative to sum |terms|, the error of a sum of n terms in any order, fused or not (Higham 2002, 3.1)."""
+    """Returns n*u / (1 - n*u): the error, relative to sum |terms|, of a sum of n terms in any order, fused or not
+    (Higham 2002, 3.1)."""
     part = roundings * ROUNDOFF
     return part / (1.0 - part) if part < 1.0 else np.inf
 
 
 def float_word(word: int) -> float:
+    """Returns the float32 whose bits are this int32."""
     return float(np.array(word, np.int32).view(np.float32))
 
 
 def integers(value: Reals, error: Reals, zero: Array | int, limits: tuple[int, int]) -> Whole:
-    """What rounding to nearest may give within value +- error (LSB before the zero point), any rule at the tie itself."""
+    """Returns what rounding to nearest may give within value +- error (LSB before the zero point), with any rule for
+    ties, clipped to the limits."""
     reach = np.where(np.isnan(error), np.inf, error)
     low, high = (
         np.clip(np.nan_to_num(v, nan=-np.inf) + zero, *limits)
@@ -96,7 +104,7 @@ def integers(value: Reals, error: Reals, zero: Array | int, limits: tuple[int, i
 
 
 def parameters(spec: TensorSpec) -> tuple[Reals, Wholes]:
-    """Scale and zero point, shaped to broadcast."""
+    """Returns scale and zero point, shaped to broadcast against the tensor."""
     along = [1] * len(spec.shape)
     if len(spec.scale) > 1:
         along[spec.channel_axis] = -1
@@ -104,7 +112,8 @@ def parameters(spec: TensorSpec) -> tuple[Reals, Wholes]:
 
 
 def dequantize(value: Whole, spec: TensorSpec) -> Real:
-    """fl32((q - z) * s): one rounding every side makes alike, so certain integers carry no error."""
+    """Returns fl32((q - z) * s). Every side makes this one rounding alike, so integers that are certain carry no
+    error."""
     scale, zero = parameters(spec)
     if value.low is value.high or (value.low == value.high).all():
         centred = (value.low - zero).astype(np.float32)
@@ -114,7 +123,7 @@ def dequantize(value: Whole, spec: TensorSpec) -> Real:
 
 
 def quantize(value: Real, spec: TensorSpec) -> Whole:
-    """clip(round(x / s) + z); the division rounds once."""
+    """Returns clip(round(x / s) + z); the division rounds once."""
     scale, zero = parameters(spec)
     limits = np.iinfo(spec.dtype)
     stepped = Real(value.value / scale, value.error / scale).rounded()
@@ -122,7 +131,7 @@ def quantize(value: Real, spec: TensorSpec) -> Whole:
 
 
 def requantized(value: Held, spec: TensorSpec, y: TensorSpec) -> Held:
-    """As concat and where store a branch: a copy where the parameters are equal."""
+    """Returns a branch as concat and where store it: a copy where the parameters are equal, else requantized to y."""
     if (
         isinstance(value, Real)
         or not y.scale
@@ -133,6 +142,7 @@ def requantized(value: Held, spec: TensorSpec, y: TensorSpec) -> Held:
 
 
 def inputs_of(node: Node, graph: Graph, values: dict[str, Held]) -> list[Held | None]:
+    """Returns the node's inputs from `values` or the graph's constants; None where an input is absent."""
     return [
         None if n is None else values[n] if n in values else held(graph.constants[n]) if n in graph.constants else None
         for n in node.inputs

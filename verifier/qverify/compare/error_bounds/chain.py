@@ -1,4 +1,5 @@
-"""A whole unit in float64 from the inputs one side recorded, the error bound carried from node to node (NUMERICS.md section 4)."""
+"""Evaluates a whole unit in float64 from the inputs that one side recorded, and carries the error bound from node to
+node (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
@@ -40,41 +41,41 @@ PAGES: dict[str, Page] = {
         )
     },
 }
-Part = tuple[Array, Held]  # flat positions of the output, and what holds there
+Part = tuple[Array, Held]  # flat positions of the output, and their bounded values
 
 
 def missing(unit: Unit, graph: Graph) -> str:
-    """Why this unit has no float64 evaluation; empty: it has one."""
+    """Returns why this unit has no float64 evaluation; "" where it has one."""
     first, *others = unit.nodes
     if _sums(first, graph):
         rq = graph.constants.get(next(n for n in reversed(first.inputs) if n is not None))
         if rq is None or rq.dtype.kind != "f" or rq.dtype.itemsize != 8:
             return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
-        odd = [n.op for n in others if n.op != "lookup"]
+        lacking = [n.op for n in others if n.op != "lookup"]
     else:
-        odd = [n.op for n in unit.nodes if n.op not in PAGES or _sums(n, graph)]
-    return f"no float64 evaluation of {odd[0]}" + (" here" if odd[0] in PAGES else "") if odd else ""
+        lacking = [n.op for n in unit.nodes if n.op not in PAGES or _sums(n, graph)]
+    return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in PAGES else "") if lacking else ""
 
 
 def _sums(node: Node, graph: Graph) -> bool:
-    """Whether it sums integers of its own (reduce_mean may sum floats)."""
+    """Returns whether the node sums integers (reduce_mean may sum floats)."""
     return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
 
 
 def evaluated(unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
-    """What holds at these flat positions of one output, in parts; the caller may stop early. Raises NoBound; ValueError and
-    IndexError for inputs that do not fit."""
+    """Yields the bounded values at these flat positions of one output, in parts; the caller may stop early. NoBound for
+    an op without an evaluation; ValueError and IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
         if _sums(unit.nodes[0], graph):
-            yield from _by_elements(unit, graph, given, at)
+            yield from _evaluate_sums(unit, graph, given, at)
             return
         values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
         for node in unit.nodes:
             values |= zip(node.outputs, PAGES[node.op](node, inputs_of(node, graph, values), graph), strict=True)
-        yield at, _taken(values[output], at)
+        yield at, _take(values[output], at)
 
 
-def _by_elements(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
+def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
     first, *others = unit.nodes
     operands = sums.Operands(first, graph, dict(given))
     step = max(1, sums.TERMS_AT_ONCE // sums.terms_of(operands))
@@ -82,12 +83,13 @@ def _by_elements(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array
         part = at[start : start + step]
         whole = sums.elements(operands, part)
         for node in others:
-            whole = _looked_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
+            whole = _look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
         yield part, whole
 
 
-def _looked_up(whole: Whole, table: Array, dtype: str) -> Whole:
-    """A table that never falls, or never rises, between the ends: an activation that stands alone."""
+def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
+    """Returns the interval after a lookup (an activation of its own). NoBound for an interval through a table that is
+    not monotone."""
     steps = np.diff(table.astype(np.int64))
     if (steps < 0).any() and (steps > 0).any() and (whole.low != whole.high).any():
         raise NoBound("a table that rises and falls")
@@ -99,7 +101,7 @@ def _looked_up(whole: Whole, table: Array, dtype: str) -> Whole:
     return Whole(*through(whole.low, whole.high), whole.error, None if whole.ours is None else through(*whole.ours))
 
 
-def _taken(value: Held, at: Array) -> Held:
+def _take(value: Held, at: Array) -> Held:
     if isinstance(value, Real):
         return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at])
     error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]

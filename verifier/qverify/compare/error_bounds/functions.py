@@ -15,8 +15,9 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """of: x, p0, p1 in float64. off(x, y, p0): largest error of a float32 library, in roundoffs, beside the rounding of y
-    itself; None: exact. slope: the largest |dy/dx| where of is not monotone; 0: it is."""
+    """An elementwise function. of: of x, p0, p1 in float64. off(x, y, p0): largest error of a float32 library, in
+    roundoffs, besides the rounding of y itself; None: exact. slope: the largest |dy/dx| where `of` is not monotone; 0
+    where it is."""
 
     of: Callable[[Reals, float, float], Reals]
     off: Callable[[Reals, Reals, float], Reals] | None
@@ -67,6 +68,7 @@ FUNCTIONS = {
 
 
 def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the output of an elementwise_float node. NoBound for a function that has no bound here."""
     name, p, q = NAMES.get(node.words[0], ""), float_word(node.words[1]), float_word(node.words[2])
     if name in TWO:
         return [TWO[name](real(inputs[0]), real(inputs[1]))]
@@ -75,21 +77,22 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     x = real(inputs[0])
     if name == "pow" and p not in (1.0, 2.0, 3.0) and (x.value - x.error < 0).any():
         raise NoBound("a power of negative numbers")
-    return [_applied(FUNCTIONS[name], x, p, q, even=name == "pow" and p == 2)]
+    return [_apply(FUNCTIONS[name], x, p, q, even=name == "pow" and p == 2)]
 
 
-def _applied(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
-    """The error of x carried through the function, then what a float32 library adds, at the worst of the values reached."""
+def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
+    """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
+    worst of the values reached."""
     y = function.of(x.value, p, q)
-    moved = _carried(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
+    moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
     if function.off is None:
         return Real(y, moved)
     roundoffs = function.off(x.value, y, p) + np.abs(y) + 10 * moved
     return Real(y, moved + ROUNDOFF * roundoffs + TINY)
 
 
-def _carried(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
-    """How far y moves while x moves by its error."""
+def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
+    """Returns how far y moves while x moves by its error."""
     if even:
         return (2 * np.abs(x.value) + x.error) * x.error
     if function.slope:
@@ -99,20 +102,20 @@ def _carried(function: Function, x: Real, y: Reals, p: float, q: float, even: bo
     return np.where(around_zero & (function is FUNCTIONS["reciprocal"]), np.inf, np.maximum(*ends))
 
 
-def _added(a: Real, b: Real) -> Real:
+def _add(a: Real, b: Real) -> Real:
     return Real(a.value + b.value, a.error + b.error).rounded()
 
 
-def _subtracted(a: Real, b: Real) -> Real:
+def _subtract(a: Real, b: Real) -> Real:
     return Real(a.value - b.value, a.error + b.error).rounded()
 
 
-def _multiplied(a: Real, b: Real) -> Real:
+def _multiply(a: Real, b: Real) -> Real:
     error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
     return Real(a.value * b.value, error).rounded()
 
 
-def _divided(a: Real, b: Real) -> Real:
+def _divide(a: Real, b: Real) -> Real:
     least = np.abs(b.value) - b.error
     value = a.value / b.value
     error = np.where(least > 0, (a.error + np.abs(value) * b.error) / least, np.inf)
@@ -120,10 +123,10 @@ def _divided(a: Real, b: Real) -> Real:
 
 
 TWO: dict[str, Callable[[Real, Real], Real]] = {
-    "add": _added,
-    "sub": _subtracted,
-    "mul": _multiplied,
-    "div": _divided,
+    "add": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "div": _divide,
     "min": lambda a, b: Real(np.minimum(a.value, b.value), np.maximum(a.error, b.error)),
     "max": lambda a, b: Real(np.maximum(a.value, b.value), np.maximum(a.error, b.error)),
 }

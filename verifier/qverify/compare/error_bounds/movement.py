@@ -1,4 +1,4 @@
-"""Ops that move values, or choose among them: what holds of a value and its error moves with it."""
+"""Ops that move values or choose among them: a value's error bound moves with it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from qverify.model_bin.graph import Graph, Node
 
 
 def moved(value: Held | None, move: Callable[[Array], Array]) -> Held:
-    """A value with all that is known of it, moved alike."""
+    """Returns the value with its bounds moved in the same way."""
     if isinstance(value, Real):
         return Real(move(value.value), move(value.error))
     if isinstance(value, Whole):
         low = move(value.low)
         return Whole(low, low if value.high is value.low else move(value.high))
-    raise NoBound("an input that is not there")
+    raise NoBound("an absent input")
 
 
 def reshape(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -82,7 +82,7 @@ def depth_to_space(node: Node, inputs: list[Held | None], graph: Graph) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _Largest:
-    """The largest of each window of a plane."""
+    """The largest value of each window of a plane."""
 
     node: Node
     shape: tuple[int, ...]
@@ -95,7 +95,7 @@ class _Largest:
 
 
 def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """max is monotone: of the low ends and of the high ends."""
+    """Returns the largest of the low ends and of the high ends, since max is monotone."""
     largest, x = _Largest(node, graph.spec(node.outputs[0]).shape), inputs[0]
     if not isinstance(x, Real):
         return [moved(x, largest.of)]
@@ -107,26 +107,26 @@ def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
 
 def _branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:
     y = graph.spec(node.outputs[0])
-    found = [
+    values = [
         requantized(value, graph.spec(name), y)
         for value, name in zip(inputs[first:], node.inputs[first:], strict=True)
         if value is not None and name is not None
     ]
-    if len({type(value) for value in found}) != 1:
+    if len({type(value) for value in values}) != 1:
         raise NoBound("floats and integers together")
-    return found
+    return values
 
 
 def concat(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    return [_joined(_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
+    return [_join(_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
 
 
 def where(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     condition = certain(inputs[0]) != 0
-    return [_joined(_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
+    return [_join(_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
 
 
-def _joined(parts: list[Held], join: Callable[[list[Array]], Array]) -> Held:
+def _join(parts: list[Held], join: Callable[[list[Array]], Array]) -> Held:
     if isinstance(parts[0], Real):
         reals = [p for p in parts if isinstance(p, Real)]
         return Real(join([p.value for p in reals]), join([p.error for p in reals]))

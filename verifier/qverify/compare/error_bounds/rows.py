@@ -1,4 +1,5 @@
-"""Ops that sum float rows: layer_norm, softmax_float, softmax, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md section 4)."""
+"""Ops that sum float rows: layer_norm, softmax_float, softmax, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md
+section 4)."""
 
 from __future__ import annotations
 
@@ -48,14 +49,15 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
 
 
 def _mean(rows: Real) -> tuple[Reals, Reals]:
-    """Of each row, with its error: gamma(D + 1) * mean |x|, and the mean of the terms' own errors."""
+    """Returns the mean of each row, and its error: gamma(D + 1) * mean |x| plus the mean of the terms' own errors."""
     moved = rows.error.mean(1, keepdims=True)
     size = np.abs(rows.value).mean(1, keepdims=True) + moved
     return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
 
 
 def _deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals]:
-    """sqrt(var + eps) with its error, var as mean((x - mean)^2) or as mean(x^2) - mean^2: the worse of the two."""
+    """Returns sqrt(var + eps) and its error, with var as mean((x - mean)^2) or as mean(x^2) - mean^2, whichever is
+    worse."""
     depth = rows.value.shape[1]
     centred, moved = rows.value - mean, rows.error + rows.error.mean(1, keepdims=True)
     variance = (centred**2).mean(1, keepdims=True)
@@ -85,7 +87,8 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
 
 
 def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Of integers: float32 exponentials out of a table, summed in an order of the kernel's own. T_i * ys / sum T_j, LSB."""
+    """Returns the softmax of integers: T_i * ys / sum T_j in LSB, with float32 exponentials from a table, summed in the
+    kernel's own order."""
     x, table = certain(inputs[0]).reshape(node.words[:3]), real(inputs[1]).value
     y = graph.spec(node.outputs[0])
     e = table[x - x.max(1, keepdims=True) + 255]
@@ -107,7 +110,8 @@ def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
 
 
 def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """The window's sum may be kept from channel to channel, added to and subtracted from: the error is of all channels' squares."""
+    """Returns the local response normalization. A kernel may carry the window's sum from channel to channel, adding and
+    subtracting, so the error is that of all channels' squares."""
     x, size = real(inputs[0]), node.words[0]
     if x.error.any():
         raise NoBound("lrn of inexact floats")
@@ -129,7 +133,8 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
 
 
 def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Of floats. The reference's four products in float32: 5 roundings each at most."""
+    """Returns the linear resize of floats. The reference makes four products in float32, of at most 5 roundings
+    each."""
     if node.words[0]:
         raise NoBound("resize_linear on integers")
     x, y = real(inputs[0]), graph.spec(node.outputs[0])

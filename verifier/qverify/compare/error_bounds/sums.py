@@ -1,4 +1,5 @@
-"""Integer sums that onnxruntime makes in float32 (16-bit and mixed types, conv_transpose): exact value and bound of chosen elements."""
+"""Integer sums that onnxruntime computes in float32 (16-bit and mixed types, conv_transpose): exact value and error
+bound of chosen elements."""
 
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals, Whole, gamma, integers
 from qverify.model_bin.graph import Graph, Node
 
-EXTRA = 8  # roundings beside the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
-OURS = 2.0**-30  # of 1 + |value|: our own sums are exact and rounded once; this covers the order of two float64 factors
+EXTRA = 8  # roundings besides the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
+OURS = (
+    2.0**-30
+)  # of 1 + |value|: qverify's sums are exact and rounded once; this covers the order of two float64 factors
 TERMS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """value: sums before the zero point, in LSB of the output. size: of |terms|. terms: of one sum. doubt: of the bias, LSB."""
+    """Sums of one op. value: before the zero point, in LSB of the output. size: the sum of |terms|, in the same unit.
+    terms: the number of terms of one sum. doubt: error of the bias, LSB."""
 
     value: Reals
     size: Reals
@@ -31,13 +35,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What a node reads, its recorded or constant integers."""
+    """The recorded or constant integers that a node reads."""
 
     node: Node
     graph: Graph
     given: dict[str, Array]
 
     def centred(self, at: int) -> Reals:
+        """Returns input number `at` with its zero point subtracted."""
         name = self.node.inputs[at] or ""
         spec = self.graph.spec(name)
         value = self.graph.constants[name] if name in self.graph.constants else self.given[name]
@@ -46,26 +51,29 @@ class Operands:
 
     @property
     def rq(self) -> Reals:
-        """Scales in LSB of the output; NoBound in the integer modes, whose multipliers are others."""
+        """The scales, in LSB of the output. NoBound in the integer modes, which use integer multipliers instead."""
         value = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
         if value.dtype.kind != "f":
             raise NoBound(f"{self.node.op} with the multipliers of {self.graph.rounding}")
         return value.astype(np.float64)
 
     def scale(self, channel: Array) -> Reals:
+        """Returns the scale of each of these output channels."""
         rq = self.rq
         return rq[channel] if rq.size > 1 else np.broadcast_to(rq.reshape(-1)[:1], channel.shape)
 
     def bias(self, channel: Array) -> Reals | None:
+        """Returns the bias of each of these output channels; None where the node has none."""
         name = self.node.inputs[2]
         return None if name is None else self.graph.constants[name].astype(np.float64).reshape(-1)[channel]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the output."""
         return self.graph.spec(self.node.outputs[0]).shape
 
     def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> Sums:
-        """Along the last axis. A bias is kept to half a step of the accumulator."""
+        """Returns the scaled sums of x * w along the last axis. A bias is exact to half a step of the accumulator."""
         scale, products = self.scale(channel), x * w
         value, size = products.sum(-1), np.abs(products).sum(-1)
         if bias is not None:
@@ -105,7 +113,7 @@ def conv_transpose(o: Operands, at: Array) -> Sums:
 
 
 def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
-    """Which input each tap of an output comes from [E, kernel], and whether there is one."""
+    """Returns, as [E, kernel], the input that each tap of an output reads, and whether there is one."""
     far = where[:, None] + pad - np.arange(kernel) * dilation
     index = far // stride
     return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)
@@ -187,7 +195,7 @@ SUMS: dict[str, Callable[[Operands, Array], Sums]] = {
 
 
 def terms_of(o: Operands) -> int:
-    """Of one element, roughly: how many can be made at once."""
+    """Returns roughly how many terms one element sums, which decides how many elements are computed at once."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
         weights = o.graph.spec(o.node.inputs[1])
@@ -196,7 +204,7 @@ def terms_of(o: Operands) -> int:
 
 
 def elements(o: Operands, at: Array) -> Whole:
-    """Of these flat positions of the output."""
+    """Returns the bounded values at these flat positions of the output."""
     y = o.graph.spec(o.node.outputs[0])
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)

@@ -1,4 +1,4 @@
-"""A page a metric: NAME (key in a report's row) and Measure(context) with add(block) and result()."""
+"""One page per metric: NAME (its key in a report's row) and Measure(context) with add(block) and result()."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from qverify.report.document import Metric
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a metric may want to know beforehand. integers: both sides hold the same integer type."""
+    """The tensor that a metric measures. rule, digits: of the decimals. elements: how many it has. integers: both sides
+    have the same integer type."""
 
     rule: str
     digits: int
@@ -28,9 +29,10 @@ class Measure(Protocol):
 
 @cache
 def _pages() -> tuple[tuple[str, type], ...]:
-    """NAME and Measure of every page of this folder."""
+    """Returns NAME and Measure of every page of this folder."""
     return tuple((page.NAME, page.Measure) for page in load_pages(__name__, ("NAME", "Measure")))
 
 
 def measures(context: Context) -> dict[str, Measure]:
+    """Returns a new Measure of every metric, by name."""
     return {name: kind(context) for name, kind in _pages()}

@@ -1,4 +1,4 @@
-"""How many elements are b - a = 0, 1, -1, ... LSB apart; beyond 255 counted together."""
+"""Number of elements with b - a = 0, 1, -1, ... LSB; those beyond 255 are counted together."""
 
 from __future__ import annotations
 

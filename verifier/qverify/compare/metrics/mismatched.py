@@ -1,4 +1,4 @@
-"""How many elements have different values (stored integers; reals for floats)."""
+"""Number of elements with different values (stored integers; real values for floats)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Known mistakes in preparing inputs, one family a file: NAME, a docstring that states it, variants(recipe). FIX, where a
-description's options do not say it all: what to do at the board."""
+"""Known mistakes in preparing inputs, one family per file: NAME, a docstring that states it, variants(recipe), and FIX, what to
+do at the board, where options of a description are not enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.pages import load_pages
 
 
 class Page(Protocol):
-    """variants: the exact cause as a person reads it, and the recipe with it; nothing where it does not apply."""
+    """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not apply."""
 
     NAME: str
     __doc__: str
@@ -22,10 +22,10 @@ class Page(Protocol):
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """In the order of their files' names."""
+    """Returns the families, sorted by file name."""
     return tuple(cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
 
 
 def fix(name: str) -> str:
-    """What the family advises; "" where it has nothing of its own to say."""
+    """Returns the family's advice, or ""."""
     return next((str(getattr(page, "FIX", "")) for page in pages() if name == page.NAME), "")

@@ -20,7 +20,7 @@ NONE = {"stride": 0, **dict.fromkeys(MULTIPLES, 1)}
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Those that change a plane or the size; two that give the same are both said."""
+    """Yields alignments that change a plane or the size, also several with the same result."""
     own = _shape(recipe.wanted)
     for said, changes in _changes():
         for one in recipe.described(**changes):
@@ -32,28 +32,28 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def _bare_bytes(recipe: Recipe) -> int:
-    """Without any alignment."""
+    """Returns the size of the buffer without any alignment."""
     return next(recipe.described(**NONE), recipe).wanted.size_bytes
 
 
 def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """A row length or a number of rows that no usual multiple gives, but the captured size does."""
+    """Yields a row length or a number of rows that follows from the captured size, but from no usual multiple."""
     seen, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
-    for side, name, said in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
+    for side, name, unit in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
         own = recipe.wanted.frame[side]
-        found = own * seen // valid
-        if found > own and all(-(-own // m) * m != found for m in MULTIPLES[name]):
-            for one in recipe.described(**{**NONE, name: found}):
+        side_length = own * seen // valid
+        if side_length > own and all(-(-own // m) * m != side_length for m in MULTIPLES[name]):
+            for one in recipe.described(**{**NONE, name: side_length}):
                 if one.wanted.size_bytes == seen:
-                    yield f"alignment: stored {found} {said}", one
+                    yield f"alignment: stored {side_length} {unit}", one
 
 
 def _changes() -> Iterator[tuple[str, dict[str, int]]]:
     yield "none at all", NONE
     for name, multiples in MULTIPLES.items():
         for multiple in multiples:
-            given = {"stride": 0} if name == "width_align" else {}  # which would win over it
-            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple, **given}
+            more = {"stride": 0} if name == "width_align" else {}  # a stride would override it
+            yield f"{name.replace('_', ' ')} {multiple}", {name: multiple, **more}
     for multiple in (2, 4, 8, 16, 32, 64):
         yield f"width and height align {multiple}", {"stride": 0, "width_align": multiple, "height_align": multiple}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from qverify.inputs.recipe import Recipe, RecipeStep
+from qverify.plural import count
 
 NAME = "byte-offset"
 FIX = "check where the buffer begins: a header, a wrong base address"
@@ -17,16 +18,16 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     for by in sorted({1, 2, 4, item, row, 64}):
         for sign in (1, -1) if by < whole else ():
             for wrapped in (False, True):
-                way = f"{by} byte{'s' * (by > 1)} too {'late' if sign > 0 else 'early'}"
+                way = f"{count(by, 'byte')} too {'late' if sign > 0 else 'early'}"
                 end = "wrapped around" if wrapped else "zero filled"
                 step = RecipeStep(f"{way}, {end}", partial(_moved, by=by * sign, wrapped=wrapped))
                 yield f"byte offset: {way}, {end}", recipe.with_step("bytes", step)
 
 
 def _strides(recipe: Recipe) -> tuple[int, ...]:
-    """Of a row and an element."""
-    held = recipe.wanted.planes[0].strides_bytes
-    return (held[-2] if len(held) == 2 or recipe.wanted.layout == "NCHW" else held[0]), held[-1]
+    """Returns the strides of a row and of an element, in bytes."""
+    strides = recipe.wanted.planes[0].strides_bytes
+    return (strides[-2] if len(strides) == 2 or recipe.wanted.layout == "NCHW" else strides[0]), strides[-1]
 
 
 def _moved(data: bytes, _: Recipe, by: int, wrapped: bool) -> bytes:

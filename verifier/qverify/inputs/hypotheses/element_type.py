@@ -42,7 +42,7 @@ def _cast(own: str, other: str) -> RecipeStep:
 
 
 def _within(values: Any, to: np.dtype[Any]) -> Any:
-    """Cut at the limits of a smaller integer type, never wrapped; fractions are dropped."""
+    """Casts, clipping at the limits of a smaller integer type; fractions are dropped."""
     if to.kind == "f":
         with np.errstate(over="ignore"):
             return values.astype(to)

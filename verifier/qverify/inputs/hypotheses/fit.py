@@ -36,7 +36,7 @@ def _stretched(pixels: Any, width: int, height: int, recipe: Recipe) -> Any:
 
 
 def _resized_then_cropped(pixels: Any, recipe: Recipe) -> Any:
-    """As 256 and 224 are used together."""
+    """Resizes and crops in the ratio of 256 to 224."""
     width, height = recipe.wanted.frame
     rows, columns = pixels.shape[:2]
     ratio = max(width * 8 / 7 / columns, height * 8 / 7 / rows)

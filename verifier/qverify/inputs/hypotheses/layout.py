@@ -27,5 +27,5 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def _columns(values: Any, _: Recipe) -> Any:
-    """The order in memory of the transposed array, in the shape of the array."""
+    """Returns the memory order of the transposed array, in the shape of the original."""
     return [np.swapaxes(v, 0, 1).reshape(v.shape) for v in values]

@@ -12,13 +12,15 @@ FIX = "capture the whole buffer"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """At least half of the buffer: less would be no evidence."""
-    made, seen = size_bytes(recipe), recipe.evidence.size_bytes
-    if made // 2 <= seen < made:
-        step = RecipeStep(f"cut after {seen} bytes", lambda data, _: data[:seen], lambda size: min(size, seen))
-        yield f"length: the last {made - seen} bytes are missing", recipe.with_step("bytes", step)
-    elif made < seen <= 2 * made:
+    """Yields a capture of at least half and at most twice the buffer: anything else would be no evidence."""
+    made_bytes, captured = size_bytes(recipe), recipe.evidence.size_bytes
+    if made_bytes // 2 <= captured < made_bytes:
         step = RecipeStep(
-            f"zeros to {seen} bytes", lambda data, _: data.ljust(seen, b"\0"), lambda size: max(size, seen)
+            f"cut after {captured} bytes", lambda data, _: data[:captured], lambda size: min(size, captured)
         )
-        yield f"length: {seen - made} zero bytes behind the buffer", recipe.with_step("bytes", step)
+        yield f"length: the last {made_bytes - captured} bytes are missing", recipe.with_step("bytes", step)
+    elif made_bytes < captured <= 2 * made_bytes:
+        step = RecipeStep(
+            f"zeros to {captured} bytes", lambda data, _: data.ljust(captured, b"\0"), lambda size: max(size, captured)
+        )
+        yield f"length: {captured - made_bytes} zero bytes behind the buffer", recipe.with_step("bytes", step)

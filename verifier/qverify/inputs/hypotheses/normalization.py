@@ -95,9 +95,9 @@ def _byte(x: Any) -> Any:
 
 
 def _pixel_order(values: tuple[float, ...], recipe: Recipe) -> Any:
-    """Of the training order to that of the pixels, which are RGB until they are normalized; of four channels, the colours."""
-    made = np.array(values, np.float32)[:3]
-    return made[::-1] if recipe.wanted.train == "bgr" else made
+    """Returns the values in the order of the pixels, which are RGB until they are normalized; of four channels, the colours."""
+    ordered = np.array(values, np.float32)[:3]
+    return ordered[::-1] if recipe.wanted.train == "bgr" else ordered
 
 
 def _by_255(pixels: Any, _: Recipe) -> Any:

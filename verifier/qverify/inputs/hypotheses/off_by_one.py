@@ -12,7 +12,7 @@ from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "off-by-one"
 FIX = "check where the first row and column of the frame begin"
-WAYS = {  # what it is said to be: axis, how far
+WAYS = {  # text: axis, how far
     "one row too low": (0, 1),
     "one row too high": (0, -1),
     "one column too far right": (1, 1),
@@ -29,9 +29,9 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def _moved(pixels: Any, _: Recipe, axis: int, by: int, end: str) -> Any:
-    made = np.roll(pixels, by, axis=axis)
+    moved = np.roll(pixels, by, axis=axis)
     edge = [slice(None)] * pixels.ndim
     edge[axis] = slice(0, 1) if by > 0 else slice(-1, None)
     if end != "wrapped around":
-        made[tuple(edge)] = pixels[tuple(edge)] if end == "the edge repeated" else 0
-    return made
+        moved[tuple(edge)] = pixels[tuple(edge)] if end == "the edge repeated" else 0
+    return moved

@@ -14,7 +14,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if wanted.quantize is None or wanted.dtype == "float32":
         return
     scale, zero = wanted.quantize
-    found = {
+    mistakes = {
         "zero point left out": (scale, 0),
         "zero point added twice": (scale, 2 * zero),
         "zero point subtracted, not added": (scale, -zero),
@@ -22,6 +22,6 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         "multiplied by scale, not divided": (1 / scale, zero),
         "scale and zero point left out": (1.0, 0),
     }
-    for said, pair in found.items():
+    for said, pair in mistakes.items():
         for one in recipe.described(quantize=pair):
             yield f"quantization: {said}", one

@@ -34,7 +34,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def _kept(made: Any, pixels: Any) -> Any:
-    """In the pixels' dtype."""
+    """Returns the values clipped to 0..255, in the pixels' dtype."""
     kept = made.clip(0, 255)
     return (np.rint(kept) if pixels.dtype == np.uint8 else kept).astype(pixels.dtype)
 

@@ -1,8 +1,8 @@
-"""Formats in which a report is written to a file, one a page: NAME.py is the format NAME of `--report NAME=PATH`. A page defines
+"""The file formats of a report, one per page: NAME.py is the format NAME of `--report NAME=PATH`. A page defines
 
-SUFFIX                  of its files, ".json"
-write(report, path)     the whole file or none of it; "-" is stdout. UsageError where it cannot be written
-write_triage(triage, path)   the same for what `qverify triage` found; left out where the format has no place for it
+SUFFIX                       the suffix of its files, such as ".json"
+write(report, path)          writes the whole file or none of it; "-" is stdout. UsageError where it cannot be written
+write_triage(triage, path)   the same for the results of `qverify triage`; left out where the format cannot express them
 
 The file name is the registry."""
 
@@ -22,11 +22,12 @@ class Page(Protocol):
 
 
 def names() -> list[str]:
+    """Returns the names of all formats."""
     return page_names(__name__)
 
 
 def page(name: str) -> Page:
-    """UsageError for a name that no file has."""
+    """Returns the format's page. UsageError for an unknown format."""
     if name not in names():
-        raise UsageError(f"no report format {name!r}; there are: {', '.join(names())}")
+        raise UsageError(f"report format: got {name!r}, wanted one of {', '.join(names())}")
     return cast(Page, load_page(__name__, name, ("SUFFIX", "write")))

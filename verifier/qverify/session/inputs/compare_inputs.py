@@ -1,4 +1,4 @@
-"""Two prepared inputs, or pictures and what was captured on the board: read, paired, compared (INPUTS.md section 6)."""
+"""Compares two prepared inputs, or pictures with bytes captured on the board (INPUTS.md section 6)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from qverify.inputs.difference import Difference, MistakeExplanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session.inputs import prepared_files
 
-UNDESCRIBED = Description("gray", (1, 1))  # of two files of bytes alone: nothing of it is used but its element
+UNDESCRIBED = Description("gray", (1, 1))  # for two files of bytes; only its element type is used
 MOST_UNDESCRIBED = 1 << 28
 MOST_DESCRIBED = 1 << 30  # bytes of one input
-USUAL = {"colour_rounding": "half-away"}  # as it is where nothing says it
-LONGER = 16  # times the intended size, a capture is still read
+USUAL = {"colour_rounding": "half-away"}  # values where the description states none
+LONGER = 16  # a capture of up to this many times the intended size is read
 
 
 @dataclass(frozen=True, slots=True)
 class IntendedInput:
-    """path: a picture, .npy pixels, or bytes. name: what a capture may be called after. sha256: of a manifest, or ""."""
+    """An intended input. path: a picture, .npy pixels, or bytes. name: the name that a capture may have. wanted: its description,
+    None where unknown. sha256: from a manifest, or ""."""
 
     path: str
     name: str
@@ -36,6 +37,8 @@ class IntendedInput:
 
 @dataclass(frozen=True, slots=True)
 class ComparedFrame:
+    """The difference of one frame. intended, captured: paths. wanted: the description of the intended input."""
+
     intended: str
     captured: str
     wanted: Description | None
@@ -49,11 +52,14 @@ def compare(
     seconds: float,
     watch: Callable[[str, int, int], None] | None = None,
 ) -> list[ComparedFrame]:
-    """A frame after the other; what explained the frames before is tried first. seconds: for all of them."""
+    """Compares one frame after another; mistakes that explained earlier frames are tried first. a: intended inputs. b: captures.
+    seconds: for all frames together. Raises UsageError where they cannot be paired or read."""
     ours = _intended(a, wanted)
     for one in ours[:1]:
         if one.wanted is not None and (size := one.wanted.size_bytes) > MOST_DESCRIBED:
-            raise UsageError(f"an input of {size} bytes; at most {MOST_DESCRIBED} are compared. Give a smaller --size")
+            raise UsageError(
+                f"an input of {size} bytes; at most {MOST_DESCRIBED} can be compared. Give a smaller --size"
+            )
     pairs = _paired(ours, _captured(b), a, b)
     deadline = time.monotonic() + seconds
     frames: list[ComparedFrame] = []
@@ -62,19 +68,19 @@ def compare(
         start = _start(one)
         captured = _capture(path, _most(start))
         left = max(0.0, deadline - time.monotonic())
-        found = difference.explain_difference(start, captured, left, watch, known)
-        known = [e for group in found.exact for e in group] or known
-        frames.append(ComparedFrame(one.path, path, one.wanted, found))
+        differing = difference.explain_difference(start, captured, left, watch, known)
+        known = [e for group in differing.exact for e in group] or known
+        frames.append(ComparedFrame(one.path, path, one.wanted, differing))
     return frames
 
 
 def common_mistakes(frames: list[ComparedFrame]) -> list[list[MistakeExplanation]]:
-    """What reproduces every frame that differs, in the last one's groups."""
+    """Returns the explanations that reproduce every differing frame, in the groups of the last one."""
     differing = [f.difference for f in frames if not f.difference.equal]
     if not differing:
         return []
-    said = [{e.said for group in d.exact for e in group} for d in differing]
-    every = set.intersection(*said)
+    texts = [{e.said for group in d.exact for e in group} for d in differing]
+    every = set.intersection(*texts)
     groups = [[e for e in group if e.said in every] for group in differing[-1].exact]
     return [group for group in groups if group]
 
@@ -109,18 +115,19 @@ def _captured(b: str) -> list[str]:
 
 
 def _paired(ours: list[IntendedInput], theirs: list[str], a: str, b: str) -> list[tuple[IntendedInput, str]]:
-    """By name without its ending (the prepared file's or its source's), else by order where there are as many."""
+    """Pairs inputs and captures by name without its ending (the prepared file's or its source's), else by order if there are as
+    many of both."""
     if not ours or not theirs:
-        raise UsageError(f"{b if ours else a}: no files there, nothing to compare")
+        raise UsageError(f"{b if ours else a}: contains no files, nothing to compare")
     if len(ours) == len(theirs) == 1:
         return [(ours[0], theirs[0])]
-    held = {_stem(path): path for path in theirs}
+    by_stem = {_stem(path): path for path in theirs}
     for names in ([_stem(o.path) for o in ours], [_stem(o.name) for o in ours]):
-        if len(held) == len(theirs) and len({*names}) == len(names) and {*names} == held.keys():
-            return [(o, held[n]) for o, n in zip(ours, names, strict=True)]
+        if len(by_stem) == len(theirs) and len({*names}) == len(names) and {*names} == by_stem.keys():
+            return [(o, by_stem[n]) for o, n in zip(ours, names, strict=True)]
     if len(ours) != len(theirs):
         raise UsageError(
-            f"inputs in {a}: {len(ours)}, captures in {b}: {len(theirs)}, and their names do not pair; name them alike, or give as many"
+            f"inputs in {a}: {len(ours)}, captures in {b}: {len(theirs)}, and their names do not match; use the same names, or as many files"
         )
     return list(zip(ours, theirs, strict=True))
 
@@ -142,7 +149,7 @@ def _start(one: IntendedInput) -> Start:
             raise UsageError(f"{one.path}: {error}") from error
     if one.wanted.resize_order != "before-normalize":
         raise UsageError(
-            f"{one.path}: resize order {one.wanted.resize_order} is not searched from a picture; "
+            f"{one.path}: resize order {one.wanted.resize_order} cannot be searched from a picture; "
             "prepare it, and give the folder of `inputs prepare` as A"
         )
     if one.path.lower().endswith(".npy"):
@@ -163,20 +170,20 @@ def _capture(path: str, limit: int) -> bytes:
         return data
     array = reading.npy_of(data, path)
     if not array.size:
-        raise UsageError(f"{path}: holds no elements, nothing to compare")
+        raise UsageError(f"{path}: contains no elements, nothing to compare")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def _file(path: str, limit: int) -> bytes:
-    """A regular file, not empty, no longer than that."""
+    """Returns the content of a regular file. Raises UsageError where it is empty or longer than limit."""
     if os.path.isdir(path):
         raise UsageError(f"{path}: a folder; wanted the bytes of an input")
     try:
         handle = open_regular(path, follow=True)
         with os.fdopen(handle, "rb") as file:
-            seen = os.fstat(handle)
-            if seen.st_size > limit:
-                raise UsageError(f"{path}: {seen.st_size} bytes; at most {limit} are taken for an input of that size")
+            status = os.fstat(handle)
+            if status.st_size > limit:
+                raise UsageError(f"{path}: {status.st_size} bytes; at most {limit} are read for an input of that size")
             data = file.read(limit + 1)
     except BadFileError as error:
         raise UsageError(f"{error}; wanted the bytes of an input") from error
@@ -188,7 +195,7 @@ def _file(path: str, limit: int) -> bytes:
 
 
 def fix(explanation: MistakeExplanation, wanted: Description | None) -> dict[str, Any]:
-    """What in the description would say the same, key by key; nothing where a description cannot."""
+    """Returns the keys of a description that would have the same effect, with their values; {} where none would."""
     if wanted is None or explanation.recipe.steps:
         return {}
     before, after = (prepared_files.flat(one) for one in (wanted, explanation.recipe.wanted))

@@ -1,4 +1,4 @@
-"""Lists of files: a line a file, `#` for comments, paths relative to the list."""
+"""Lists of files: one file per line, `#` for comments, paths relative to the list."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ MOST_TEXT = 1 << 26
 
 
 def is_list(path: str) -> bool:
+    """Tells whether the path is that of a list, by its ending."""
     return path.lower().endswith(".txt")
 
 
 def lines(path: str) -> list[str]:
-    """UsageError for what is no list."""
+    """Returns the lines of a list without comments. Raises UsageError for a file that is not a text."""
     try:
         text = read_regular(path, MOST_TEXT, follow=True).decode("utf-8-sig")
     except (BadFileError, UnicodeDecodeError) as error:

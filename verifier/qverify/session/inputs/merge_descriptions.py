@@ -1,4 +1,4 @@
-"""What options, a TOML file and a model.bin say of one input, together."""
+"""Merges what options, a TOML file and a model.bin state about one input."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from qverify.tensors.spec import TensorSpec
 def description(
     given: dict[str, Any], toml: str | None, model: str | None, name: str | None
 ) -> tuple[Description | None, str]:
-    """What a table, a TOML file and a model.bin say, in this order, and the input's name. None where none says anything."""
+    """Returns the description of an input and its name: the table's keys, then those of the TOML file, then those of model.bin.
+    The description is None where none of them states anything."""
     table: dict[str, Any] = {}
     if model is not None:
-        name, table, spec = _of_model(model, name)
+        name, table, spec = _read_model(model, name)
     if toml is not None:
-        name, more = _of_toml(toml, name)
+        name, more = _read_toml(toml, name)
         table |= more
     table |= given
     if not table:
@@ -30,40 +31,40 @@ def description(
     where = model or toml or "options"
     wanted = described(table, where) if model is None else complete_description(table, spec)
     if wanted is None:
-        raise UsageError(f"{where}: input {name!r} is no picture; nothing describes its bytes")
+        raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
     return wanted, name or "input"
 
 
-def _of_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
-    """The table [inputs.NAME]; the only one when no name is given."""
-    found = tables(path)
-    chosen = next(iter(found)) if name is None and len(found) == 1 else name
-    if chosen not in found:
-        raise UsageError(f"{path}: {_no(chosen)}; it describes {', '.join(found)}; give --name")
-    return str(chosen), dict(found[chosen])
+def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the table [inputs.NAME]; the only one when no name is given."""
+    by_name = tables(path)
+    chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
+    if chosen not in by_name:
+        raise UsageError(f"{path}: {_missing_name(chosen)}; it describes {', '.join(by_name)}; give --name")
+    return str(chosen), dict(by_name[chosen])
 
 
-def _of_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorSpec]:
-    """What a model.bin says of one of its inputs; the tensor's own layout and size where it says nothing."""
+def _read_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorSpec]:
+    """Returns name, table and spec of an input of model.bin; where it has no description, the table has the tensor's layout."""
     data = read_file(path)
     if data[: len(MAGIC)] != MAGIC:
         raise UsageError(f"-m {path}: not a model.bin of qverify compile")
     try:
         graph = decode(data)
-        held = described_inputs(graph)
+        described_by_input = described_inputs(graph)
     except BadFileError as error:
         raise BadFileError(f"{path}: {error}") from error
-    rois = {f.roi for f in held.values()}
-    names = {held[n].name if n in held else n: n for n in graph.inputs if n not in rois}
+    rois = {f.roi for f in described_by_input.values()}
+    names = {described_by_input[n].name if n in described_by_input else n: n for n in graph.inputs if n not in rois}
     chosen = next(iter(names)) if name is None and len(names) == 1 else name
     if chosen not in names:
-        raise UsageError(f"{path}: {_no(chosen)}; its inputs are {', '.join(names)}; give --name")
+        raise UsageError(f"{path}: {_missing_name(chosen)}; its inputs are {', '.join(names)}; give --name")
     spec = graph.spec(names[chosen])
-    if names[chosen] in held:
-        return str(chosen), dict(held[names[chosen]].table), spec
+    if names[chosen] in described_by_input:
+        return str(chosen), dict(described_by_input[names[chosen]].table), spec
     layout = layout_of(spec)
     return str(chosen), {"layout": layout} if layout else {}, spec
 
 
-def _no(name: str | None) -> str:
+def _missing_name(name: str | None) -> str:
     return "which input" if name is None else f"no input {name!r}"

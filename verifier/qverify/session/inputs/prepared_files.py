@@ -1,4 +1,4 @@
-"""Prepared inputs as files: made from pictures, shown, checked (INPUTS.md sections 4 and 5)."""
+"""Prepared inputs as files: makes them from pictures, shows and checks them (INPUTS.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MOST_MANIFEST = 1 << 26
 
 
 def sources(path: str) -> list[str]:
-    """The files of a folder (sorted), the lines of a .txt (paths relative to it), or the file itself."""
+    """Returns the files of a folder (sorted), the files listed in a .txt (relative to it), or the file itself."""
     if os.path.isdir(path):
-        found = sorted(os.path.join(path, n) for n in os.listdir(path) if not n.startswith("."))
-        return [p for p in found if not os.path.isdir(p)]
+        files = sorted(os.path.join(path, n) for n in os.listdir(path) if not n.startswith("."))
+        return [p for p in files if not os.path.isdir(p)]
     if is_list(path):
         return [os.path.join(os.path.dirname(path), name) for name in lines(path)]
     if not os.path.isfile(path):
@@ -49,36 +49,37 @@ def prepare(
     name: str = "input",
     tell: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, str]]:
-    """NNNN.bin for every picture, then manifest.json, which comes last. Pictures that fail are left out and given back
-    (source, why); the others are made all the same. UsageError when none could be made."""
+    """Writes NNNN.bin for every picture, then manifest.json. Returns the pictures that failed (source, why), which are left out.
+    Raises UsageError where all failed."""
     if any(os.path.realpath(os.path.dirname(p) or ".") == os.path.realpath(folder) for p in paths):
-        raise UsageError(f"-o {folder}: the pictures themselves are there; name another folder")
-    made, failed = _OutputFolder(folder), list[dict[str, str]]()
+        raise UsageError(f"-o {folder}: the pictures themselves are in it; name another folder")
+    output, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
-            made.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
+            output.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
         except QVerifyError as error:
             failed.append({"source": printable(os.path.basename(path)), "why": " ".join(str(error).split())})
         if tell is not None:
             tell(at + 1, len(paths))
-    if not made.files:
-        raise UsageError(f"nothing could be prepared: {failed[0]['why'] if failed else 'no pictures there'}")
-    made.finish()
-    _write_manifest(folder, name, wanted, made.files, failed)
+    if not output.files:
+        raise UsageError(f"nothing could be prepared: {failed[0]['why'] if failed else 'no pictures given'}")
+    output.finish()
+    _write_manifest(folder, name, wanted, output.files, failed)
     return failed
 
 
 def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
-    """count files of one PCG64 stream, and their manifest."""
-    generator, made = np.random.Generator(np.random.PCG64(seed)), _OutputFolder(folder)
+    """Writes `count` files from one PCG64 stream, and their manifest."""
+    generator, output = np.random.Generator(np.random.PCG64(seed)), _OutputFolder(folder)
     for at in range(count):
-        made.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
-    made.finish()
-    _write_manifest(folder, name, wanted, made.files, [])
+        output.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
+    output.finish()
+    _write_manifest(folder, name, wanted, output.files, [])
 
 
 class _OutputFolder:
-    """NNNN.bin files, each hashed while it is written. An older manifest goes first: without it nothing is complete."""
+    """Writes NNNN.bin files, each hashed while it is written. Removes an older manifest first, so that an interrupted run is not
+    taken for complete."""
 
     def __init__(self, folder: str):
         self.folder, self.files = folder, list[dict[str, str]]()
@@ -96,13 +97,13 @@ class _OutputFolder:
         self.files.append({"file": file, "source": source, "sha256": mark.result()})
 
     def finish(self) -> None:
-        """Files of the manifest before that this one does not list are removed."""
+        """Removes files of the previous manifest that this one does not list."""
         for file in self._before - {row["file"] for row in self.files}:
             Path(self.folder, file).unlink(missing_ok=True)
 
 
 def _own_files(folder: str) -> set[str]:
-    """What a manifest of ours says it wrote there."""
+    """Returns the files that a manifest in the folder lists, or an empty set."""
     try:
         return {row["file"] for row in manifest(folder)[1]}
     except BadFileError:
@@ -113,7 +114,7 @@ def _write_manifest(
     folder: str, name: str, wanted: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
 ) -> None:
     layout = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in wanted.planes]
-    held = {
+    content = {
         "schema": SCHEMA,
         "qverify": __version__,
         "name": name,
@@ -124,39 +125,39 @@ def _write_manifest(
         "files": files,
         "failed": failed,
     }
-    write_text(json.dumps(held, indent=1) + "\n", os.path.join(folder, "manifest.json"))
+    write_text(json.dumps(content, indent=1) + "\n", os.path.join(folder, "manifest.json"))
 
 
 def flat(wanted: Description) -> dict[str, Any]:
-    """As described() takes it."""
-    held = asdict(wanted)
-    colour = held.pop("colour")
-    held["mode"] = colour["mode"]
+    """Returns the description as a table for described()."""
+    table = asdict(wanted)
+    colour = table.pop("colour")
+    table["mode"] = colour["mode"]
     if colour["mode"] not in PRESETS:
-        held |= {"range": colour["range"], "siting": colour["siting"], "colour_rounding": colour["rounding"]}
-    return {k: v for k, v in held.items() if v is not None and v != ""}
+        table |= {"range": colour["range"], "siting": colour["siting"], "colour_rounding": colour["rounding"]}
+    return {k: v for k, v in table.items() if v is not None and v != ""}
 
 
 def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
-    """Description, files, and the whole of manifest.json. BadFileError for what is none."""
+    """Returns description, rows of the files, and the whole content of manifest.json. Raises BadFileError for any other file."""
     path = os.path.join(folder, "manifest.json")
     if not os.path.lexists(path):
         raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
     try:
-        held = json_of(read_regular(path, MOST_MANIFEST, follow=True), path)
-        if not isinstance(held, dict) or held.get("schema") != SCHEMA:
+        content = json_of(read_regular(path, MOST_MANIFEST, follow=True), path)
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: not a manifest of {SCHEMA}")
-        files = [{k: printable(str(row[k])) for k in ("file", "source", "sha256")} for row in held["files"]]
+        files = [{k: printable(str(row[k])) for k in ("file", "source", "sha256")} for row in content["files"]]
         if strange := [row["file"] for row in files if not OURS.fullmatch(row["file"])]:
             raise BadFileError(f"{path}: file {strange[0]!r}, wanted names like 0000.bin")
-        held["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in held["failed"]]
-        return described(held["description"], path), files, held
+        content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
+        return described(content["description"], path), files, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {error}") from error
 
 
 def contents(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
-    """Row, bytes, and what is wrong with them ("" when nothing is), file by file."""
+    """Yields row, bytes, and what is wrong with them ("" when nothing is), for each file."""
     wanted, files, _ = manifest(folder)
     for row in files:
         path = os.path.join(folder, row["file"])
@@ -175,7 +176,7 @@ def _wrong(data: bytes, row: dict[str, str], wanted: Description) -> str:
 
 
 def wrong_bytes(data: bytes, wanted: Description) -> str:
-    """Why these cannot be the buffer of this description; "" where they can."""
+    """Returns why these bytes cannot be the buffer of this description; "" where they can."""
     if len(data) != wanted.size_bytes:
         more = "more than " if len(data) > wanted.size_bytes else ""
         return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.wanted_sizes(wanted)}"
@@ -183,25 +184,26 @@ def wrong_bytes(data: bytes, wanted: Description) -> str:
         return "its padding is not zero"
     values = buffers.stored(data, wanted)
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
-        return "it holds NaN or infinite values"
+        return "it contains NaN or infinite values"
     if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
-        return "it holds -32768, which raw_s16 does not"
+        return "it contains -32768, which raw_s16 does not allow"
     return ""
 
 
 def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
-    """File, and what is wrong with it. A folder also against its manifest, and that against `wanted`."""
+    """Yields each file and what is wrong with it ("" when nothing is). A folder is checked against its manifest, and that against
+    `wanted`."""
     if os.path.isdir(path):
-        said, files, _ = manifest(path)
-        other = [] if wanted is None else differences(_key(said), _key(wanted))
+        stated, files, _ = manifest(path)
+        differing = [] if wanted is None else differences(_key(stated), _key(wanted))
         for row, _, wrong in contents(path):
-            yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(other)}" if other else wrong
+            yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}
         for name in sorted(n for n in os.listdir(path) if OURS.fullmatch(n) and n not in listed):
             yield os.path.join(path, name), "not in the manifest"
         return
     if wanted is None:
-        raise UsageError(f"{path}: nothing says what its bytes are; give -m MODEL, --description FILE or --format")
+        raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
     yield path, wrong_bytes(read_regular(path, wanted.size_bytes + 1, follow=True), wanted)
 
 
@@ -210,14 +212,14 @@ def _key(wanted: Description) -> dict[str, Any]:
 
 
 def show(path: str, output: str, wanted: Description | None = None) -> list[dict[str, Any]]:
-    """A PNG of every file, as a person would see it, and the statistics of its planes. path: a folder of prepare(), or one
-    file of bytes that `wanted` describes."""
+    """Writes a viewable PNG of every file. Returns a row for each with the statistics of its planes. path: a folder of
+    prepare(), or one file of bytes that `wanted` describes."""
     os.makedirs(output, exist_ok=True)
     if os.path.isdir(path):
         described_, _, _ = manifest(path)
         return [_shown(row, data, wrong, described_, output) for row, data, wrong in contents(path)]
     if wanted is None:
-        raise UsageError(f"{path}: nothing says what its bytes are; give -m MODEL, --description FILE or --format")
+        raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
     data = read_regular(path, wanted.size_bytes + 1, follow=True)
     name = printable(os.path.basename(path))
     return [_shown({"file": name, "source": "captured"}, data, wrong_bytes(data, wanted), wanted, output)]
@@ -228,21 +230,21 @@ def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, ou
         from PIL import Image
     except ImportError:
         raise UsageError(picture.NEED) from None
-    held: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
+    result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
     if len(data) != wanted.size_bytes:
-        return held
+        return result
     image = buffers.shown(data, wanted)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
     part = f"{target}.part"
     Image.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).save(part, format="PNG")
     os.replace(part, target)
-    return held | {"png": target} | _statistics(data, wanted)
+    return result | {"png": target} | _statistics(data, wanted)
 
 
 def _statistics(data: bytes, wanted: Description) -> dict[str, str]:
-    found = {}
+    texts = {}
     for plane, values in zip(wanted.planes, buffers.stored(data, wanted), strict=True):
         low, high, mean = values.min(), values.max(), values.mean(dtype=np.float64)
-        found[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
+        texts[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
     valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in wanted.planes)
-    return found | {"padding": f"{len(data) - valid} of {len(data)} bytes"}
+    return texts | {"padding": f"{len(data) - valid} of {len(data)} bytes"}

@@ -1,4 +1,4 @@
-"""Two dumps already on disk judged: folders of .npy, .npz, captures, run.sh's dumps, vendors' dumps."""
+"""Compares two dumps on disk: folders of .npy files, .npz files, captures, run.sh's dumps, vendors' dumps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
@@ -29,8 +30,8 @@ from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 @dataclass(frozen=True, slots=True)
 class Dumps:
-    """a, b: paths; profile_a, profile_b: "" to be told by content. model: path for -m. asked: the rest, for both.
-    outputs_only: the final outputs alone are wanted of both."""
+    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content. model: path
+    for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
 
     a: str
     b: str
@@ -42,7 +43,8 @@ class Dumps:
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
-    """A tensor that only one of them has is missing: never PASSED."""
+    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never PASSED.
+    Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
         _side(dumps, p, profile, opened) for p, profile in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))
@@ -50,21 +52,21 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     first, second = _recordings(dumps, sides, opened)
     outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
-    if (given := _inputs(first)) and _inputs(second) and given != _inputs(second):
-        raise UsageError(f"{dumps.a} and {dumps.b} were computed from other inputs; nothing can be compared")
+    if (digests := _inputs(first)) and _inputs(second) and digests != _inputs(second):
+        raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
     _within_precision((first, second), options)
-    told = opened.graph.tensors if opened is not None else {}
+    model_tensors = opened.graph.tensors if opened is not None else {}
     borrowed: list[str] = []
     for one, other in ((first, second), (second, first)):
         for name in other.specs.keys() - one.specs.keys():
             one.specs[name] = other.specs[name]
             why = other.missing.get(name)
             one.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
-        for name, spec in one.specs.items():  # stored values are told by the side that knows their scale
-            known = other.specs.get(name, spec)
-            if known.quantized and not spec.quantized and (known.dtype, known.shape) == (spec.dtype, spec.shape):
-                one.specs[name] = known
-                borrowed += [name] if name not in told else []
+        for name, spec in one.specs.items():  # the side that knows the scale says that these are stored values
+            theirs = other.specs.get(name, spec)
+            if theirs.quantized and not spec.quantized and (theirs.dtype, theirs.shape) == (spec.dtype, spec.shape):
+                one.specs[name] = theirs
+                borrowed += [name] if name not in model_tensors else []
     first.finals = second.finals = outputs or tuple(first.specs)
     for one in (first, second):
         one.capabilities |= {"per_node"}  # both list every tensor they have
@@ -73,11 +75,11 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     for pair in report.pairs:
         if borrowed and not pair.bit_equal:
             pair.relaxed.append(
-                f"{len(borrowed)} tensors are read by a scale that one dump alone gives, first {borrowed[0]}"
+                f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         _say_scope(pair, dumps.outputs_only, _absent(first, opened))
-    report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_of_models(first, second)]
+    report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
         mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
@@ -87,52 +89,59 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
 
 
 def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
-    """Names of the final outputs: of -m, else as the dumps themselves tell. UsageError where that is nobody, or contradictory."""
-    told = [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
-    known = {names for names in told if names}
+    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where none of
+    them states any, or the dumps contradict each other."""
+    stated = (
+        [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
+    )
+    known = {names for names in stated if names}
     if not known:
         raise UsageError(
-            "--outputs-only: neither dump tells which of its tensors are final outputs (a capture and `qverify infer` do); give -m MODEL"
+            "--outputs-only: neither dump says which of its tensors are final outputs (a capture and `qverify infer` do); give -m MODEL"
         )
     if len(known) > 1:
-        raise UsageError(f"--outputs-only: the dumps name other final outputs: {' and '.join(map(str, sorted(known)))}")
+        raise UsageError(
+            f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(known)))}"
+        )
     return known.pop()
 
 
 def _absent(first: Recording, opened: Models | None) -> list[str]:
-    """Tensors of -m that neither dump speaks of."""
+    """Returns the tensors of -m that neither dump lists."""
     return [] if opened is None else [n for n in opened.graph.observable() if n not in first.specs]
 
 
 def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
-    """In the verdict line: what was asked to be left out, or how to ask for it; what the model has and neither dump."""
+    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither dump."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
     elif absent:
-        pair.relaxed.append(f"{len(absent)} tensors of the model are in neither dump, first {absent[0]}")
+        pair.relaxed.append(
+            f"{count(len(absent), 'tensor')} of the model {'is' if len(absent) == 1 else 'are'} in neither dump, first {absent[0]}"
+        )
     if not outputs_only and pair.cause == "coverage":
-        pair.why += "; where one side has the final outputs alone, --outputs-only compares those"
+        pair.why += "; if one side has only the final outputs, --outputs-only compares those"
 
 
-def _of_models(first: Recording, second: Recording) -> list[str]:
-    """A note where captures are known to be of two models."""
-    told = [str(s.settings.get("models", "")) for s in (first, second)]
-    return ["WARNING: A and B are captures of different models"] if all(told) and told[0] != told[1] else []
+def _model_notes(first: Recording, second: Recording) -> list[str]:
+    """Returns a warning where both are captures, of different models."""
+    digests = [str(s.settings.get("models", "")) for s in (first, second)]
+    return ["WARNING: A and B are captures of different models"] if all(digests) and digests[0] != digests[1] else []
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:
-    """DTYPE or NAME=DTYPE options, "" for the former. UsageError for any other dtype."""
-    found = {}
+    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an unknown dtype."""
+    dtypes_by_name = {}
     for value in values:
         name, _, dtype = value.rpartition("=")
         if dtype not in ITEM:
             raise UsageError(f"--dtype {value}: wanted one of {', '.join(ITEM)}, or NAME=DTYPE")
-        found[name] = dtype
-    return found
+        dtypes_by_name[name] = dtype
+    return dtypes_by_name
 
 
 def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recording | VendorDump:
-    """The profile that was named; else what the content says."""
+    """Opens a dump by the profile that the user named, else by what its content is."""
     if not profile and is_capture(path):
         return side_of(path, dumps.asked.side, dumps.asked.frame, "dump")
     if not profile and opened is not None and (raw := _raw(path)):
@@ -140,21 +149,21 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
     if plain and name and not profile:
-        raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} takes the latter")
+        raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
     if name:
         page = profiles.page(name)
-        found = page.read(UntrustedFolder(path), dumps.asked)
-        if not found.tensors and not found.missing:
+        dump = page.read(UntrustedFolder(path), dumps.asked)
+        if not dump.tensors and not dump.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
-        found.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
-        return found
+        dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
+        return dump
     if plain or os.path.lexists(os.path.join(path, "manifest.json")):
         return (
             open_array_dump(path, "dump") if opened is None else add_scales(open_array_dump(path, "dump"), opened.graph)
         )
     if opened is not None and os.path.isfile(path):
         return read_board_dump(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    raise BadFileError(f"{path}: {_held(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
+    raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 
 _WANTED = (
@@ -163,47 +172,49 @@ _WANTED = (
 )
 
 
-def _held(path: str) -> str:
-    """What is there, in few words."""
+def _content(path: str) -> str:
+    """Returns a short description of what is at the path."""
     if not os.path.isdir(path):
-        return f"a file of {os.path.getsize(path)} bytes that none of the formats begins with"
+        return f"a file of {os.path.getsize(path)} bytes in no known format"
     names = sorted(os.listdir(path))
     return (
-        f"{len(names)} files ({', '.join(names[:3])}{' ...' if len(names) > 3 else ''})" if names else "an empty folder"
+        f"{count(len(names), 'file')} ({', '.join(names[:3])}{' ...' if len(names) > 3 else ''})"
+        if names
+        else "an empty folder"
     )
 
 
 def _recordings(
     dumps: Dumps, sides: list[Recording | VendorDump], opened: Models | None
 ) -> tuple[Recording, Recording]:
-    """Vendors' dumps read against the other side, which is settled first."""
+    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes first."""
     a, b = sides
     model = opened.graph.tensors if opened is not None else {}
     outputs = opened.graph.outputs if opened is not None else ()
-    given = dumps.asked.dtypes
+    asked_types = dumps.asked.dtypes
     if isinstance(a, Recording) and isinstance(b, Recording):
         return a, b
     if isinstance(a, VendorDump) and isinstance(b, Recording):
-        return record_dump(a, dumps.a, "reference", OtherSide(_plain(b), None, model, outputs), given), b
+        return record_dump(a, dumps.a, "reference", OtherSide(_plain(b), None, model, outputs), asked_types), b
     if isinstance(a, Recording) and isinstance(b, VendorDump):
-        return a, record_dump(b, dumps.b, "dump", OtherSide(_plain(a), None, model, outputs), given)
+        return a, record_dump(b, dumps.b, "dump", OtherSide(_plain(a), None, model, outputs), asked_types)
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
         align_profiles(a, b)
-    if b.written is None:  # names of b are true: a takes them
-        one = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), given)
-        return one, record_dump(b, dumps.b, "dump", OtherSide(_plain(one), None, model), given)
-    two = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), given)
-    return record_dump(a, dumps.a, "reference", OtherSide(_plain(two), None, model), given), two
+    if b.written is None:  # b has the original names: a takes them
+        one = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), asked_types)
+        return one, record_dump(b, dumps.b, "dump", OtherSide(_plain(one), None, model), asked_types)
+    two = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), asked_types)
+    return record_dump(a, dumps.a, "reference", OtherSide(_plain(two), None, model), asked_types), two
 
 
 def _plain(recording: Recording) -> dict[str, TensorSpec]:
-    """What the other side can be held against."""
+    """Returns the specs that the other side can be compared with."""
     return {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
 
 
 def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Stored values told apart from real ones: what has a tensor's dtype and shape has its scale, too."""
+    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told apart."""
     for name, spec in recording.specs.items():
         known = graph.tensors.get(name)
         if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
@@ -217,7 +228,7 @@ def _inputs(recording: Recording) -> list[str]:
 
 
 def _raw(path: str) -> str:
-    """The path, where it holds run.sh's dump."""
+    """Returns the path where it contains run.sh's dump, else ""."""
     inside = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
     return path if inside else ""
 
@@ -228,33 +239,33 @@ def _precision(sides: tuple[Recording, Recording]) -> int | None:
 
 
 def _within_precision(sides: tuple[Recording, Recording], options: Options) -> None:
-    """UsageError for a gate finer than what the values are known to."""
+    """Raises UsageError for a gate finer than the precision of the dumps' printed values."""
     known = _precision(sides)
     if known is None:
         return
     fine = 10.0**-known
     gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    asked = [f"-c {options.digits}"] if options.decimals and options.digits > known else []
-    asked += ["--rule exact"] if options.rule == "exact" else []
-    asked += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
-    asked += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
+    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > known else []
+    too_fine += ["--rule exact"] if options.rule == "exact" else []
+    too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
+    too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
     if known < 0:
         raise UsageError(
             "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
         )
-    if asked:
+    if too_fine:
         raise UsageError(
-            f"{asked[0]}: the dump's values are known to {known} decimals only, and nothing finer is judged; "
+            f"{too_fine[0]}: the dump's values are known only to {count(known, 'decimal')}, and nothing finer can be judged; "
             f"give -c {known} or less" + (", or -m, which has the exact scales" if known < 6 else "")
         )
 
 
 def _claim_no_more(report: Report, sides: tuple[Recording, Recording]) -> None:
-    """Equal text is not equal bytes, and says nothing of the decimals it does not have."""
+    """Removes bit equality and limits matching digits for printed values: equal text does not prove equal bytes."""
     known = _precision(sides)
     if known is None:
         return
-    report.notes.append(f"values known to {known} decimals: whether the bytes are equal is not known")
+    report.notes.append(f"values known to {count(known, 'decimal')}: whether the bytes are equal is not known")
     for pair in report.pairs:
         pair.bit_equal = False
         for row in pair.tensors:

@@ -1,4 +1,4 @@
-"""A bundle for a board no network reaches: runtimes, model.bin, prepared inputs and run.sh, as a folder or a tarball (BUNDLE.md)."""
+"""Packs a bundle for a board without network: runtimes, model.bin, prepared inputs and run.sh, as folder or tar (BUNDLE.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TARS = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True, slots=True)
 class PackedBundle:
-    """files: of the bundle. bytes: of all of them. dump_bytes: what run.sh will write on the board."""
+    """A written bundle. files: how many. bytes: the size of them all. dump_bytes: what run.sh will write on the board."""
 
     path: str
     files: int
@@ -49,8 +49,8 @@ def pack(
     machines: tuple[str, ...] = (),
     onnx: bool = True,
 ) -> PackedBundle:
-    """machines: as of uname -m, all the runtime is built for when empty. onnx: the quantized ONNX goes along, so that
-    replay needs nothing else. UsageError where the output exists or a machine is not known."""
+    """Writes a bundle. machines: names as `uname -m` prints them; empty for all that the runtime is built for. onnx: include
+    the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a machine is unknown."""
     models = open_models(paths)
     prepared = prepared_inputs(models.graph, inputs or InputRequest())
     runtimes = _runtimes(machines)
@@ -100,7 +100,7 @@ def _manifest(graph: Graph, prepared: PreparedInputs, files: dict[str, bytes]) -
 
 
 def run_sh(manifest: dict[str, Any]) -> str:
-    """The script of this bundle: every file it uses is checked by its hash first."""
+    """Returns run.sh of this bundle, which checks the hash of every file before it uses it."""
     used = [n for n in manifest["files"] if not n.startswith(("host/", "bin/"))]
     checks = [f"check {shlex.quote(n)} {manifest['files'][n]['sha256']}" for n in used]
     own = {n.removeprefix("bin/qvrt-"): v["sha256"] for n, v in manifest["files"].items() if n.startswith("bin/")}
@@ -125,10 +125,10 @@ def _readme(manifest: dict[str, Any]) -> str:
     names = ", ".join(n.removeprefix("bin/") for n in manifest["files"] if n.startswith("bin/"))
     return f"""A model for a board, to be compared with its host (qverify {manifest["qverify"]}).
 
-1. Carry this folder to the board, by whatever way there is.
-2. There:    sh run.sh            (or: sh run.sh FOLDER, where the dump shall go)
+1. Copy this folder to the board in any way.
+2. There:    sh run.sh            (or: sh run.sh FOLDER, to write the dump there)
    It needs a POSIX shell and about {manifest["dump_bytes"] / 1e6:.1f} MB for the dump; with --digests-only, next to nothing.
-3. Carry the folder `dump` back (or a tar of it).
+3. Copy the folder `dump` back (or a tar of it).
 4. On the host:    qverify replay THIS_FOLDER --dump DUMP
 
 Runtimes: {names}.
@@ -136,40 +136,40 @@ Runtimes: {names}.
 
 
 def _write_folder(files: dict[str, bytes], output: str) -> None:
-    """Made beside its place and moved there whole."""
+    """Writes the folder under another name and moves it into place whole."""
     target = Path(output)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(f"{output}: exists already; name a folder that does not")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".qverify-", dir=target.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=".qverify-", dir=target.parent))
         try:
             for name, data in files.items():
-                path = made / name
+                path = temporary / name
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(data)
                 path.chmod(0o755 if _runs(name) else 0o644)
-            made.chmod(0o755)
-            made.replace(target)
+            temporary.chmod(0o755)
+            temporary.replace(target)
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
 
 
 def _write_tar(files: dict[str, bytes], output: str) -> None:
-    """The same bytes for the same content: no times, no owners."""
+    """Writes a tar that is the same bytes for the same content: without times and owners."""
     if os.path.exists(output):
         raise UsageError(f"{output}: exists already; name a file that does not")
     top = os.path.basename(output).partition(".")[0] or "bundle"
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in files.items():
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size, entry.mode = len(data), 0o755 if _runs(name) else 0o644
             tar.addfile(entry, io.BytesIO(data))
-    plain = held.getvalue()
+    plain = archive.getvalue()
     write_bytes(plain if output.endswith(".tar") else gzip.compress(plain, 6, mtime=0), output)
 
 

@@ -1,4 +1,4 @@
-"""A capture judged again: as it is, or with chosen sides run anew; no board is needed (CAPTURE.md)."""
+"""Judges a capture again, as it is or with chosen sides run again; no board is needed (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from qverify.capture.reader import Capture, open_capture
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
+from qverify.plural import count
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import CachedPull, Outcome, unreachable_board
@@ -32,8 +33,9 @@ ORDER = (*RERUN, "board")
 
 @dataclass(frozen=True, slots=True)
 class RejudgeRequest:
-    """options: what is not given is as it was in the run. rerun: sides of RERUN that run again on the captured inputs.
-    board: an address; its run takes the captured one's place. models: paths to take instead of the captured ones."""
+    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again on the
+    captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of the captured
+    models."""
 
     folder: str
     options: Options = field(default_factory=Options)
@@ -46,7 +48,7 @@ class RejudgeRequest:
 
 
 class CapturedJob:
-    """A capture in a job's place: its sides are not run, its board cannot be asked."""
+    """A capture with the interface of a Job: its sides are not run, and tensors cannot be pulled from its board."""
 
     def __init__(self, capture: Capture, models: Models, run_sim: bool):
         self.capture, self.models, self.run_sim = capture, models, run_sim
@@ -57,13 +59,13 @@ class CapturedJob:
         return self.capture.prepared(number, self.models.graph)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """The captured sides of the frame that was prepared last."""
+        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was unreachable."""
         ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
-        """What the captured run found, if it repeated."""
+        """Adds the captured run's results of --repeat to the report."""
         mark_captured_repeat(report, self.capture, self._frame)
 
     def refresh(self, ran: SideResults) -> None:
@@ -74,7 +76,8 @@ class CapturedJob:
 
 
 def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
-    """Every frame judged again; one report. A frame whose inputs are not whole is listed and the others are judged."""
+    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are judged.
+    Raises BadFileError where no frame can be judged."""
     capture, kept, rows = open_capture(asked.folder), KeptReports(), list[dict[str, Any]]()
     for number, source, outcome in frames(asked, capture, watch):
         if isinstance(outcome, QVerifyError):
@@ -94,19 +97,19 @@ def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
-    """What --repeat and --paranoid found in the captured run holds for its board. BadFileError where it cannot be read."""
+    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot be read."""
     for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
-        if not (found := capture.frames[number].get(key)):
+        if not (results := capture.frames[number].get(key)):
             continue
         try:
-            mark(report, found)
+            mark(report, results)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
-            said = f"{capture.folder}: what {option} found at frame {number} cannot be read: {error}"
-            raise BadFileError(said) from error
+            message = f"{capture.folder}: its results of {option} at frame {number} cannot be read: {error}"
+            raise BadFileError(message) from error
 
 
 def mark_inconclusive(report: Report, why: str) -> None:
-    """Nothing of it is PASSED."""
+    """Turns every PASSED of the report into INCONCLUSIVE for this reason."""
     for pair in report.pairs:
         if pair.verdict == "PASSED":
             pair.verdict, pair.why = "INCONCLUSIVE", why
@@ -116,9 +119,9 @@ def mark_inconclusive(report: Report, why: str) -> None:
 def frames(
     asked: RejudgeRequest, capture: Capture, watch: Watch | None = None
 ) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
-    """(number, source, outcome) of every frame. BadFileError where a model is not whole."""
+    """Yields (number, source, outcome) of every frame. Raises BadFileError for a damaged model."""
     if not capture.frames:
-        raise BadFileError(f"{asked.folder}: the capture holds no frame ({capture.incomplete or 'nothing ran'})")
+        raise BadFileError(f"{asked.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in asked.rerun if side not in RERUN]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
     models = open_models([*asked.models] or captured_models(capture))
@@ -153,12 +156,12 @@ def frames(
 
 
 def captured_models(capture: Capture) -> list[str]:
-    """Paths of its quantized ONNX and model.bin; earlier versions kept float files, too, which nobody had looked at."""
+    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured unused."""
     return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
 
 
 def _options(given: Options, capture: Capture) -> Options:
-    """What is given over what the run was judged by."""
+    """Returns the captured run's options, overridden by those that are set now."""
     names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:
         before = Options(**{k: v for k, v in capture.command.items() if k in names})
@@ -177,7 +180,7 @@ def _board(asked: RejudgeRequest, models: Models) -> Any:
 
 
 def _board_again(asked: RejudgeRequest, models: Models) -> Any:
-    """After a frame that broke it; None where it cannot be reached any more."""
+    """Connects again after a frame that broke the connection; None where the board cannot be reached any more."""
     try:
         return _board(asked, models)
     except LinkError:
@@ -187,7 +190,7 @@ def _board_again(asked: RejudgeRequest, models: Models) -> Any:
 def _run(board: Any, asked: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
     if board is None:
         return unreachable_board(
-            models.graph, str(asked.board), "the board broke in an earlier frame and was not there again"
+            models.graph, str(asked.board), "the board failed in an earlier frame and could not be reached again"
         )
     return board.run(prepared)
 
@@ -201,7 +204,7 @@ def _sides(
     watch: Watch | None,
     models: Models,
 ) -> SideResults:
-    """The captured sides; those of `rerun` anew."""
+    """Returns the captured sides, with those of `rerun` run again."""
     ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else SideResults()
     again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
     ran.recordings = _ordered({**_captured(capture, number, models, prepared, asked.run_sim), **again})
@@ -212,39 +215,39 @@ def _sides(
 def _captured(
     capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
 ) -> dict[str, Recording]:
-    """The captured sides of a frame. One that ran another model or other inputs did not run for what is judged here; a board
-    that the run had and the capture lacks did not, either."""
-    held = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
+    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a side that
+    the run had and the capture lacks."""
+    sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
     for name in captured_sides(capture):
-        if name not in held and (run_sim or name != "simulator"):
-            held[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
-            held[name].why = f"the capture holds no {name}, though the run had one"
-    for side in held.values():
+        if name not in sides and (run_sim or name != "simulator"):
+            sides[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
+            sides[name].why = f"the capture contains no {name}, though the run had one"
+    for side in sides.values():
         if side.state == "partial" and not side.missing:
             side.missing = {n: side.why or "its run broke off" for n in side.finals}
             side.tensors, side.digests = Tensors({}), {}
-        if why := _another(side, capture, models, prepared):
+        if why := _mismatch(side, capture, models, prepared):
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
             check_layouts(capture, side, models.graph)
-    _expect(held, models)
-    return held
+    _expect(sides, models)
+    return sides
 
 
 def captured_sides(capture: Capture) -> list[str]:
-    """The sides that the captured run had."""
+    """Returns the names of the sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
     had = {
         "reference": "quant.onnx" in kinds,
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }
-    return [name for name, there in had.items() if there]
+    return [name for name, present in had.items() if present]
 
 
-def _another(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
-    """Why a captured side is none of this model and these inputs; "" where it is."""
+def _mismatch(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
+    """Returns why a captured side is not a run of this model on these inputs; "" where it is."""
     if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
         return f"the captured {side.side} was computed from other inputs (their hash differs)"
     kind = "quant.onnx" if side.side == "reference" else "model.bin"
@@ -259,7 +262,7 @@ def _another(side: Recording, capture: Capture, models: Models, prepared: Prepar
 
 
 def _expect(sides: dict[str, Recording], models: Models) -> None:
-    """What a side had to have and the capture does not name is missing there, never left out of the comparison."""
+    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts them."""
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs
@@ -271,9 +274,9 @@ def _expect(sides: dict[str, Recording], models: Models) -> None:
         for name in wanted:
             if name not in side.specs:
                 side.specs[name] = graph.spec(name)
-                side.missing[name] = "capture: it is not named there"
+                side.missing[name] = "not listed in the capture"
         if side.missing and side.state == "complete":
-            side.state, side.why = "partial", f"{len(side.missing)} tensors are not in the capture"
+            side.state, side.why = "partial", f"{count(len(side.missing), 'tensor', 'is', 'are')} not in the capture"
 
 
 def _ordered(sides: dict[str, Recording]) -> dict[str, Recording]:

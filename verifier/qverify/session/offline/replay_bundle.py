@@ -1,4 +1,4 @@
-"""What is already on disk judged: a bundle's dump as the board side."""
+"""Judges a bundle's dump on disk as the board side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """bundle: folder of `qverify pack`. dump: what came back, default the bundle's own. models: paths beside the bundle's."""
+    """What to replay. bundle: folder of `qverify pack`. dump: the board's dump, by default the bundle's own. models: paths of
+    further models."""
 
     bundle: str
     dump: str | None = None
@@ -35,14 +36,14 @@ class ReplayRequest:
 
 
 def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
-    """Reference and simulator run here on the bundle's inputs; the board side is the dump. BadFileError where the bundle is
-    not whole."""
-    held = _manifest(request.bundle)
-    paths = [_file(request.bundle, held, "model.bin"), *request.models]
-    if not request.models and "host/quant.onnx" in held["files"]:
-        paths.append(_file(request.bundle, held, "host/quant.onnx"))
+    """Runs reference and simulator on the bundle's inputs and compares them with the dump as the board side. Raises
+    BadFileError for a damaged bundle."""
+    manifest = _manifest(request.bundle)
+    paths = [_file(request.bundle, manifest, "model.bin"), *request.models]
+    if not request.models and "host/quant.onnx" in manifest["files"]:
+        paths.append(_file(request.bundle, manifest, "host/quant.onnx"))
     models = open_models(paths)
-    prepared = _prepared(request.bundle, held, models.graph)
+    prepared = _prepared(request.bundle, manifest, models.graph)
     ran = HostSides(models).run(prepared, request.run_sim, watch)
     if not ran.recordings:
         raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
@@ -54,10 +55,10 @@ def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
 def _manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "manifest.json")
     try:
-        held = json_once(read_regular(path, MOST_MANIFEST))
-        if held.get("schema") != SCHEMA:
-            raise BadFileError(f"{path}: schema {held.get('schema')!r}, wanted {SCHEMA!r}")
-        files = {str(n): str(v["sha256"]) for n, v in held["files"].items()}
+        manifest = json_once(read_regular(path, MOST_MANIFEST))
+        if manifest.get("schema") != SCHEMA:
+            raise BadFileError(f"{path}: schema {manifest.get('schema')!r}, wanted {SCHEMA!r}")
+        files = {str(n): str(v["sha256"]) for n, v in manifest["files"].items()}
         inputs = [
             {
                 "name": str(i["name"]),
@@ -65,7 +66,7 @@ def _manifest(folder: str) -> dict[str, Any]:
                 "source": printable(str(i["source"])),
                 "seed": i.get("seed"),
             }
-            for i in held["inputs"]
+            for i in manifest["inputs"]
         ]
         if len({i["name"] for i in inputs}) != len(inputs):
             raise ValueError("two inputs of one name")
@@ -76,26 +77,28 @@ def _manifest(folder: str) -> dict[str, Any]:
     return {"files": files, "inputs": inputs}
 
 
-def _file(folder: str, held: dict[str, Any], name: str) -> str:
-    """The path of a file of the bundle, after its hash was checked."""
+def _file(folder: str, manifest: dict[str, Any], name: str) -> str:
+    """Returns the path of a file of the bundle after checking its hash."""
     path = os.path.join(folder, name)
     got = hashlib.sha256(read_regular(path, MOST_FILE)).hexdigest()
-    if got != held["files"].get(name):
+    if got != manifest["files"].get(name):
         raise BadFileError(f"{path}: is not what was packed (its SHA-256 differs from the manifest's)")
     return path
 
 
-def _prepared(folder: str, held: dict[str, Any], graph: Graph) -> PreparedInputs:
-    """The bundle's inputs, in the graph's order."""
-    listed = {i["name"]: i for i in held["inputs"]}
-    found = []
+def _prepared(folder: str, manifest: dict[str, Any], graph: Graph) -> PreparedInputs:
+    """Returns the bundle's inputs in the graph's order."""
+    listed = {i["name"]: i for i in manifest["inputs"]}
+    inputs = []
     for at, name in enumerate(graph.inputs):
         item = listed.get(name)
         if item is None or item["file"] != f"inputs/{at:04d}.bin":
             raise BadFileError(f"{folder}: its manifest names no input {name!r} of the model")
-        data = read_regular(_file(folder, held, item["file"]), MOST_FILE)
+        data = read_regular(_file(folder, manifest, item["file"]), MOST_FILE)
         spec = graph.spec(name)
         if len(data) != spec.size_bytes:
             raise BadFileError(f"{folder}/{item['file']}: {len(data)} bytes, wanted {spec.size_bytes}")
-        found.append(PreparedInput(spec, data, item["source"], item["seed"] if isinstance(item["seed"], int) else None))
-    return PreparedInputs(tuple(found))
+        inputs.append(
+            PreparedInput(spec, data, item["source"], item["seed"] if isinstance(item["seed"], int) else None)
+        )
+    return PreparedInputs(tuple(inputs))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs this bundle's model on this board and writes what every node computed to a folder, for qverify @VERSION@ on the host.
-# sh run.sh [--digests-only] [FOLDER]      FOLDER: default `dump` beside this script. Exit status: 0 done, 2 usage, 3 it failed.
+# sh run.sh [--digests-only] [FOLDER]      FOLDER: default `dump` beside this script. Exit status: 0 done, 2 usage, 3 failure.
 set -u
 unset CDPATH
 LC_ALL=C
@@ -52,7 +52,7 @@ if ! "$program" --version >/dev/null 2>&1; then # not executable here: a noexec 
   program=$copy
 fi
 check() {
-  [ "$("$program" sha256 "$1" 2>/dev/null)" = "$2" ] || fail "$1 is not what was packed; carry the bundle over again"
+  [ "$("$program" sha256 "$1" 2>/dev/null)" = "$2" ] || fail "$1 is not what was packed; copy the bundle to the board again"
 }
 check "bin/qvrt-$arch" "$hash"
 check "$program" "$hash"
@@ -71,4 +71,4 @@ mv "$out/digests.part" "$out/digests.txt" || fail "cannot finish $out/digests.tx
   IFS=,
   for input in $list; do echo "input=$("$program" sha256 "$input")"; done
 } >"$out/about.part" && mv "$out/about.part" "$out/about.txt" || fail "cannot finish $out/about.txt"
-echo "run.sh: done. Carry $out back; on the host: qverify replay BUNDLE --dump DUMP"
+echo "run.sh: done. Copy $out back; on the host: qverify replay BUNDLE --dump DUMP"

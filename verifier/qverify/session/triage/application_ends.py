@@ -1,4 +1,4 @@
-"""The application's own ends of the ladder: the bytes it fed, and the outputs it read."""
+"""The application's rungs at the ends of the ladder: the bytes it fed, and the outputs it read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
 def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path: str) -> Rung:
-    """path: what the application fed, raw bytes as they were, against what was prepared from -i."""
+    """Returns the rung that compares the raw bytes the application fed (a file at `path`) with those prepared from -i."""
     got = prepared_inputs(graph, replace(asked, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, got.inputs, strict=True) if a.data != b.data]
-    why = f"{', '.join(differ)}: other bytes than were prepared from -i" if differ else ""
+    why = f"{', '.join(differ)}: the bytes differ from those prepared from -i" if differ else ""
     return Rung(
         "inputs",
         "application's inputs",
@@ -30,20 +30,23 @@ def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path
 
 
 def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
-    """path: arrays named after the outputs, against those of the stage before. UsageError where it holds none of them."""
+    """Returns the rung that compares the arrays at `path`, named after the outputs, with the outputs of the stage before.
+    Raises UsageError where the file contains none of them, or there is no stage to compare with."""
     own, theirs = ran.recordings.get(device.name), dump_as_side(path, graph)
     if own is None:
-        raise UsageError("--app-output: there is no side to hold it to; give a quantized ONNX, model.bin or -b BOARD")
+        raise UsageError(
+            "--app-output: there is no side to compare it with; give a quantized ONNX, model.bin or -b BOARD"
+        )
     wanted = [n for n in graph.outputs if n in theirs.tensors]
     if not wanted:
         raise UsageError(
-            f"--app-output {path}: holds none of the outputs {list(graph.outputs)}; its arrays must be named after them"
+            f"--app-output {path}: contains none of the outputs {list(graph.outputs)}; its arrays must be named after them"
         )
-    found = Outputs(
+    outputs = Outputs(
         device.name, "application", gate or default_gate(device.kind, "application"), {n: n for n in graph.outputs}
     )
-    found.add(
+    outputs.add(
         {n: (own.tensors[n], graph.spec(n)) for n in graph.outputs if n in own.tensors},
         {n: (theirs.tensors[n], theirs.specs[n]) for n in wanted},
     )
-    return found.rung()
+    return outputs.rung()

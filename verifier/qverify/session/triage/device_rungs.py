@@ -1,4 +1,4 @@
-"""The rungs from the reference to the board, out of the main job's own reports: the worst frame of each pair counts."""
+"""The rungs from the reference to the board, from the main job's reports: the worst frame of each pair counts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from qverify.compare.forced import Located
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
+from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.weakenings import list_weakenings
@@ -19,21 +20,22 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, RungGate
 from qverify.triage.neighbourhood import neighbourhoods, numbers
 
-FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate makes these good
-ABSURD_LSB = 16  # from its own inputs no runtime is so far off at most of its nodes
-FAR_LSB = 2  # no runtime quantizes an input so differently
+FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
+ABSURD_LSB = 16  # no runtime is this far off at most of its nodes when forced
+FAR_LSB = 2  # no runtime quantizes an input this differently
 BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board", "compiler", "reference")}
 
 
 @dataclass(slots=True)
 class DeviceRungs:
-    """gates: those the user gave, by `A~B`; otherwise a pair's own gate (compare/gate.py) decides."""
+    """Rungs collected from the reports of all frames. gates: those the user gave, by `A~B`; for the others a pair's own gate
+    (compare/gate.py) decides."""
 
     gates: dict[str, RungGate]
     _found: dict[tuple[str, str], Rung] = field(default_factory=dict)
 
     def add(self, report: Report, located: list[Located], graph: Graph) -> None:
-        """One frame's report."""
+        """Adds one frame's report."""
         parts = units(graph)
         for pair in report.pairs:
             where = next((x for x in located if (x.a, x.b) == (pair.a, pair.b)), None)
@@ -43,15 +45,17 @@ class DeviceRungs:
                 rung.verdict != before.verdict and worst([rung.verdict, before.verdict]) == rung.verdict
             ):
                 self._found[(pair.a, pair.b)] = rung
-            kept = self._found[(pair.a, pair.b)]  # of any frame: what one of them was judged by more mildly stays said
+            kept = self._found[(pair.a, pair.b)]  # caveats of all frames are kept, also those of frames that passed
             more = [*rung.caveats, *(before.caveats if before is not None else [])]
             kept.caveats = list(dict.fromkeys([*kept.caveats, *more]))
 
     def rungs(self) -> dict[tuple[str, str], Rung]:
+        """Returns the rung of each pair of sides."""
         return self._found
 
     def _gate(self, pair: Pair) -> RungGate | None:
-        """None where the pair's own verdict is the rung's: `exact` between simulator and board is that already."""
+        """Returns the gate to judge the pair by, or None where the pair's own verdict counts, as for `exact` between simulator and
+        board."""
         gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
         return (
             None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
@@ -79,8 +83,8 @@ class DeviceRungs:
         rung.caveats += (
             [f"{pair.a} ~ {pair.b}: {text}" for text in list_weakenings([pair])] if rung.verdict == "PASSED" else []
         )
-        if failing and pair.b == "dump":  # whatever the final outputs say
-            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails forced"
+        if failing and pair.b == "dump":  # even where the final outputs pass
+            rung.verdict, rung.kind, rung.why = "FAILED", "node", rung.why or f"{failing[0]} fails when forced"
         if where is not None:
             rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
             rung.not_forced = len(graph.observable()) - rung.forced
@@ -101,23 +105,25 @@ class DeviceRungs:
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
-    found = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
-    holds = row.verdict == "PASSED" if gate is None else gate.holds(found["max_abs"], found["cosine"])
-    holds = holds and row.verdict != "INCONCLUSIVE"
-    return OutputRow(row.name, row.elements, holds, found["max_abs"], found["cosine"], found["rmse"], found["sqnr_db"])
+    metrics = {n: float(row.metrics[n] or 0) for n in ("max_abs", "cosine", "rmse", "sqnr_db")}  # type: ignore[arg-type]
+    passes = row.verdict == "PASSED" if gate is None else gate.holds(metrics["max_abs"], metrics["cosine"])
+    passes = passes and row.verdict != "INCONCLUSIVE"
+    return OutputRow(
+        row.name, row.elements, passes, metrics["max_abs"], metrics["cosine"], metrics["rmse"], metrics["sqnr_db"]
+    )
 
 
 def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
-    """The verdict of another gate over the final outputs. One that is missing, or of another shape or type, never holds; what
-    is not finite on both sides stays INCONCLUSIVE."""
+    """Judges the final outputs by another gate. One that is missing, or has another shape or type, never passes; one that is
+    not finite on both sides stays INCONCLUSIVE."""
     doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
     bad = [o for o in rung.outputs if not o.holds and o.name not in {r.name for r in doubtful}]
     misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
     missing = [n for n in wanted if n not in rows or (not rows[n].metrics and rows[n].verdict != "FAILED")]
     rung.gate, rung.verdict, rung.why = gate.describe(), "PASSED", ""
     if bad:
-        said = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
-        rung.verdict, rung.why = "FAILED", said
+        why = f"{bad[0].name}: cosine {bad[0].cosine:.4f}, off by up to {bad[0].max_abs:.4g}"
+        rung.verdict, rung.why = "FAILED", why
     elif misfits:
         rung.verdict, rung.why = "FAILED", f"{misfits[0].name}: {misfits[0].why}"
     elif missing:
@@ -128,39 +134,40 @@ def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: l
 
 
 def _unproven(rung: Rung, report: Report) -> None:
-    """A side that ran only partly passes no gate, as in the main job."""
+    """Makes a PASSED rung INCONCLUSIVE where one of its sides ran only partly, as in the main job."""
     partial = next((s for s in report.sides if s["name"] in (rung.a, rung.b) and s["state"] == "partial"), None)
     if partial is not None and rung.verdict == "PASSED":
-        said = f"the {partial['name']} ran only partly: {partial['why']}"
-        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "does_not_run", said
+        why = f"the {partial['name']} ran only partly: {partial['why']}"
+        rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "does_not_run", why
 
 
 def _doubt(
     where: Located | None, parts: list[Unit], graph: Graph, failed: Mapping[str, Forced]
 ) -> tuple[str, str] | None:
-    """Why a dump is not of this model, or not of these inputs, so that nobody is blamed: kind and words."""
+    """Returns (kind, why) where a dump is not of this model or not of these inputs, so that no side is blamed; else None."""
     if why := _other_inputs(where, parts, graph):
         return "other_inputs", why
     forced = [f for f in where.forced.values() if f.verdict != "INCONCLUSIVE"] if where is not None else []
     absurd = [n for n, f in failed.items() if (f.max_lsb or 0) > ABSURD_LSB]
     if len(absurd) > 2 and 2 * len(absurd) > len(forced):
-        said = f"{len(absurd)} of {len(forced)} tensors are computed more than {ABSURD_LSB} LSB otherwise from their own inputs"
-        return "other_model", f"{said}, first {absurd[0]}: another model, other weights or scales"
+        why = f"{len(absurd)} of {count(len(forced), 'tensor')} differ by more than {ABSURD_LSB} LSB when forced"
+        return "other_model", f"{why}, first {absurd[0]}: another model, other weights or scales"
     misfits = [(n, f.why) for n, f in failed.items() if f.mismatched is None]
     if misfits and len(misfits) == len(failed):
-        return "other_model", f"{misfits[0][0]}: {misfits[0][1]}: the dump stores it otherwise than the model"
+        return "other_model", f"{misfits[0][0]}: {misfits[0][1]}: the dump stores it differently from the model"
     return None
 
 
 def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
-    """Why a dump was not computed from these inputs: what quantizes an input of the network gives far other values there."""
+    """Returns why a dump was not computed from these inputs: a quantize node at an input of the network gives very different
+    values there; "" where it was."""
     first = [u for u in parts if set(u.inputs) <= set(graph.inputs) and u.op == "quantize"]
     for unit in first:
         forced = where.forced.get(unit.outputs[0]) if where is not None else None
         if forced is not None and forced.verdict == "FAILED" and (forced.max_lsb or 0) > FAR_LSB:
             return (
-                f"the dump was computed from other inputs: its {unit.outputs[0]} is up to {forced.max_lsb} LSB from what these "
-                "give; give the inputs of the dump with -i"
+                f"the dump was computed from other inputs: its {unit.outputs[0]} differs by up to {forced.max_lsb} LSB from that of "
+                "these; give the inputs of the dump with -i"
             )
     return ""
 
@@ -179,22 +186,22 @@ def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit],
 
 
 def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
-    """BadFileError where more of its arrays have other shapes than the model's tensors of their names."""
+    """Raises BadFileError where most of its arrays have other shapes than the model's tensors of the same names."""
     other = [n for n, s in specs.items() if s.shape != graph.spec(n).shape]
     if 2 * len(other) > len(specs):
         name = other[0]
         raise BadFileError(
-            f"{path}: {name} is {list(specs[name].shape)} there, {list(graph.spec(name).shape)} in the model, and so are "
-            f"{len(other)} of {len(specs)}: a dump of another model"
+            f"{path}: {name} has the shape {list(specs[name].shape)} there, {list(graph.spec(name).shape)} in the model, and "
+            f"{len(other)} of {count(len(specs), 'array')} differ in shape: a dump of another model"
         )
 
 
 def dump_as_side(path: str, graph: Graph) -> Recording:
-    """Arrays of another runtime as a side: stored integers get the graph's scales; a final output that is only there as the
-    integers it is dequantized from is made of them."""
-    found = add_scales(open_array_dump(path, "dump"), graph)
-    tensors = {n: found.tensors[n] for n in found.tensors if n in graph.tensors}
-    specs = {n: found.specs[n] for n in tensors}
+    """Returns arrays of another runtime as a side: stored integers get the graph's scales; a final output that is present only
+    as the integers before its dequantize node is dequantized from them. Raises UsageError where no array has a tensor's name."""
+    dump = add_scales(open_array_dump(path, "dump"), graph)
+    tensors = {n: dump.tensors[n] for n in dump.tensors if n in graph.tensors}
+    specs = {n: dump.specs[n] for n in tensors}
     makers = graph.producers()
     for name in graph.outputs:
         maker = makers.get(name)
@@ -203,7 +210,7 @@ def dump_as_side(path: str, graph: Graph) -> Recording:
         source = str(maker.inputs[0])
         tensors[name] = specs[source].dequantized(tensors[source]).astype("float32")
         specs[name] = graph.spec(name)
-        found.notes.append(f"{name} of the dump is dequantized from its {source}")
+        dump.notes.append(f"{name} of the dump is dequantized from its {source}")
     if not tensors:
         raise UsageError(f"{path}: none of its arrays has the name of a tensor of the model")
-    return replace(found, tensors=tensors, specs=specs, finals=graph.outputs)
+    return replace(dump, tensors=tensors, specs=specs, finals=graph.outputs)

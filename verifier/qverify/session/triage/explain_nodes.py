@@ -1,4 +1,4 @@
-"""What a job found at its blamed node, explained: the board's tensors are pulled for it and the unit runs under every fault."""
+"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known fault."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Explained:
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """recordings: by label, as judged. inputs: of the graph. pull: Board.pull, must still reach the board, for tensors it has
-    not sent. previous: the frame before, by tensor name."""
+    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board that is
+    still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
@@ -47,8 +47,8 @@ class NodeEvidence:
 def explain_blame(
     report: Report, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
 ) -> list[Explained]:
-    """Every output of the nodes where the board is blamed, the first few of them; empty where the board is not blamed.
-    deadline_s: for them all."""
+    """Explains every output of the first few nodes where the board is blamed; [] where the board is not blamed.
+    deadline_s: for all of them together."""
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
@@ -56,19 +56,20 @@ def explain_blame(
     by_name, unsteady = {unit.name: unit for unit in units(graph)}, _unsteady(report)
     chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
     todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
-    board, found = board_tensors(evidence), list[Explained]()
+    board, explained = board_tensors(evidence), list[Explained]()
     for at, (unit, name) in enumerate(todo):
         share = max(0.0, (end - time.monotonic()) / (len(todo) - at))
         one = _explained(unit, name, evidence, board, share, watch)
-        told = one.explanation.kinds[:1] if one.explanation is not None else []
-        hidden = name in unsteady and told != [HISTORY]
-        found.append(replace(one, explanation=None, why=UNSTEADY) if hidden else one)
-    return found
+        kinds = one.explanation.kinds[:1] if one.explanation is not None else []
+        hidden = name in unsteady and kinds != [HISTORY]
+        explained.append(replace(one, explanation=None, why=UNSTEADY) if hidden else one)
+    return explained
 
 
 class Blamed:
-    """The first frame with a blamed board, explained. Once more where the first frame of all was it: only a later one can
-    tell what the frame before left in a buffer. seconds: of a frame's search, 0 for none."""
+    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very first
+    frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's search, 0 for
+    none."""
 
     def __init__(self, seconds: float):
         self._seconds, self._knew_before = seconds, False
@@ -76,37 +77,39 @@ class Blamed:
         self.explained: list[Explained] = []
 
     def frame(self, report: Report, evidence: NodeEvidence, number: int) -> None:
+        """Explains this frame where it is one of those to explain."""
         before, simulated = self._before, evidence.recordings.get("simulator")
         self._before = {} if simulated is None else dict(simulated.tensors)
         if self._seconds <= 0 or (self.explained and (self._knew_before or not before)):
             return
-        if found := explain_blame(report, replace(evidence, previous=before.get), self._seconds):
-            self.explained, self._knew_before = [replace(f, frame=number) for f in found], bool(before)
+        if explained := explain_blame(report, replace(evidence, previous=before.get), self._seconds):
+            self.explained, self._knew_before = [replace(f, frame=number) for f in explained], bool(before)
 
 
 def _unsteady(report: Report) -> frozenset[str]:
-    """Tensors that --repeat saw change."""
+    """Returns the tensors that changed between the runs of --repeat."""
     return frozenset(str(row["tensor"]) for row in (report.repeat or {}).get("unstable", []))
 
 
 def _explained(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
 ) -> Explained:
-    given = {n: board[0](n) for n in (*unit.inputs, name)}
-    lacking = [n for n, value in given.items() if value is None]
+    values = {n: board[0](n) for n in (*unit.inputs, name)}
+    lacking = [n for n, value in values.items() if value is None]
     if lacking:
         return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} cannot be had")
-    recorded = given.pop(name)
+    recorded = values.pop(name)
     assert recorded is not None
-    came = {n: v for n, v in given.items() if v is not None}
-    case = Case(evidence.graph, unit, came, name, recorded, board[1], evidence.previous)
-    found = explain_fault(case, deadline_s, watch)
-    return Explained(unit.name, unit.op, name, found)
+    inputs = {n: v for n, v in values.items() if v is not None}
+    case = Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous)
+    explanation = explain_fault(case, deadline_s, watch)
+    return Explained(unit.name, unit.op, name, explanation)
 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
-    """The board's tensors by name, None where they cannot be had: pulled where they must be; and only what is here already,
-    held by the board's recording or under the same digest by another side's, so that no link carries a whole dump."""
+    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it where it
+    must; the second finds only what is on the host already, in the board's recording or with the same digest in another
+    side's, so that a search does not transfer a whole dump."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return nothing, nothing

@@ -1,4 +1,4 @@
-"""Quantization loss as a step of triage: accumulated on every frame; one tensor at a time, and what if, where asked."""
+"""Quantization loss as a step of triage: accumulated over frames; on request, one tensor at a time and the what-if."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ AGREE = 0.99  # accumulated cosine of a quantized tensor with its float one, for
 
 
 class FloatLosses:
-    """Of one float file and the quantized ONNX. rows: after finish(); ranked, the most sensitive first, when they were
-    quantized one at a time."""
+    """The losses between one float file and the quantized ONNX. rows: set by finish(); ranked, the most sensitive first, after
+    one_at_a_time()."""
 
     def __init__(self, file: FloatFile, models: Models, paths: list[str]):
         assert models.original is not None
@@ -49,16 +49,17 @@ class FloatLosses:
         self.what_if: WhatIf | None = None
         self.duration_s = 0.0
 
-    def add(self, given: dict[str, Array], quantized: Mapping[str, Array]) -> None:
-        """One frame. given: inputs of the float file. quantized: integers by tensor of the graph."""
-        self._losses.add(self.file.tensors(given, [p.tensor for p in self.paired.pairs]), quantized)
-        self._frames.append(given)
+    def add(self, feed: dict[str, Array], quantized: Mapping[str, Array]) -> None:
+        """Adds one frame. feed: inputs of the float file by name. quantized: integer arrays by tensor name of the graph."""
+        self._losses.add(self.file.tensors(feed, [p.tensor for p in self.paired.pairs]), quantized)
+        self._frames.append(feed)
 
     def finish(self) -> None:
+        """Sets the rows, after the last frame."""
         self.rows = self._losses.rows()
 
     def one_at_a_time(self, gate: RungGate, tell: Tell | None = None) -> None:
-        """Fills the rows' `single`, ranks them, and asks what if. gate: of the rung from float."""
+        """Sets the rows' `single`, ranks them, and computes the what-if. gate: that of the rung from float."""
         if not self.rows:
             return
         start = time.perf_counter()
@@ -69,8 +70,8 @@ class FloatLosses:
         self.duration_s = time.perf_counter() - start
 
     def _measured(self) -> list[dict[str, Array]]:
-        """The frames that quantizing one tensor at a time is measured on: all, or as many as MOST_RUNS allows, so that an output
-        is loud in one of them where it is in any."""
+        """Returns the frames to measure single tensors on: all, or as many as MOST_RUNS allows, chosen so that an output that is
+        loud in any frame is loud in one of them."""
         most = max(1, MOST_RUNS // (len(self.rows) + 1))
         if len(self._frames) <= most:
             return self._frames
@@ -79,7 +80,7 @@ class FloatLosses:
         return [self._frames[at] for at in loudest_frames(loud, most)]
 
     def explain(self, rung: Rung) -> None:
-        """Kind, evidence and the culprit's surroundings of a rung from float that breaks."""
+        """Sets kind, evidence and the culprit's neighbourhood of a failed rung from float."""
         rung.kind = loss_kind(self.rows, self.what_if, self.file.view.inputs)
         rung.evidence += loss_evidence(self.rows)
         known = {row.tensor: row.cosine >= AGREE for row in self.rows}
@@ -87,14 +88,14 @@ class FloatLosses:
         rung.neighbourhoods = neighbourhoods(pieces(self.file.view, known), inputs, known.get, {}, culprits)
 
     def culprits(self, kind: str) -> list[str]:
-        """The tensors the next step speaks of."""
+        """Returns the tensors that the next step names."""
         if kind in ("few", "few_clipped") and self.what_if is not None and self.what_if.steps:
             return self.what_if.steps[-1].tensors
         return [row.tensor for row in self.rows[:3] if row.single is not None]
 
 
 def _loud(value: Array, step: OutputStep) -> float:
-    """In steps; a value that is not finite is not loud."""
+    """Returns the largest finite magnitude in quantization steps."""
     magnitudes = np.abs(value.astype(np.float64))
     return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes))) / step.size
 

@@ -1,4 +1,4 @@
-"""The rungs from float: every float stage on each frame, their outputs held to the next stage's, and where two files part."""
+"""The rungs from float: runs every float stage on each frame, compares its outputs with the next stage's, locates failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Note = Callable[[str], None]
 
 
 class FloatRungs:
-    """gates: by `A~B`, where asked for; note: takes what the report should say. steps: of the quantized final outputs."""
+    """The rungs between float stages, and from the last one to the first compiled stage. gates: those the user gave, by `A~B`.
+    note: receives lines for the report. steps: quantization steps of the final outputs, by name."""
 
     def __init__(
         self,
@@ -34,13 +35,13 @@ class FloatRungs:
         self._first_feed: dict[str, Array] = {}
 
     def add(self, feed: Mapping[str, Array], first: Stage | None, finals: Values | None) -> None:
-        """One frame. first, finals: the first compiled stage, and what it made of the same feed."""
+        """Adds one frame. first, finals: the first compiled stage, and its final outputs for the same feed."""
         self._first_feed = self._first_feed or dict(feed)
         ran: list[tuple[Stage, Values]] = []
         for one in self._floats:
-            given, note = feed_network(one.file, feed) if one.file is not None else ({}, "")
+            own_feed, note = feed_network(one.file, feed) if one.file is not None else ({}, "")
             self._note(note)
-            ran.append((one.stage, one.run(given)))
+            ran.append((one.stage, one.run(own_feed)))
         if finals is not None and first is not None:
             ran.append((first, finals))
         for (a, values), (b, others) in pairwise(ran):
@@ -58,14 +59,15 @@ class FloatRungs:
         return self._outputs[(a.name, b.name)]
 
     def rungs(self) -> dict[tuple[str, str], Rung]:
+        """Returns the rung of each pair of stages."""
         return {key: outputs.rung() for key, outputs in self._outputs.items()}
 
     def gate_below(self, name: str) -> RungGate:
-        """Of the rung under the stage of this name."""
+        """Returns the gate between this stage and the next."""
         return next(o.gate for (a, _), o in self._outputs.items() if a == name)
 
     def explain(self, rung: Rung) -> None:
-        """Where it failed between two float files: the first divergence over the graph of the second, on the first frame."""
+        """Adds to a rung that failed between two float files the first divergence in the second's graph, on the first frame."""
         files = {s.stage.name: s for s in self._floats if s.file is not None}
         if rung.verdict == "FAILED" and rung.a in files and rung.b in files:
             _divergence(rung, files[rung.a], files[rung.b], self._first_feed)
@@ -74,11 +76,11 @@ class FloatRungs:
 def _divergence(rung: Rung, one: FloatStage, other: FloatStage, feed: Mapping[str, Array]) -> None:
     assert one.file is not None and other.file is not None
     common = [n for n in one.file.view.producer if n in other.file.view.producer]
-    given = [feed_network(f, feed)[0] for f in (one.file, other.file)]
-    held = dict(one.file.tensors(given[0], common))
-    known = agreeing(held, dict(other.file.tensors(given[1], common)))
+    feeds = [feed_network(f, feed)[0] for f in (one.file, other.file)]
+    tensors = dict(one.file.tensors(feeds[0], common))
+    known = agreeing(tensors, dict(other.file.tensors(feeds[1], common)))
     parts = pieces(other.file.view, known)
-    forced = forced_pieces(parts, known, held | given[1], other.file.alone)
+    forced = forced_pieces(parts, known, tensors | feeds[1], other.file.alone)
     first = first_divergence(parts, lambda name: known.get(name, True))
     failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
     names = [*([first.node, *first.also] if first is not None else [])]

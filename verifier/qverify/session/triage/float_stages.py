@@ -1,4 +1,4 @@
-"""The stages before the quantized reference, opened and run: ONNX files as they are, or arrays somebody dumped."""
+"""Opens and runs the stages before the quantized reference: unchanged ONNX files, or dumped arrays."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names 
 
 @dataclass(slots=True)
 class FloatStage:
-    """One of them. arrays: of a dump, which has no file to run."""
+    """A stage before the quantized reference. arrays: those of a dump, which has no file to run."""
 
     stage: Stage
     file: FloatFile | None = None
     arrays: Mapping[str, Array] | None = None
 
     def run(self, feed: Mapping[str, Array]) -> Values:
-        """feed: by this stage's own input names."""
+        """Returns the final outputs with their specs. feed: arrays by this stage's own input names."""
         values = self.file.run(feed) if self.file is not None else dict(self.arrays or {})
         return {n: (v, real_spec(n, v)) for n, v in values.items()}
 
 
 def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]]) -> FloatStage:
+    """Opens an ONNX file or a dump. shapes: of inputs whose own are dynamic. Raises BadFileError for a damaged file."""
     if not original.data:
         return FloatStage(original.stage, arrays=open_array_dump(original.path, "dump").tensors)
     folder = os.path.dirname(os.path.abspath(original.path))
@@ -46,7 +47,7 @@ def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]
 
 
 def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
-    """The network's inputs under this file's own names, and what is to be said of that."""
+    """Returns the network's inputs under this file's own names, and a note on how they were paired, or ""."""
 
     def shape(name: str) -> Any:
         return feed[name].shape
@@ -56,10 +57,11 @@ def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, 
 
 
 def inputs_only(stage: FloatStage) -> Graph:
-    """What prepared_inputs asks of a graph, for a ladder of float files alone."""
+    """Returns a graph with inputs only, as prepared_inputs needs it, for a ladder of float files alone. Raises UsageError for a
+    dump, which does not state its inputs."""
     if stage.file is None:
         raise UsageError(
-            "the ladder starts with a dump and has no quantized model: nothing says what to feed the others"
+            "the ladder starts with a dump and has no quantized model, so the inputs of the other stages are not known; give an ONNX first"
         )
     view = stage.file.view
     specs = {n: TensorSpec(n, view.dtype(n), view.shape(n)) for n in view.inputs}
@@ -67,32 +69,35 @@ def inputs_only(stage: FloatStage) -> Graph:
 
 
 def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
-    """Inputs of the network as float values, and the final outputs of the first side that computed them."""
+    """Returns the network's inputs as float values, and the final outputs of the first side that computed them, with specs."""
     ends = graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
     first = next((ran.recordings[s] for s in ("reference", "simulator", "board") if s in ran.recordings), None)
-    held = {**prepared.arrays(), **(dict(first.tensors) if first is not None else {})}
+    tensors = {**prepared.arrays(), **(dict(first.tensors) if first is not None else {})}
     feed: dict[str, Array] = {}
     for name in dict.fromkeys([*graph.inputs, *graph.meta.get("inputs", {})]):
-        if name in held and not _raw(graph, name):
+        if name in tensors and not _raw(graph, name):
             real = ends["inputs"].get(name, name)
-            feed[real] = graph.spec(name).dequantized(held[name]).astype("float32") if real != name else held[name]
-    finals = {ends["outputs"].get(n, n): (held[n], graph.spec(n)) for n in graph.outputs if n in held}
+            feed[real] = (
+                graph.spec(name).dequantized(tensors[name]).astype("float32") if real != name else tensors[name]
+            )
+    finals = {ends["outputs"].get(n, n): (tensors[n], graph.spec(n)) for n in graph.outputs if n in tensors}
     return feed, finals
 
 
 def output_steps(graph: Graph) -> dict[str, OutputStep]:
-    """Of each final output, or of what it is dequantized from; without those that have no scale."""
+    """Returns the quantization step of each final output, or of the integers it is dequantized from; outputs without a scale
+    are left out."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
-    found = {}
+    steps = {}
     for name in graph.outputs:
         maker = makers.get(name)
         source = str(maker.inputs[0]) if maker is not None and maker.op == "dequantize" else name
         if (spec := graph.spec(source)).scale:
-            found[ends["outputs"].get(name, name)] = OutputStep.of(spec)
-    return found
+            steps[ends["outputs"].get(name, name)] = OutputStep.of(spec)
+    return steps
 
 
 def _raw(graph: Graph, name: str) -> bool:
-    """A graph input that preprocessing nodes read: bytes of a picture, or its roi."""
+    """Tells whether preprocessing nodes read this graph input: bytes of a picture, or its ROI."""
     rows = graph.meta.get("inputs", {})
     return any(name in (row.get("tensor"), row.get("roi")) and name != real for real, row in rows.items())

@@ -1,4 +1,4 @@
-"""-m and --stages to the feet of the ladder: float files, a vendor's stage, the quantized ONNX, model.bin, dumps."""
+"""Turns -m and --stages into the stages of the ladder: float files, a vendor's stage, quantized ONNX, model.bin, dumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDES = ("simulator", "board")
 
 @dataclass(frozen=True, slots=True)
 class SourceStage:
-    """A stage before the quantized reference. data: of an ONNX file; b"" for a dump at `path`."""
+    """A stage before the quantized reference. data: the bytes of an ONNX file; b"" for a dump at `path`."""
 
     stage: Stage
     path: str
@@ -24,7 +24,8 @@ class SourceStage:
 
 @dataclass(slots=True)
 class StageFiles:
-    """originals: in order. models: what the main job opens. dumps: of another runtime, after the reference. rows: for the report."""
+    """The files of the stages. originals: stages before the reference, in order. models: paths that the main job opens. dumps:
+    of another runtime, after the reference. run_sim: whether the simulator is a stage."""
 
     originals: list[SourceStage] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -33,31 +34,31 @@ class StageFiles:
 
 
 def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> StageFiles:
-    """stages: paths and the words simulator and board, in order; [] for the default order of -m. UsageError for a stage that
-    cannot stand there."""
+    """Sorts the files into stages. stages: paths and the words simulator and board, in order; [] for the default order of -m.
+    Raises UsageError for a stage in an impossible place."""
     paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
     if stages and "board" in stages and board is None:
         raise UsageError("--stages names the board, but there is no -b BOARD")
     if stages and board is not None and "board" not in stages:
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
-    found = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
+    files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"]
     reference, seen = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
         if path == reference or kind == "model.bin":
-            found.models.append(path)
+            files.models.append(path)
             seen = seen or path == reference
         elif kind == "dump" and (seen or not stages):
-            found.dumps.append(path)
+            files.dumps.append(path)
         elif seen and stages:
-            raise UsageError(f"--stages: {path} is {kind} after the quantized ONNX {reference}; put it before")
+            raise UsageError(f"--stages: {path} ({kind}) comes after the quantized ONNX {reference}; put it before")
         else:
-            found.originals.append(_original(path, kind, found.originals))
-    if len(found.dumps) > 1:
-        raise UsageError(f"--stages: {len(found.dumps)} dumps after the quantized ONNX; give one")
-    return found
+            files.originals.append(_original(path, kind, files.originals))
+    if len(files.dumps) > 1:
+        raise UsageError(f"--stages: {len(files.dumps)} dumps after the quantized ONNX; give one")
+    return files
 
 
 def _kind(path: str) -> str:
@@ -75,15 +76,15 @@ def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
 
 
 def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
-    """The feet of the ladder in order. names: of the opened models, by kind."""
-    found = [o.stage for o in files.originals]
+    """Returns the stages of the ladder in order. names: file names of the opened models, by kind."""
+    stages = [o.stage for o in files.originals]
     if "quant.onnx" in names:
-        found.append(Stage("reference", "reference", names["quant.onnx"]))
-    found += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
+        stages.append(Stage("reference", "reference", names["quant.onnx"]))
+    stages += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
     if names and files.run_sim:
-        found.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))
+        stages.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))
     if board is not None:
-        found.append(Stage("board", "board", board))
+        stages.append(Stage("board", "board", board))
     if application is not None:
-        found.append(Stage("application", "application", os.path.basename(os.path.normpath(application))))
-    return found
+        stages.append(Stage("application", "application", os.path.basename(os.path.normpath(application))))
+    return stages

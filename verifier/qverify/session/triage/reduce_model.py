@@ -1,4 +1,4 @@
-"""The smallest part of a model that still differs on the board, as a bundle somebody else can run (TRIAGE.md, reduction)."""
+"""Finds the smallest part of a model that still differs on the board, and writes it as a bundle (TRIAGE.md, reduction)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """state: reduced, nothing (to reduce), or inconclusive with why. node: the part's last. nodes: how many it has. runs: of the board."""
+    """The result of a reduction. state: reduced, nothing (to reduce), or inconclusive with why. node: the part's last node.
+    nodes: how many it has. of: how many the model has. runs: how often the board ran."""
 
     state: str
     why: str = ""
@@ -48,12 +49,13 @@ class Reduced:
 
 
 class ReductionStopped(Exception):
-    """The board, or the build command, did not do its part: no verdict comes of that."""
+    """Raised where the board or the build command fails, or nothing differs: the reduction has no result."""
 
 
 def reduce(request: Request, output: str, build: str | None = None, tell: Tell | None = None) -> Reduced:
-    """output: a folder that is not there yet. build: a command with {onnx} and {bin} that makes the board's model of an
-    ONNX. UsageError where nothing differs. A board that breaks on the way ends it as inconclusive."""
+    """Reduces a failing verification and writes the bundle. output: a folder that does not exist yet. build: a command with
+    {onnx} and {bin} that compiles an ONNX to the board's model. Returns an inconclusive result where nothing differs, or the
+    board or the command fails. Raises UsageError for an output folder that exists or cannot be made."""
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
@@ -83,7 +85,7 @@ class _Search:
         report = self._outcome.report
         if report.verdict == "PASSED":
             raise ReductionStopped(
-                "what differed before does not differ when it runs again; --repeat N shows how often it does"
+                "the difference does not occur when it runs again; --repeat N shows how often it does"
             )
         if report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in report.pairs if p.why), "the verdict is INCONCLUSIVE")
@@ -91,12 +93,12 @@ class _Search:
         at = self._blamed() if report.blame is not None else self._by_prefixes()
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
-            _moved(part.folder, output)
+            _move_whole(part.folder, output)
         unit = self._units[self._places[at]]
         return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
 
     def _ends(self) -> list[int]:
-        """Units where a part may end, and so where another may begin: for --build-cmd those whose outputs the given ONNX has, too."""
+        """Returns the units where a part may end and the next begin: for --build-cmd those whose outputs the given ONNX has too."""
         if self._build is None:
             return list(range(len(self._units)))
         if self._written is None:
@@ -105,17 +107,18 @@ class _Search:
         return [at for at, unit in enumerate(self._units) if named.issuperset(unit.outputs)]
 
     def _start(self, place: int) -> int:
-        """The first unit of a part that starts after the place before."""
+        """Returns the first unit of a part that starts at this place."""
         return self._places[place - 1] + 1 if place else 0
 
     def _blamed(self) -> int:
-        """The place of the blamed unit, or the first one behind it."""
+        """Returns the place of the blamed unit, or the first one after it."""
         assert self._outcome.report.blame is not None
         at = [u.name for u in self._units].index(self._outcome.report.blame.node)
         return next(place for place, end in enumerate(self._places) if end >= at)
 
     def _by_prefixes(self) -> int:
-        """The first unit whose tensor differs when the model ends there: for boards that show final outputs alone."""
+        """Returns the place of the first unit whose tensor differs when the model ends there, for boards that show only final
+        outputs."""
         low, high = 0, len(self._places) - 1
         while low < high:
             middle = (low + high) // 2
@@ -127,38 +130,39 @@ class _Search:
         return low
 
     def _smallest(self, at: int, work: str) -> ModelPart:
-        """The part between two places where that differs alone; else the shortest run of nodes that ends there, by halving."""
+        """Returns the part between two places if it differs by itself; else the shortest run of nodes that ends there, by bisection."""
         end = self._places[at]
-        alone = self._tried(self._start(at), end, os.path.join(work, "alone"))
+        alone = self._run_part(self._start(at), end, os.path.join(work, "alone"))
         if alone is not None:
             return alone
         low, high = 0, at  # starting at low it differs, at high it does not
-        found = self._tried(0, end, os.path.join(work, "0"))
-        if found is None:
+        smallest = self._run_part(0, end, os.path.join(work, "0"))
+        if smallest is None:
             raise ReductionStopped(
-                f"{self._units[end].name} differs in the whole model only; no part of it differs on the board"
+                f"{self._units[end].name} differs only in the whole model; no part of it differs on the board"
             )
         while high - low > 1:
             middle = (low + high) // 2
-            if (shorter := self._tried(self._start(middle), end, os.path.join(work, str(middle)))) is not None:
-                found, low = shorter, middle
+            if (shorter := self._run_part(self._start(middle), end, os.path.join(work, str(middle)))) is not None:
+                smallest, low = shorter, middle
             else:
                 high = middle
-        return found
+        return smallest
 
     def _differs(self, first: int, last: int, work: str) -> bool:
-        return self._tried(first, last, os.path.join(work, "x")) is not None
+        return self._run_part(first, last, os.path.join(work, "x")) is not None
 
-    def _tried(self, first: int, last: int, folder: str) -> ModelPart | None:
-        """Units first..last as models of their own, run on the board; None where it agrees."""
+    def _run_part(self, first: int, last: int, folder: str) -> ModelPart | None:
+        """Runs units first..last as a model of its own on the board. Returns the part, or None where the board agrees."""
         given = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
         if first == last:
             given = set(self._units[last].inputs)
         outputs = self._units[last].outputs
         part = ModelPart(folder, given & _reads(self._graph, outputs, given), outputs, 0)
-        return self._checked(part)
+        return self._check_part(part)
 
-    def _checked(self, part: ModelPart) -> ModelPart | None:
+    def _check_part(self, part: ModelPart) -> ModelPart | None:
+        """Verifies the part and writes its bundle; None where the board agrees."""
         os.makedirs(part.folder)
         values = {name: self._value(name) for name in self._graph.tensors if name in part.given}
         paths, nodes = self._models(part)
@@ -182,7 +186,7 @@ class _Search:
             why = next((p.why for p in outcome.report.pairs if p.why), "no verdict")
             raise ReductionStopped(f"the part that ends in {part.outputs[0]}: {why}")
         failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
-        if not failed & self._failed:  # what fails otherwise than the whole model did is another matter
+        if not failed & self._failed:  # a pair that passed for the whole model is another fault
             return None
         done = replace(part, nodes=nodes)
         assumed = [name for name in values if name in self._assumed]
@@ -190,10 +194,10 @@ class _Search:
         return done
 
     def _value(self, name: str) -> Array:
-        """As the board had it; where it does not show it, the host's, and the part's README says so."""
+        """Returns the board's tensor; where the board does not show it, the host's, which the part's README states."""
         value, why = self._evidence.board_value(name)
         if why:
-            raise ReductionStopped(f"{name} of the board cannot be had: {why}")
+            raise ReductionStopped(f"{name} of the board is not available: {why}")
         if value is None:
             self._assumed.add(name)
             value = self._evidence.host_value(name)
@@ -202,13 +206,14 @@ class _Search:
         return value
 
     def _models(self, part: ModelPart) -> tuple[list[str], int]:
-        """The part's files, written; how many nodes it has. Its ONNX is left out where that would not give the same nodes."""
+        """Writes the part's files. Returns their paths and the number of nodes. The ONNX is left out where it would not compile to
+        the same nodes."""
         own = cut(self._graph, part.given, part.outputs)
         binary = os.path.join(part.folder, "model.bin")
         source = self._source(part, own)
         if source is None and self._build is not None:
             raise ReductionStopped(
-                f"--build-cmd needs the ONNX of the part that ends in {part.outputs[0]}, which has none: it starts with preprocessing on the board"
+                f"--build-cmd needs an ONNX of the part that ends in {part.outputs[0]}, which has none: it starts with preprocessing on the board"
             )
         if source is None:
             Path(binary).write_bytes(encode(own))
@@ -216,18 +221,18 @@ class _Search:
         path = os.path.join(part.folder, "quant.onnx")
         Path(path).write_bytes(source)
         if self._build is not None:
-            self._built(path, binary)
+            self._run_build(path, binary)
             return [path, binary], len(own.nodes)
         compiled = compile_model(source, "quant.onnx", self._options).graph
         Path(binary).write_bytes(encode(compiled))
         return [path, binary], len(compiled.nodes)
 
     def _source(self, part: ModelPart, own: Graph) -> bytes | None:
-        """The integer ONNX of the part; None where it has none that compiles to these very nodes."""
+        """Returns the integer ONNX of the part; None where there is none that compiles to exactly these nodes."""
         if self._onnx is None or any(node.op in FRONT for node in own.nodes):
             return None
         source = bytes(cut_onnx(self._onnx, self._graph.tensors, part.given, part.outputs).SerializeToString())
-        if self._build is not None:  # its nodes are the command's
+        if self._build is not None:  # the command decides its nodes
             return source
         try:
             again = compile_model(source, "quant.onnx", self._options).graph
@@ -235,21 +240,23 @@ class _Search:
             return None
         return source if [n.name for n in again.nodes] == [n.name for n in own.nodes] else None
 
-    def _built(self, path: str, binary: str) -> None:
-        """By the user's command. Broken where it fails or makes nothing."""
+    def _run_build(self, path: str, binary: str) -> None:
+        """Runs the user's build command. Raises ReductionStopped where it fails or writes no file."""
         assert self._build is not None
         words = [w.replace("{onnx}", path).replace("{bin}", binary) for w in shlex.split(self._build)]
         try:
-            status, said = run_whole(words, BUILD_TIMEOUT_S)
+            status, last_line = run_whole(words, BUILD_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             raise ReductionStopped(f"--build-cmd {words[0]}: {error}") from error
         if status or not os.path.isfile(binary):
-            raise ReductionStopped(f"--build-cmd {words[0]}: exit status {status}{f', {said}' if said else ''}")
+            raise ReductionStopped(
+                f"--build-cmd {words[0]}: exit status {status}{f', {last_line}' if last_line else ''}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """given: tensors it starts from. outputs: of its last unit."""
+    """A part of the model as a folder. given: names of the tensors it starts from. outputs: names of its last unit's outputs."""
 
     folder: str
     given: set[str]
@@ -258,15 +265,15 @@ class ModelPart:
 
 
 def _reads(graph: Graph, outputs: tuple[str, ...], given: set[str]) -> set[str]:
-    """What the nodes between them read."""
+    """Returns the names of the tensors that the nodes between `given` and `outputs` read."""
     try:
         return {n for node in needed(graph, outputs, given) for n in node.inputs if n is not None}
     except KeyError as error:
-        raise BadFileError(f"nothing makes {error} of the given tensors") from error
+        raise BadFileError(f"no node computes {error} from the given tensors") from error
 
 
-def _moved(folder: str, output: str) -> None:
-    """The whole folder, or none. UsageError where it cannot be written."""
+def _move_whole(folder: str, output: str) -> None:
+    """Copies the folder to its place, whole or not at all. Raises UsageError where it cannot be written."""
     part = f"{output.rstrip('/')}.part"
     try:
         shutil.copytree(folder, part)
@@ -280,13 +287,13 @@ def _moved(folder: str, output: str) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """shutil.Error holds a list of (from, to, why)."""
+    """Returns the reason of an error; that of shutil.Error is in a list of (from, to, why)."""
     listed = error.args[0] if isinstance(error, shutil.Error) and error.args else None
     return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
 
 
 def check_build_command(build: str | None) -> None:
-    """UsageError for a command without its places, or with a quote that is not closed."""
+    """Raises UsageError for a command without {onnx} or {bin}, or with an unclosed quote."""
     if build is None:
         return
     try:
@@ -294,13 +301,13 @@ def check_build_command(build: str | None) -> None:
     except ValueError as error:
         raise UsageError(f"--build-cmd {build!r}: {error}") from error
     if not all(any(place in word for word in words) for place in ("{onnx}", "{bin}")):
-        raise UsageError(f"--build-cmd {build!r}: wanted {{onnx}} and {{bin}} in it")
+        raise UsageError(f"--build-cmd {build!r}: it must contain {{onnx}} and {{bin}}")
 
 
 def check_output_folder(output: str) -> None:
-    """UsageError for a folder that is there already, or cannot be made."""
+    """Raises UsageError for a folder that exists, or cannot be made."""
     if os.path.lexists(output):
-        raise UsageError(f"--reduce {output}: it is there already; name a folder that is not")
+        raise UsageError(f"--reduce {output}: exists already; name a folder that does not")
     above = os.path.dirname(os.path.abspath(output))
     if not os.path.isdir(above) or not os.access(above, os.W_OK):
-        raise UsageError(f"--reduce {output}: {above} is no folder that can be written to")
+        raise UsageError(f"--reduce {output}: {above} is not a folder that can be written to")

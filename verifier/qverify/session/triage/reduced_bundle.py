@@ -1,4 +1,4 @@
-"""What a reduced part carries besides its models: both outputs, the verdict, and how to see it again."""
+"""The files of a reduced part besides its models: both outputs, the verdict, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from pathlib import Path
 
 from qverify import __version__
 from qverify.files import writing
+from qverify.plural import count
 from qverify.session.job import Outcome
 from qverify.session.triage.write_npz import write_npz
 
 
 def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
-    """expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that the
+    """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that the
     board does not show."""
     assert outcome.evidence is not None
     sides = outcome.evidence.results.recordings
     for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):
         if side in sides:
-            held = sides[side].tensors
-            write_npz(os.path.join(folder, file), {n: held[n] for n in outcome.finals if n in held})
+            tensors = sides[side].tensors
+            write_npz(os.path.join(folder, file), {n: tensors[n] for n in outcome.finals if n in tensors})
     text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
-    for file, told in (("report.json", text + "\n"), ("README.md", _readme(paths, outcome, board, nodes, assumed))):
+    for file, content in (("report.json", text + "\n"), ("README.md", _readme(paths, outcome, board, nodes, assumed))):
         with writing(os.path.join(folder, file)):
-            Path(folder, file).write_text(told, encoding="utf-8")
+            Path(folder, file).write_text(content, encoding="utf-8")
 
 
 def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> str:
     names = ",".join(os.path.basename(p) for p in paths)
     blame = outcome.report.blame
-    said = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
+    culprit = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
     versions = [f"{s['name']}: {s['engine']} {s['version']} ({s['host']})" for s in outcome.report.sides]
     lines = [
-        f"# {nodes} node{'s' if nodes != 1 else ''} that differ{'s' if nodes == 1 else ''} on the board",
+        f"# {count(nodes, 'node', 'that differs', 'that differ')} on the board",
         "",
         f"    qverify -m {names} -b {shlex.quote(board)} -i inputs.npz -r True",
         "",
-        f"Verdict: {outcome.report.verdict}. Blame: {said}",
+        f"Verdict: {outcome.report.verdict}. Blame: {culprit}",
         "",
-        "- inputs.npz: what the part was given; expected.npz: the simulator's outputs; board.npz: the board's",
-        *([f"- the board does not show {', '.join(assumed)}: the host's values were taken"] if assumed else []),
+        "- inputs.npz: the part's inputs; expected.npz: the simulator's outputs; board.npz: the board's",
+        *([f"- the board does not show {', '.join(assumed)}: the host's values are used"] if assumed else []),
         "- report.json: the whole report (qverify.report/1)",
         "- without the board: `qverify compare expected.npz board.npz`",
         "",

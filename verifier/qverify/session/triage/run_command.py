@@ -1,4 +1,4 @@
-"""A command of the user, run to its end or ended with everything it started."""
+"""Runs a command of the user to its end, or ends it with everything it started."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST_SAID = 1 << 16
 
 
 def run_whole(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Exit status and the last line it wrote. OSError where it cannot be started, TimeoutError; its process group is gone
-    when this returns or raises, KeyboardInterrupt included."""
-    with tempfile.TemporaryFile() as said:  # a pipe would be held open by what it leaves running
+    """Returns the exit status and the last line that the command wrote. Raises OSError where it cannot be started, TimeoutError
+    after timeout_s; its process group is gone when this returns or raises, KeyboardInterrupt included."""
+    with tempfile.TemporaryFile() as output:  # processes that it leaves running would hold a pipe open
         process = subprocess.Popen(
-            list(words), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            list(words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             status = process.wait(timeout_s)
@@ -27,6 +27,6 @@ def run_whole(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        said.seek(max(0, said.seek(0, os.SEEK_END) - MOST_SAID))
-        lines = said.read().decode(errors="replace").strip().splitlines()
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_SAID))
+        lines = output.read().decode(errors="replace").strip().splitlines()
     return status, lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""The ladder of triage: its stages opened once, run on one frame after another, every rung judged."""
+"""The ladder of triage: opens its stages once, runs them on one frame after another, and judges every rung."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage_document import Rung, Stage, Triage
@@ -41,16 +42,16 @@ from qverify.triage.advice import advice
 from qverify.triage.ladder import RungGate
 from qverify.triage.loudness import quiet_outputs
 
-LOSSY = ("reference", "fake-quantized")  # stages whose rung from below is quantization
+LOSSY = ("reference", "fake-quantized")  # stages whose rung from the stage before is quantization
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
 
 
 @dataclass(frozen=True, slots=True)
 class TriageRequest:
-    """What is asked. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
+    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
     application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
-    repeat: runs of the board on the same inputs; two at least where it fails. relax_board: a gate of simulator ~ board may
-    be another than equal bits.
+    repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of simulator ~
+    board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
@@ -79,11 +80,11 @@ class Ladder:
     def __init__(self, request: TriageRequest, watch: Watch | None = None):
         self.request, self.watch = request, watch
         self.report = Triage("INCONCLUSIVE", None, "")
-        held = request.capture
-        self.board = request.board if held is None else held.board
-        kept = [] if held is None else [held.model_path(f) for f in held.models]
-        run_sim = request.run_sim and (held is None or "simulator" in captured_sides(held))
-        self.files = stage_files([*kept, *request.models], request.stages, run_sim, self.board)
+        capture = request.capture
+        self.board = request.board if capture is None else capture.board
+        captured = [] if capture is None else [capture.model_path(f) for f in capture.models]
+        run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
+        self.files = stage_files([*captured, *request.models], request.stages, run_sim, self.board)
         self.job = self._job() if self.files.models else None
         self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
@@ -101,7 +102,7 @@ class Ladder:
         steps = output_steps(self.job.models.graph) if self.job is not None else {}
         self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
         self.ends: dict[str, Rung] = {}  # input, output: of the application
-        self.losses = self._paired()
+        self.losses = self._open_losses()
         self._blamed = Blamed(request.explain_s)
         self.failing: Request | None = None  # of the first frame whose board fails
 
@@ -124,21 +125,21 @@ class Ladder:
         return Job(wanted, 1 if alone else 2)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the network's inputs, for float files whose own are dynamic."""
+        """Returns shapes of the network's inputs, for float files with dynamic ones."""
         if self.job is None:
             return self.request.shapes
         graph = self.job.models.graph
         return {n: graph.spec(n).shape for n in graph.inputs} | self.request.shapes
 
-    def _paired(self) -> FloatLosses | None:
-        """Of the last float file; None without one, or without a quantized ONNX."""
+    def _open_losses(self) -> FloatLosses | None:
+        """Returns the losses of the last float file; None without one, or without a quantized ONNX."""
         files = [s.file for s in self.floats if s.stage.kind == "float" and s.file is not None]
         if not files or self.job is None or self.job.models.original is None:
             return None
-        found = FloatLosses(files[-1], self.job.models, self.files.models)
-        self.report.unpaired = found.paired.unpaired
-        self._note(*found.paired.notes)
-        return found
+        losses = FloatLosses(files[-1], self.job.models, self.files.models)
+        self.report.unpaired = losses.paired.unpaired
+        self._note(*losses.paired.notes)
+        return losses
 
     def _check_gates(self) -> None:
         known = {f"{a}~{b}" for a, b in self._neighbours()}
@@ -148,16 +149,17 @@ class Ladder:
         bits = self.request.gates.get("simulator~board")
         if bits is not None and bits.kind != "exact" and not self.request.relax_board:
             raise UsageError(
-                "--gate simulator~board: both run one model.bin, so equal bytes are owed; --relax-board allows another gate"
+                "--gate simulator~board: both run the same model.bin, so their bytes must be equal; --relax-board allows another gate"
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """A dump of another runtime is held to the reference; what follows it, too."""
+        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the stage after it."""
         chain = [s.name for s in self.report.stages if s.kind != "dump"]
-        found = list(pairwise(chain))
-        return [*found, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else found
+        pairs = list(pairwise(chain))
+        return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
 
     def close(self) -> None:
+        """Closes the connection to the board."""
         if self.job is not None:
             self.job.close()
 
@@ -165,16 +167,16 @@ class Ladder:
         self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
 
     def frame(self, inputs: InputRequest, source: str, number: int) -> None:
-        """All stages on one set of inputs."""
+        """Runs all stages on one set of inputs."""
         self.report.frames.append(printable(source))
         if self.job is not None:
-            self._compiled(self.job, inputs, number)
+            self._run_compiled(self.job, inputs, number)
             return
         prepared = prepared_inputs(inputs_only(self.floats[0]), inputs)
-        self._described(prepared)
+        self._add_inputs(prepared)
         self.from_float.add(prepared.arrays(), None, None)
 
-    def _compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
+    def _run_compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
         graph, asked = job.models.graph, self.request
         prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
@@ -195,14 +197,14 @@ class Ladder:
                 self.failing = self.failing or replace(job.request, inputs=inputs)
             self._blamed.frame(report, NodeEvidence(ran.recordings, graph, prepared.arrays(), pull), number)
             self.report.explained = list(self._blamed.explained)
-            self._said(report)
+            self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
-        self._described(prepared)
+        self._add_inputs(prepared)
         feed, finals = network_values(graph, prepared, ran)
         first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
         self.from_float.add(feed, first, finals)
-        self._lost(feed, prepared, ran)
+        self._add_losses(feed, prepared, ran)
         if asked.app_input is not None:
             self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
         if asked.app_output is not None:
@@ -211,14 +213,15 @@ class Ladder:
             self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
         job.refresh(ran)
 
-    def _said(self, report: Report) -> None:
+    def _add_run(self, report: Report) -> None:
+        """Takes models, notes, caveats and timings of a frame's report."""
         self.report.models = report.models
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(report.caveats)
         for name, seconds in report.timings.items():
             self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
 
-    def _described(self, prepared: PreparedInputs) -> None:
+    def _add_inputs(self, prepared: PreparedInputs) -> None:
         self.report.inputs += [
             {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
             for i in prepared.inputs
@@ -226,19 +229,19 @@ class Ladder:
         if any(i.seed is not None for i in prepared.inputs) and RANDOM not in self.report.unknown:
             self.report.unknown.append(RANDOM)
 
-    def _lost(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: SideResults) -> None:
+    def _add_losses(self, feed: Mapping[str, Array], prepared: PreparedInputs, ran: SideResults) -> None:
         if self.losses is not None and "reference" in ran.recordings:
-            held = {**prepared.arrays(), **ran.recordings["reference"].tensors}
-            self.losses.add(feed_network(self.losses.file, feed)[0], held)
+            tensors = {**prepared.arrays(), **ran.recordings["reference"].tensors}
+            self.losses.add(feed_network(self.losses.file, feed)[0], tensors)
 
     def conclude(self) -> Triage:
-        """The rungs in order, the first that fails, and what is not known."""
+        """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the last frame."""
         report, stages = self.report, {s.name: s for s in self.report.stages}
-        made = self.devices.rungs() | self.from_float.rungs()
+        judged = self.devices.rungs() | self.from_float.rungs()
         if "output" in self.ends:
-            made[(self.ends["output"].a, "application")] = self.ends["output"]
+            judged[(self.ends["output"].a, "application")] = self.ends["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
-        report.rungs = [made.get(key, none) for key, none in nothing.items()]
+        report.rungs = [judged.get(key, none) for key, none in nothing.items()]
         for rung in report.rungs:
             if f"{rung.a}~{rung.b}" in self.request.gates:
                 rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
@@ -254,11 +257,11 @@ class Ladder:
         if bad is not None:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
             report.next_step = bad.next_step
-        self._not_known({s.kind for s in stages.values()})
+        self._list_unknown({s.kind for s in stages.values()})
         return report
 
     def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
-        """Evidence of the rungs from float; those of the devices bring their own."""
+        """Adds evidence to the rungs from float; the other rungs have theirs already."""
         for rung in rungs:
             self.from_float.explain(rung)
         for rung in rungs:
@@ -276,24 +279,24 @@ class Ladder:
             self.losses.explain(rung)
         self.report.losses, self.report.what_if = self.losses.rows, self.losses.what_if
 
-    def _not_known(self, kinds: set[str]) -> None:
-        found = []
+    def _list_unknown(self, kinds: set[str]) -> None:
+        unknown = []
         if "float" not in kinds:
-            found.append(
+            unknown.append(
                 "no float ONNX: what quantization costs is not known, the ladder starts at the quantized model"
             )
         elif self.losses is None:
-            found.append("no quantized ONNX: what each tensor's quantization costs is not known")
+            unknown.append("no quantized ONNX: what each tensor's quantization costs is not known")
         if self.report.unpaired:
-            count = len(self.report.unpaired)
-            found.append(f"{count} quantized tensors have no float tensor of their own; their loss is not known")
+            text = count(len(self.report.unpaired), "quantized tensor", "has", "have")
+            unknown.append(f"{text} no corresponding float tensor; the loss there is not known")
         if not kinds & {"board", "dump"}:
-            found.append("no -b BOARD: what the device computes is not known")
-        self.report.unknown += found
+            unknown.append("no -b BOARD: what the device computes is not known")
+        self.report.unknown += unknown
 
 
 def _room(stages: Mapping[str, Stage], rung: Rung) -> str:
-    """What the upper stage is, as advice names it."""
+    """Returns the stage that the rung judges, by the name that triage/advice.py uses."""
     if rung.a == "inputs":
         return "inputs"
     kind = stages[rung.b].kind

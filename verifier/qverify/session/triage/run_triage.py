@@ -1,4 +1,4 @@
-"""Triage: every stage of the ladder once a frame, every rung judged, and where it breaks the evidence and the next step."""
+"""Triage: runs every stage of the ladder once a frame, judges every rung, and gives evidence and a next step for failures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
@@ -15,13 +16,13 @@ from qverify.session.triage.run_ladder import Ladder, TriageRequest
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
-    """Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves its rung INCONCLUSIVE, and
-    so does a frame that cannot be prepared among others."""
+    """Returns the report of triage. Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves
+    its rung INCONCLUSIVE; so does one of several frames that cannot be prepared."""
     return run_triage(request, watch)[0]
 
 
 def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
-    """And the verification of the first frame whose board fails, which is what can be reduced."""
+    """Returns the report of triage, and the request of the first frame whose board fails, which can be reduced."""
     start = time.perf_counter()
     frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):
@@ -44,26 +45,28 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
     finally:
         ladder.close()
     if len(wrong) == len(frames):
-        raise UsageError(f"none of {len(frames)} frames could be prepared: {wrong[0]}")
-    found = ladder.conclude()
+        raise UsageError(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}")
+    report = ladder.conclude()
     wrong += (
         [f"the capture is incomplete: {request.capture.incomplete}"]
         if request.capture and request.capture.incomplete
         else []
     )
     if wrong:
-        found.notes += wrong
-        found.verdict = "INCONCLUSIVE" if found.verdict == "PASSED" else found.verdict
-        found.next_step = found.next_step or f"make what is missing good: {wrong[0]}"
-    found.timings["total"] = time.perf_counter() - start
-    return found, ladder.failing
+        report.notes += wrong
+        report.verdict = "INCONCLUSIVE" if report.verdict == "PASSED" else report.verdict
+        report.next_step = report.next_step or f"fix this first: {wrong[0]}"
+    report.timings["total"] = time.perf_counter() - start
+    return report, ladder.failing
 
 
 def _frames(request: TriageRequest) -> list[FrameSource]:
-    if (held := request.capture) is not None:
-        if not held.frames:
-            raise BadFileError(f"{held.folder}: the capture holds no frame ({held.incomplete or 'nothing ran'})")
-        return [FrameSource("", str(row["source"]), wrong=held.why(n)) for n, row in enumerate(held.frames)]
+    if (capture := request.capture) is not None:
+        if not capture.frames:
+            raise BadFileError(
+                f"{capture.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})"
+            )
+        return [FrameSource("", str(row["source"]), wrong=capture.why(n)) for n, row in enumerate(capture.frames)]
     asked = request.inputs.files
     several = frame_sources(asked if isinstance(asked, str) else None)
     return [FrameSource(asked or "", str(asked or "random"))] if several is None else several

@@ -1,4 +1,4 @@
-"""What run.sh or `qvrt infer --digests` wrote on a board, carried back as a folder or a tar: a board side without a board (BUNDLE.md)."""
+"""Reads a dump of run.sh or `qvrt infer --digests`, a folder or a tar, as the board side (BUNDLE.md)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from qverify_agents.printable import one_line
 from qverify.errors import BadFileError
 from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
+from qverify.plural import count
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -30,7 +31,7 @@ _LINE = re.compile(r"([0-9a-f]{16}) (.+) \d+")
 
 
 class DumpFiles(Protocol):
-    """Names of a dump's files, and the first `limit` bytes of one."""
+    """The files of a dump: their names, and the first `limit` bytes of one."""
 
     def names(self) -> list[str]: ...
     def read(self, name: str, limit: int) -> bytes: ...
@@ -38,14 +39,16 @@ class DumpFiles(Protocol):
 
 
 class DumpFolder:
+    """The files of a dump in a folder."""
+
     def __init__(self, path: str):
         self._path = path
 
     def names(self) -> list[str]:
-        found = os.listdir(self._path)
-        if len(found) > MOST_FILES:
-            raise BadFileError(f"{self._path}: {len(found)} files; at most {MOST_FILES} belong to a dump")
-        return found
+        files = os.listdir(self._path)
+        if len(files) > MOST_FILES:
+            raise BadFileError(f"{self._path}: {len(files)} files; a dump has at most {MOST_FILES}")
+        return files
 
     def read(self, name: str, limit: int) -> bytes:
         path = os.path.join(self._path, name)
@@ -56,30 +59,31 @@ class DumpFolder:
 
 
 class DumpTar:
-    """Nothing is unpacked to a name: members are read where they lie, a gzipped tar from an unnamed copy of most_bytes at most."""
+    """The files of a dump in a tar. Members are read in place and never unpacked to disk; a gzipped tar is unzipped to an
+    unnamed file of at most most_bytes."""
 
     def __init__(self, path: str, most_bytes: int):
         self._file: IO[bytes] | None = None
         try:
-            self._file = _plain(path, most_bytes)
+            self._file = _open_tar(path, most_bytes)
             self._tar = tarfile.open(fileobj=self._file, mode="r:")  # noqa: SIM115 (closed by close)
             self._members: dict[str, tarfile.TarInfo] = {}
-            for member in self._listed():
+            for member in self._members_of_tar():
                 name = os.path.basename(member.name)
                 if member.isreg() and name in self._members:
-                    raise ValueError(f"it holds {name!r} twice; one dump is wanted")
+                    raise ValueError(f"it contains {name!r} twice; wanted one dump")
                 self._members |= {name: member} if member.isreg() else {}
         except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, RecursionError, MemoryError) as error:
             self.close()
             raise BadFileError(f"{path}: neither a folder nor a tar that can be read: {error}") from error
 
-    def _listed(self) -> list[tarfile.TarInfo]:
-        found = []
+    def _members_of_tar(self) -> list[tarfile.TarInfo]:
+        members = []
         for member in self._tar:
-            found.append(member)
-            if len(found) > MOST_FILES:
+            members.append(member)
+            if len(members) > MOST_FILES:
                 raise ValueError(f"more than {MOST_FILES} members")
-        return found
+        return members
 
     def names(self) -> list[str]:
         return list(self._members)
@@ -94,8 +98,8 @@ class DumpTar:
             self._file.close()
 
 
-def _plain(path: str, most_bytes: int) -> IO[bytes]:
-    """The file; gunzipped into one without a name where it is gzipped."""
+def _open_tar(path: str, most_bytes: int) -> IO[bytes]:
+    """Opens the tar; a gzipped one is unzipped to an unnamed file first."""
     with open(path, "rb") as file:
         if file.read(2) != b"\x1f\x8b":
             return open(path, "rb")
@@ -104,7 +108,7 @@ def _plain(path: str, most_bytes: int) -> IO[bytes]:
         with gzip.open(path) as packed:
             while block := packed.read(1 << 20):
                 if out.tell() + len(block) > most_bytes:
-                    raise ValueError(f"it holds more than the {most_bytes} bytes a dump of this model has")
+                    raise ValueError(f"it contains more than the {most_bytes} bytes that a dump of this model has")
                 out.write(block)
         out.seek(0)
         return out
@@ -114,12 +118,12 @@ def _plain(path: str, most_bytes: int) -> IO[bytes]:
 
 
 def open_dump(path: str, graph: Graph) -> DumpFiles:
-    """A folder, or a tar plain or gzipped. BadFileError for anything else."""
+    """Opens a folder or a tar, plain or gzipped. Raises BadFileError for anything else."""
     if os.path.isdir(path):
         inner = os.path.join(path, "dump")
         both = [os.path.isfile(os.path.join(p, "about.txt")) for p in (path, inner)]
         if all(both):
-            raise BadFileError(f"{path}: holds a dump, and another one in dump/; name the one that is meant")
+            raise BadFileError(f"{path}: contains a dump, and another one in dump/; name one of them")
         return DumpFolder(inner if both[1] else path)
     if not os.path.isfile(path):
         raise BadFileError(f"{path}: no such folder or tar")
@@ -128,69 +132,78 @@ def open_dump(path: str, graph: Graph) -> DumpFiles:
 
 
 def read_board_dump(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
-    """The board's Recording. Every tensor is read once and must hold the digest the board printed; what does not is
-    missing, with the reason. prepared: when given, the board's inputs must have been these. A dump of another model, of
-    other inputs, or that contradicts itself or the model did not run."""
+    """Returns the board's Recording. Every tensor is read once; one that does not match the digest the board printed is
+    missing, with the reason. prepared: inputs that the board must have run on, if given. A dump of another model or other
+    inputs, or that contradicts itself or the model, has the state "did not run"."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     recording = Recording("board", "qvrt", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     recording.capabilities = frozenset({"finals", "per_node", "digests"})
     recording.model_sha256, recording.settings["carried"] = model_sha256, recording.host
     with closing(open_dump(path, graph)) as files:
         names = set(files.names())
-        recording.why = _about(files, names, model_sha256, prepared, recording) or _contradiction(files, names, graph)
+        recording.why = _check_about(files, names, model_sha256, prepared, recording) or _find_contradiction(
+            files, names, graph
+        )
         if recording.why:
             recording.state = "did not run"
             recording.missing = dict.fromkeys(specs, recording.why)
         else:
-            _take(files, names, graph, recording)
+            _read_tensors(files, names, graph, recording)
     return recording
 
 
-def _take(files: DumpFiles, names: set[str], graph: Graph, recording: Recording) -> None:
-    """The digests, and every tensor that has a file and holds its digest; the others are missing."""
-    printed, by_label, whole = dict(_printed(files)), _by_label(names), recording.settings.get("digests_only") == "0"
+def _read_tensors(files: DumpFiles, names: set[str], graph: Graph, recording: Recording) -> None:
+    """Fills in the digests and every tensor whose file matches its digest; the others are missing."""
+    printed, by_label, whole = (
+        dict(_printed_digests(files)),
+        _by_label(names),
+        recording.settings.get("digests_only") == "0",
+    )
     recording.digests = {n: d for n, d in printed.items() if n in recording.specs}
     tensors: dict[str, Array] = {}
     with closing(Spool()) as spool:
         for name, (label, *others) in _labels(graph).items():
             why = "not printed by the board" if name in recording.specs and name not in printed else ""
-            found = by_label.get(label)
-            if found is None and whole and not why:
-                why = "its file did not come, though the board wrote one"
-            if not why and found is not None:
+            file = by_label.get(label)
+            if file is None and whole and not why:
+                why = "its file is not in the dump, though the board wrote one"
+            if not why and file is not None:
                 try:
-                    tensors[name] = spool.keep(_tensor(files, found, graph.spec(name), printed.get(name)))
+                    tensors[name] = spool.keep(_tensor(files, file, graph.spec(name), printed.get(name)))
                     for other in (by_label[o] for o in others if o in by_label):
                         _tensor(files, other, graph.spec(name), printed.get(name))
                 except (ValueError, OSError, BadFileError, tarfile.TarError) as error:
                     why = str(error)
             if why:
-                recording.missing[name] = f"{found or label}: {why}"
+                recording.missing[name] = f"{file or label}: {why}"
                 recording.digests.pop(name, None)
     recording.tensors = tensors
     without = [n for n in graph.outputs if n not in tensors and n not in recording.missing]
     recording.missing |= dict.fromkeys(without, "no file of it in the dump")
     if recording.missing:
-        recording.state, recording.why = "partial", f"{len(recording.missing)} tensors did not come"
+        recording.state, recording.why = (
+            "partial",
+            f"{count(len(recording.missing), 'tensor', 'is', 'are')} not in the dump",
+        )
 
 
-def _about(
+def _check_about(
     files: DumpFiles, names: set[str], model_sha256: str, prepared: PreparedInputs | None, recording: Recording
 ) -> str:
-    """Why the dump is not of this run; empty when it is."""
+    """Returns why the dump is not of this run; "" where it is."""
     if "about.txt" not in names or "digests.txt" not in names:
-        return "the dump is not complete: run.sh did not come to its end (no about.txt or digests.txt)"
+        return "the dump is not complete: run.sh did not finish (no about.txt or digests.txt)"
     lines = files.read("about.txt", 1 << 16).decode(errors="replace").splitlines()
     if lines[:1] != [DUMP]:
-        return f"about.txt is not of a {DUMP}"
+        return f"about.txt is not that of a {DUMP}"
     pairs = [one_line(line).partition("=")[::2] for line in lines[1:]]
     counted = Counter(key for key, _ in pairs if key != "input")
     if twice := [key for key, times in counted.items() if times > 1]:
         return f"about.txt says {twice[0][:40]!r} twice"
-    said = dict(pairs)
-    recording.version = said.get("runtime", "").removeprefix("qvrt ")[:40]
-    recording.settings |= {k: said[k][:120] for k in ("machine", "kernel", "digests_only") if k in said}
-    if said.get("model") != model_sha256:
+    facts = dict(pairs)
+    recording.version = facts.get("runtime", "").removeprefix("qvrt ")[:40]
+    recording.settings |= {k: facts[k][:120] for k in ("machine", "kernel", "digests_only") if k in facts}
+    if facts.get("model") != model_sha256:
         return "the dump is of another model"
     inputs = [line.partition("=")[2] for line in lines if line.startswith("input=")]
     recording.settings["inputs"] = inputs
@@ -199,21 +212,21 @@ def _about(
     return ""
 
 
-def _printed(files: DumpFiles) -> list[tuple[str, str]]:
-    """(tensor, digest) of each line that the board printed."""
+def _printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
+    """Returns (tensor, digest) of each line that the board printed."""
     text = files.read("digests.txt", MOST_TEXT).decode(errors="replace")
-    found = (_LINE.fullmatch(line) for line in text.splitlines())
-    return [(match[2], match[1]) for match in found if match is not None]
+    matches = (_LINE.fullmatch(line) for line in text.splitlines())
+    return [(match[2], match[1]) for match in matches if match is not None]
 
 
-def _contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
-    """What cannot be of one run of this model: a tensor twice, one that the model does not have, a file of no tensor; "" where
-    nothing is."""
+def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
+    """Returns what shows that the dump is not of one run of this model: a tensor twice, an unknown tensor, or a file of no
+    tensor; "" where there is nothing."""
     seen: dict[str, str] = {}
     known = set(graph.observable())
-    for tensor, digest in _printed(files):
+    for tensor, digest in _printed_digests(files):
         if tensor not in known:
-            return f"digests.txt has {tensor[:60]!r}, no tensor of this model that is compared"
+            return f"digests.txt has {tensor[:60]!r}, which is not a compared tensor of this model"
         if tensor in seen:
             return f"digests.txt has {tensor[:60]!r} twice, {seen[tensor]} and {digest}"
         seen[tensor] = digest
@@ -223,7 +236,7 @@ def _contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
         if (match := _FILE.fullmatch(name)) is None:
             continue
         if match[1] not in labels:
-            return f"{name[:80]!r} is of no tensor of this model that is compared"
+            return f"{name[:80]!r} belongs to no compared tensor of this model"
         if match[1] in taken:
             return f"{taken[match[1]][:80]!r} and {name[:80]!r} are two files of one tensor"
         taken[match[1]] = name
@@ -235,31 +248,31 @@ def _output_labels(graph: Graph) -> list[str]:
 
 
 def _node_labels(graph: Graph) -> dict[str, str]:
-    """Tensor to the start of the name of its file as a node's output, as qvrt infer writes it."""
-    found = {}
+    """Returns for each tensor the start of its file name as a node's output, as `qvrt infer` writes it."""
+    labels = {}
     for at, node in enumerate(graph.nodes):
         for i, name in enumerate(node.outputs):
             if not graph.spec(name).interior:
-                found[name] = f"node_{at}.{i}" if len(node.outputs) > 1 else f"node_{at}"
-    return found
+                labels[name] = f"node_{at}.{i}" if len(node.outputs) > 1 else f"node_{at}"
+    return labels
 
 
 def _labels(graph: Graph) -> dict[str, list[str]]:
-    """Tensor to the starts of its files' names: a final output's own first, and the node's."""
-    found = {name: [label] for name, label in zip(graph.outputs, _output_labels(graph), strict=True)}
+    """Returns for each tensor the starts of its file names: first that of a final output, then the node's."""
+    labels = {name: [label] for name, label in zip(graph.outputs, _output_labels(graph), strict=True)}
     for name, label in _node_labels(graph).items():
-        found.setdefault(name, []).append(label)
-    return found
+        labels.setdefault(name, []).append(label)
+    return labels
 
 
 def _by_label(names: set[str]) -> dict[str, str]:
-    """Label to file."""
+    """Returns the file of each label."""
     return {match[1]: name for name in names if (match := _FILE.fullmatch(name)) is not None}
 
 
 def _tensor(files: DumpFiles, name: str, spec: TensorSpec, digest: str | None) -> Array:
-    """Its valid elements. ValueError where the size is another, or the digest is not the one printed."""
+    """Returns the valid elements of a tensor. Raises ValueError for another size, or a digest other than the printed one."""
     value = spec.valid_view(files.read(name, spec.size_bytes + 1))
     if digest is not None and tensor_digest(value) != digest:
-        raise ValueError("its bytes do not have the digest the board printed")
+        raise ValueError("its bytes do not match the digest that the board printed")
     return value

@@ -1,4 +1,4 @@
-"""Several files of one tensor in a vendor's dump: one is compared, so the others must hold the same values."""
+"""Checks several files of one tensor in a vendor's dump: one is compared, so the others must contain the same values."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.vendor_dump import ITEM, VendorTensor
 
 Real = npt.NDArray[np.float64]
-ROUNDED = 4e-6  # of the largest value: what computing it in float32 may cost
-AGREE = "held by two files, which agree"
-UP_TO_A_SCALE = "held by two files, which agree up to a scale and a zero point that nothing tells (-m does)"
+ROUNDED = 4e-6  # rounding error of float32, relative to the largest value
+AGREE = "in two files, which agree"
+UP_TO_A_SCALE = "in two files, which agree up to an unknown scale and zero point (give -m)"
 
 
 def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[TensorSpec]) -> str:
-    """What the report says of a tensor of two files. known: its specs on the other side and in -m, for the scale.
-    BadFileError, which names both, where they hold other values; Unsettled where that cannot be told."""
+    """Returns the report's note on a tensor with two files. known: its specs on the other side and in -m, for the scale.
+    Raises BadFileError, which names both files, where their values differ; Unsettled where that is not known."""
     one, two = (os.path.basename(t.where) for t in (chosen.tensor, twin))
-    mine, found = _real(chosen.value(), chosen.spec, known), list(_readings(chosen, twin))
-    if not found:
+    mine, readings = _real(chosen.value(), chosen.spec, known), list(_readings(chosen, twin))
+    if not readings:
         raise Unsettled(
-            f"{one} and {two} stand for it, and whether they hold the same cannot be told; keep one of them"
+            f"{one} and {two} are both files of it, and cannot be compared with each other; keep one of them"
         )
-    for value in found:
+    for value in readings:
         spec = TensorSpec("", value.dtype.name, chosen.spec.shape, scale=twin.scale, zero_point=twin.zero_point)
         yours = _real(value, spec if len(twin.scale) == 1 else TensorSpec("", spec.dtype, spec.shape), known)
         near = _off(chosen.tensor, chosen.value()) + _off(twin, value)
@@ -43,13 +43,13 @@ def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[Ten
         if mine is None and yours is None and np.array_equal(chosen.value(), value):
             return AGREE
     raise BadFileError(
-        f"{os.path.dirname(twin.where)}: {one} and {two} stand for one tensor, {chosen.spec.name!r}, and hold other values; "
+        f"{os.path.dirname(twin.where)}: {one} and {two} are files of one tensor, {chosen.spec.name!r}, with different values; "
         "remove the one that is wrong"
     )
 
 
 def _readings(chosen: SettledTensor, twin: VendorTensor) -> Iterator[Array]:
-    """The twin's valid elements in the order of the chosen's, in every type it may be of."""
+    """Yields the twin's valid elements in the axis order of the chosen file, once for every type it may have."""
     valid = chosen.way.cut
     if twin.shape not in (None, valid):
         return
@@ -66,7 +66,7 @@ def _readings(chosen: SettledTensor, twin: VendorTensor) -> Iterator[Array]:
 
 
 def _real(value: Array, spec: TensorSpec, known: list[TensorSpec]) -> Real | None:
-    """In real numbers; None for stored integers of no known scale."""
+    """Returns real values in float64; None for stored integers without a known scale."""
     if value.dtype.kind not in "iu" or spec.scale:
         return spec.dequantized(value)
     for one in known:
@@ -76,7 +76,7 @@ def _real(value: Array, spec: TensorSpec, known: list[TensorSpec]) -> Real | Non
 
 
 def _off(tensor: VendorTensor, value: Array) -> float:
-    """How far off a value can be, that came as text of so many decimals or with a scale of so many digits."""
+    """Returns the largest error of a value that was read from text of limited decimals, or with a scale of limited digits."""
     text = 0.5 * 10.0**-tensor.decimals if tensor.decimals is not None else 0.0
     if not tensor.scale_step or value.dtype.kind not in "iu" or not value.size:
         return text
@@ -92,8 +92,8 @@ def _equal(a: Real, b: Real, near: float) -> bool:
 
 
 def _stored(q: Array, real: Real, near: float) -> bool:
-    """Whether q may be how real is stored: of 8 or 16 bits by some scale above 0 and an integer zero point, wider ones by
-    none."""
+    """Tells whether q can be the stored form of real: for 8 or 16 bits with some positive scale and integer zero point, for
+    wider integers without a scale."""
     stored = q.astype(np.float64)
     if q.dtype.name not in NARROW:
         return _equal(real, stored, near)

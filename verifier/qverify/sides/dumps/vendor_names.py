@@ -1,4 +1,4 @@
-"""Names of a vendor's dump to names of the other side: through the way the vendor spells them, one to one, or not at all."""
+"""Pairs the names of a vendor's dump with those of the other side by the vendor's spelling, one to one or not at all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from qverify.plural import count
+
 Written = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """names: what the tensor may be called, most often one; #I where the dump does not name its output I. index: its
-    position among the model's outputs, if known."""
+    """A tensor and its possible names, usually one; #I where the dump does not name its output I. index: its position among
+    the model's outputs, if known."""
 
     names: tuple[str, ...]
     index: int | None = None
@@ -21,14 +23,15 @@ class NamedTensor:
 
 @dataclass(slots=True)
 class PairedNames:
-    """to: first name of a tensor of a to that of b. doubtful: name on either side to why it pairs with nothing."""
+    """The pairing. to: first name of a tensor of side a to that of side b. doubtful: for a name of either side, why it pairs
+    with nothing."""
 
     to: dict[str, str] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
 
 
 def common_spelling(first: Written | None, second: Written | None) -> Written:
-    """One spelling in which the names of two sides can meet."""
+    """Returns a function that spells the names of both sides alike."""
 
     def spelled(name: str) -> str:
         name = first(name) if first is not None else name
@@ -38,8 +41,8 @@ def common_spelling(first: Written | None, second: Written | None) -> Written:
 
 
 def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, known: Iterable[str] = ()) -> PairedNames:
-    """known: names of the model; two of them that are spelled alike cannot be told apart in a dump, either."""
-    found, at = PairedNames(), _table(b, spelled)
+    """Pairs the tensors of a and b by name. known: names of the model; those spelled alike cannot be told apart in a dump."""
+    pairs, at = PairedNames(), _table(b, spelled)
     rivals: dict[str, set[str]] = defaultdict(set)
     for name in known:
         rivals[spelled(name)].add(name)
@@ -50,7 +53,7 @@ def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, kno
         crowd = sorted({name for key in keys if len(rivals.get(key, ())) > 1 for name in rivals[key]})
         if crowd and hits[one.names[0]]:
             _doubt(
-                found, one.names[0], hits[one.names[0]], f"the model has {_list(crowd)}, all written alike in the dump"
+                pairs, one.names[0], hits[one.names[0]], f"the model has {_list(crowd)}, all written alike in the dump"
             )
     claimed: dict[str, set[str]] = defaultdict(set)
     for name, others in hits.items():
@@ -59,61 +62,61 @@ def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, kno
     for name, others in hits.items():
         rivals_here = {rival for other in others for rival in claimed[other]}
         if len(others) > 1 or len(rivals_here) > 1:
-            why = f"{_list(sorted(rivals_here))} and {_list(sorted(others))} are written alike: which is which cannot be told"
-            _doubt(found, name, others, why)
-    found.to = {n: next(iter(o)) for n, o in hits.items() if o and n not in found.doubtful}
-    _confirm(found, a, b)
-    return found
+            why = f"{_list(sorted(rivals_here))} and {_list(sorted(others))} are written alike and cannot be told apart"
+            _doubt(pairs, name, others, why)
+    pairs.to = {n: next(iter(o)) for n, o in hits.items() if o and n not in pairs.doubtful}
+    _confirm(pairs, a, b)
+    return pairs
 
 
-def by_index(found: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...], there: set[str]) -> None:
-    """Tensors that carry their position among the model's outputs: the position says the name, the name has to agree as
-    far as its letters and digits go."""
+def by_index(pairs: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...], there: set[str]) -> None:
+    """Pairs tensors that state their position among the model's outputs: the position gives the name, which must agree in its
+    letters and digits."""
     for one in a:
         if one.index is None:
             continue
         name = one.names[0]
         target = outputs[one.index] if one.index < len(outputs) else ""
-        found.to.pop(name, None)
+        pairs.to.pop(name, None)
         if not target or (name != f"#{one.index}" and _letters(name) != _letters(target)):
-            said = f"the model calls it {target!r}" if target else f"the model has {len(outputs)} outputs"
-            found.doubtful[name] = f"its file says output {one.index}; {said}"
+            model = f"the model calls it {target!r}" if target else f"the model has {count(len(outputs), 'output')}"
+            pairs.doubtful[name] = f"its file says output {one.index}; {model}"
         elif target in there:
-            found.doubtful.pop(name, None)
-            found.doubtful.pop(target, None)
-            found.to[name] = target
-    counts = Counter(found.to.values())
-    for name, target in list(found.to.items()):
+            pairs.doubtful.pop(name, None)
+            pairs.doubtful.pop(target, None)
+            pairs.to[name] = target
+    counts = Counter(pairs.to.values())
+    for name, target in list(pairs.to.items()):
         if counts[target] > 1:
-            _doubt(found, name, (target,), f"two of the dump's outputs are {target!r}")
-            del found.to[name]
+            _doubt(pairs, name, (target,), f"two of the dump's outputs are {target!r}")
+            del pairs.to[name]
 
 
-def _letters(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "", name)
+def _letters(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", text)
 
 
 def _table(side: list[NamedTensor], spelled: Written) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    table: dict[str, set[str]] = defaultdict(set)
     for one in side:
         for name in one.names:
-            found[spelled(name)].add(one.names[0])
-    return found
+            table[spelled(name)].add(one.names[0])
+    return table
 
 
-def _doubt(found: PairedNames, name: str, others: Iterable[str], why: str) -> None:
+def _doubt(pairs: PairedNames, name: str, others: Iterable[str], why: str) -> None:
     for each in (name, *others):
-        found.doubtful.setdefault(each, why)
+        pairs.doubtful.setdefault(each, why)
 
 
-def _confirm(found: PairedNames, a: list[NamedTensor], b: list[NamedTensor]) -> None:
-    """Where both sides carry positions, they have to be the same."""
+def _confirm(pairs: PairedNames, a: list[NamedTensor], b: list[NamedTensor]) -> None:
+    """Removes pairs whose positions are known on both sides and differ."""
     here, there = ({one.names[0]: one.index for one in side} for side in (a, b))
-    for name, other in list(found.to.items()):
+    for name, other in list(pairs.to.items()):
         one, two = here[name], there[other]
         if one is not None and two is not None and one != two:
-            _doubt(found, name, (other,), f"it is output {one} on one side and output {two} on the other")
-            del found.to[name]
+            _doubt(pairs, name, (other,), f"it is output {one} on one side and output {two} on the other")
+            del pairs.to[name]
 
 
 def _list(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The scratch folder of a run in another interpreter: the job written into it, results read from it believing nothing."""
+"""The scratch folder of a run in another interpreter: writes the job, and reads the results, treating them as untrusted."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from qverify_agents.printable import one_line
 from qverify.errors import QVerifyError
 from qverify.files import read_regular, writing
 from qverify.inputs.reading import npy_array
+from qverify.plural import count
 from qverify.report.spread import SpreadRun
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-HEADER = 4096  # bytes of a .npz's own for each array, at most
+HEADER = 4096  # upper bound of an .npz's overhead per array, in bytes
 
 
 class ResultRejected(Exception):
-    """Why what the other interpreter did is not taken."""
+    """Raised when the other interpreter's result is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVariant:
-    """One more run of the reference. base: what it is measured against, specs: what that is called in the report and how it
-    is quantized; both by the model's own output names."""
+    """One more run of the reference. base: the arrays to compare with. specs: their names in the report and quantization. Both
+    are keyed by the model's own output names."""
 
     model: bytes
     feed: Mapping[str, Array]
@@ -41,7 +42,7 @@ class ReferenceVariant:
 
 
 def write_job(folder: Path, variants: Sequence[ReferenceVariant]) -> None:
-    """As run_in_interpreter.py takes it: a file a model and a file a feed, however many runs share them."""
+    """Writes a job for run_in_interpreter.py: one file per model and one per feed, however many runs share them."""
     with writing(folder):
         _write_job(folder, variants)
 
@@ -55,37 +56,40 @@ def _write_job(folder: Path, variants: Sequence[ReferenceVariant]) -> None:
             (folder / names[id(model)]).write_bytes(model)
         if id(feed) not in names:
             names[id(feed)] = f"feed-{len(names)}.npz"
-            held: dict[str, Any] = {str(at): value for at, value in enumerate(feed.values())}
-            np.savez(folder / names[id(feed)], **held)
+            arrays: dict[str, Any] = {str(at): value for at, value in enumerate(feed.values())}
+            np.savez(folder / names[id(feed)], **arrays)
         run = {"model": names[id(model)], "feed": names[id(feed)], "level": variant.level, "threads": variant.threads}
         runs.append(run | {"inputs": [*feed], "outputs": [*variant.base]})
     (folder / "job.json").write_text(json.dumps({"runs": runs}))
 
 
 def largest_result_bytes(like: Mapping[str, Array]) -> int:
-    """The file of a run's results is no larger."""
+    """Returns an upper bound for the size of a run's result file."""
     return sum(one.nbytes + HEADER for one in like.values()) + HEADER
 
 
 def read_result(path: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of a run, each of the type and shape of `like`'s and finite where that is; Refused otherwise."""
+    """Returns the arrays of a run by name. Raises ResultRejected where one has another dtype or shape than in `like`, or is not
+    finite where that is."""
     try:
-        with zipfile.ZipFile(io.BytesIO(read_regular(str(path), largest_result_bytes(like) + 1))) as held:
-            if sorted(held.namelist()) != sorted(f"{at}.npy" for at in range(len(like))):
-                raise ResultRejected(f"{path.name} holds {len(held.namelist())} arrays, not the {len(like)} asked for")
-            return {name: _array(held, f"{at}.npy", name, one) for at, (name, one) in enumerate(like.items())}
+        with zipfile.ZipFile(io.BytesIO(read_regular(str(path), largest_result_bytes(like) + 1))) as archive:
+            if sorted(archive.namelist()) != sorted(f"{at}.npy" for at in range(len(like))):
+                raise ResultRejected(
+                    f"{path.name} contains {count(len(archive.namelist()), 'array')}, not the {len(like)} asked for"
+                )
+            return {name: _array(archive, f"{at}.npy", name, one) for at, (name, one) in enumerate(like.items())}
     except ResultRejected:
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise what they like
-        said = str(error).removeprefix(f"{path}: ") or type(error).__name__
-        raise ResultRejected(f"{path.name} cannot be read: {said}") from error
+    except Exception as error:  # zipfile, zlib and numpy raise many types
+        reason = str(error).removeprefix(f"{path}: ") or type(error).__name__
+        raise ResultRejected(f"{path.name} cannot be read: {reason}") from error
 
 
-def _array(held: zipfile.ZipFile, member: str, name: str, like: Array) -> Array:
-    size = held.getinfo(member).file_size
+def _array(archive: zipfile.ZipFile, member: str, name: str, like: Array) -> Array:
+    size = archive.getinfo(member).file_size
     if size > like.nbytes + HEADER:
         raise ResultRejected(f"{name} is {size} bytes, the reference's {like.nbytes}")
-    with held.open(member) as file:
+    with archive.open(member) as file:
         value = npy_array(file, size, name)
     value = value.astype(value.dtype.newbyteorder("="), copy=False)
     if value.dtype != like.dtype or value.shape != like.shape:
@@ -97,13 +101,13 @@ def _array(held: zipfile.ZipFile, member: str, name: str, like: Array) -> Array:
 
 
 def read_identity(folder: Path, command: str) -> SpreadRun:
-    """What the interpreter says of itself; Refused where it does not."""
+    """Returns the versions and the machine that the interpreter states. Raises ResultRejected where it does not."""
     try:
-        said = json.loads(read_regular(str(folder / "ran.json"), HEADER))
-        words = [said[k] for k in ("onnxruntime", "python", "machine")]
+        content = json.loads(read_regular(str(folder / "ran.json"), HEADER))
+        words = [content[k] for k in ("onnxruntime", "python", "machine")]
     except (QVerifyError, ValueError, TypeError, KeyError, RecursionError):
         words = []
     if not words or not all(isinstance(w, str) and 0 < len(w) <= 80 for w in words):
-        raise ResultRejected("ran.json does not tell its versions and its machine")
+        raise ResultRejected("ran.json does not state its versions and its machine")
     version, python, machine = (one_line(w) for w in words)
     return SpreadRun(one_line(command), version, python, machine)

@@ -1,4 +1,4 @@
-"""The reference in another Python interpreter: started with a scratch folder, watched, and ended whatever happens."""
+"""Runs the reference in another Python interpreter with a scratch folder, and always ends that process."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from qverify.sides.reference_variants.interpreter_files import (
 from qverify.tensors.recording import Array
 
 PROGRAM = Path(engine.__file__).with_name("run_in_interpreter.py")
-BESIDE = 1 << 24  # bytes it may write besides its results
+BESIDE = 1 << 24  # bytes that it may write in addition to its results
 OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")  # variables of this interpreter, not of another
 Take = Callable[[int, Mapping[str, Array]], None]
 
 
 class OtherInterpreter:
-    """command: words of a shell that start Python with numpy and onnxruntime. deadline_s: for each run. UsageError where it
-    cannot be started, is late, or gives something else than arrays like ours; from then on the same error at once."""
+    """Another interpreter. command: a shell command that starts Python with numpy and onnxruntime. deadline_s: for each run.
+    Raises UsageError where it cannot be started, is late, or returns anything but arrays like ours; after that, run() raises
+    the same error at once."""
 
     def __init__(self, command: str, deadline_s: float):
         self.command, self._deadline_s, self._failed = command, deadline_s, ""
@@ -55,13 +56,14 @@ class OtherInterpreter:
         take: Take,
         step: Callable[[int], None],
     ) -> SpreadRun:
-        """take: gets every variant's result, as soon as it is there. like: what results look like (elsewhere_files.result)."""
+        """Runs the variants. take: called with each result as soon as it exists. like: arrays of the expected dtypes and shapes
+        (interpreter_files.read_result). Returns the interpreter's row of the report."""
         if self._failed:
             raise UsageError(self._failed)
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="qverify-reference-", ignore_cleanup_errors=True) as folder:
             try:
-                row = self._ran(Path(folder), variants, like, take, step)
+                row = self._run_job(Path(folder), variants, like, take, step)
             except ResultRejected as error:
                 raise self._error(str(error).replace(f"{folder}/", "")) from error
         row.seconds, row.runs = round(time.perf_counter() - begun, 3), len(variants)
@@ -71,7 +73,7 @@ class OtherInterpreter:
         self._failed = f"--reference-python '{one_line(self.command)[:200]}': {one_line(why)}"
         return UsageError(self._failed)
 
-    def _ran(
+    def _run_job(
         self,
         folder: Path,
         variants: Sequence[ReferenceVariant],
@@ -92,14 +94,14 @@ class OtherInterpreter:
 
     @contextlib.contextmanager
     def _started(self, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """The process, and after it nothing of its group."""
+        """Starts the process; on leaving, ends every process of its group."""
         try:
-            with open(folder / "said", "wb") as said:
+            with open(folder / "said", "wb") as output:
                 process = subprocess.Popen(
                     [*self._words, str(PROGRAM), str(folder)],
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
+                    stdout=output,
+                    stderr=output,
                     start_new_session=True,
                     preexec_fn=die_with_parent,
                     env={name: value for name, value in os.environ.items() if name not in OURS},
@@ -114,7 +116,7 @@ class OtherInterpreter:
             process.wait()
 
     def _wait(self, process: subprocess.Popen[bytes], path: Path, most: int, what: str) -> None:
-        """Until the file is there; Refused when it cannot come any more, or too much of anything does."""
+        """Waits until the file exists. Raises ResultRejected where the process ends before, is late, or writes too much."""
         end, pause = time.monotonic() + self._deadline_s, 0.005
         while True:
             status = process.poll()
@@ -122,11 +124,11 @@ class OtherInterpreter:
                 return
             if status is not None:
                 how = f"status {status}" if status >= 0 else f"signal {-status}"
-                raise ResultRejected(f"ended with {how} before {what}{_said(path.parent)}")
+                raise ResultRejected(f"ended with {how} before {what}{_last_output(path.parent)}")
             if time.monotonic() > end:
-                raise ResultRejected(f"no {what} within {self._deadline_s:g} s; --reference-timeout gives it longer")
+                raise ResultRejected(f"no {what} within {self._deadline_s:g} s; --reference-timeout allows more")
             if _bytes_in(path.parent) > most:
-                raise ResultRejected(f"writes more than the {most} bytes that its results can be")
+                raise ResultRejected(f"it writes more than the {most} bytes that its results can have")
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
 
@@ -140,8 +142,8 @@ def _bytes_in(folder: Path) -> int:
     return total
 
 
-def _said(folder: Path) -> str:
-    """The last line it wrote, as the end of a message."""
+def _last_output(folder: Path) -> str:
+    """Returns ": " and the last line that the process wrote, or ""."""
     with contextlib.suppress(OSError), open(folder / "said", "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
         line = last_line(file.read())

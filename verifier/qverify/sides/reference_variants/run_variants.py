@@ -1,4 +1,4 @@
-"""How far the reference's other settings, and onnxruntime in other interpreters, come from the reference's own run."""
+"""Measures how far onnxruntime with other settings or in other interpreters differs from the reference's own run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Spread:
-    """widest: by tensor, the largest |a-b| (real values) and who had it. ran: every interpreter, our own first."""
+    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it. ran: a row
+    for every interpreter, our own first."""
 
     widest: dict[str, tuple[float, str]] = field(default_factory=dict)
     ran: list[SpreadRun] = field(default_factory=list)
 
     def add(self, row: SpreadRun, found: Mapping[str, tuple[float, int]]) -> None:
-        """The distances of one interpreter, by tensor."""
+        """Adds the distances of one interpreter, by tensor: in real values and in LSB."""
         row.tensors, row.differing = len(found), sum(real > 0 or lsb > 0 for real, lsb in found.values())
         row.max_lsb = max((lsb for _, lsb in found.values()), default=0)
         row.widest = max(found, key=lambda n: found[n][0]) if row.differing else ""
@@ -42,9 +43,9 @@ class Spread:
 def measure_spread(
     variants: Sequence[ReferenceVariant], elsewhere: Iterable[OtherInterpreter] = (), step: Step | None = None
 ) -> Spread:
-    """Every variant here, then in every other interpreter. UsageError where one of those does not give what it should."""
-    found, places = Spread(), list(elsewhere)
-    whole = len(variants) * (1 + len(places))
+    """Runs every variant here, then in every other interpreter. Raises UsageError where one of those fails."""
+    spread, interpreters = Spread(), list(elsewhere)
+    whole = len(variants) * (1 + len(interpreters))
     begun, apart, here = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()
     for number, variant in enumerate(variants):
         values = Engine(variant.model, variant.level, variant.threads).run(variant.feed, list(variant.base))
@@ -53,13 +54,13 @@ def measure_spread(
         _after(0, whole, step)(number + 1)
     own = SpreadRun("", version(), platform.python_version(), platform.machine())
     own.seconds, own.runs = round(time.perf_counter() - begun, 3), len(variants)
-    found.add(own, apart.found)
-    for at, place in enumerate(places, 1):
+    spread.add(own, apart.found)
+    for at, place in enumerate(interpreters, 1):
         apart = VariantDistances(variants)
         like = [here[id(variant.model)] for variant in variants]
         row = place.run(variants, like, apart.add, _after(at * len(variants), whole, step))
-        found.add(row, apart.found)
-    return found
+        spread.add(row, apart.found)
+    return spread
 
 
 def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
@@ -68,14 +69,14 @@ def _after(done: int, whole: int, step: Step | None) -> Callable[[int], None]:
 
 
 class VariantDistances:
-    """found: by tensor the largest distance of all variants' results, in real values and in LSB."""
+    """Distances of variants from their base. found: by tensor, the largest distance in real values and in LSB."""
 
     def __init__(self, variants: Sequence[ReferenceVariant]):
         self._variants = variants
         self.found: dict[str, tuple[float, int]] = {}
 
     def add(self, number: int, values: Mapping[str, Array]) -> None:
-        """values: of variant `number`, by the model's output names."""
+        """Adds the results of one variant, by the model's output names."""
         variant = self._variants[number]
         for name, value in values.items():
             spec = variant.specs[name]
@@ -85,7 +86,7 @@ class VariantDistances:
 
 
 def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
-    """Largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
+    """Returns the largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
     if a.shape != b.shape:
         return math.inf, 0
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"

@@ -14,6 +14,7 @@ from qverify.triage.memory_sources import MemorySource, memory_sources, output_f
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
+LEFT = ("gemmlowp", "cmsis")  # modes whose shift is to the left; in the others to the right
 WAYS: dict[str, Callable[[Array], Array]] = {
     "of the next channel": lambda s: np.roll(s, -1, -1),
     "of the previous channel": lambda s: np.roll(s, 1, -1),
@@ -27,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             value = case.graph.constants[place.name]
             channels = value.shape[-1] if case.last.op != "add" else 1
             if channels > 1 and case.last.op != "average_pool":
-                yield from _per_channel(place, value)
+                yield from _per_channel(place, value, case.graph.rounding)
             for k in (-8, -4, -2, -1, 1, 2, 4, 8):
                 said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
                 yield FaultVariant(
@@ -36,10 +37,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _of_specs(case)
 
 
-def _per_channel(place: MemorySource, value: Array) -> Iterator[FaultVariant]:
+def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
     for said, way in WAYS.items():
         yield FaultVariant(f"scales {said}", output_from(place, way))
-    real = value if value.ndim == 1 else value[0].astype(np.float64) * 2.0 ** -value[1].astype(np.float64)
+    left = 1.0 if rounding in LEFT else -1.0
+    real = value if value.ndim == 1 else value[0].astype(np.float64) * 2.0 ** (left * value[1].astype(np.float64))
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
     for said, channel in one.items():
         yield FaultVariant(
@@ -69,14 +71,14 @@ def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
 
 
 def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
-    """Returns rq with the real scale multiplied by 2^k; in two rounding modes the shift field has the opposite sign."""
+    """Returns rq with the real scale multiplied by 2^k."""
     if value.dtype.kind == "f":
         return value * value.dtype.type(2.0**k)
     changed = value.copy()
     if op == "add":
         changed[2] -= k
     else:
-        changed[1] += k if rounding in ("gemmlowp", "cmsis") else -k
+        changed[1] += k if rounding in LEFT else -k
     return changed
 
 

@@ -1,10 +1,10 @@
-/* Every kind of fault that spoils a node's output. */
-#ifndef QV_SPOILERS_H
-#define QV_SPOILERS_H
+/* Every kind of fault that damages a node's output. */
+#ifndef QV_OUTPUT_FAULTS_H
+#define QV_OUTPUT_FAULTS_H
 #include "fault.h"
 
 /* clang-format off */
-#define QV_SPOILERS(X) \
+#define QV_OUTPUT_FAULTS(X) \
   X(bitflip) X(bit_flips) X(jitter) X(stuck_bit) X(byte_order) X(nan) X(nan_scrub) X(sign_output) \
   X(plus_one) X(off_by_one) X(zero_tail) X(stride_ignored) X(stride_imagined) X(align_garbage) \
   X(layout_output) X(axes_swapped) X(channel_swap) X(channel_reverse) X(group_order) \
@@ -14,7 +14,7 @@
   X(narrow_saturation) X(dealt) X(tiles_turned)
 
 /* Withheld from the verifier, and held to change enough elements (table.c). */
-#define QV_ODD_SPOILERS(X) \
+#define QV_WITHHELD_OUTPUT_FAULTS(X) \
   X(channel_drift) X(checkerboard) X(dither) X(gamma) X(gray_code) X(echo) X(scrambler) X(fade) X(smoothed) X(running_max) X(nibble_mirrored) \
   X(line_reversed) X(tiles_negated) X(sheared) X(ploughed) X(lanes_shuffled) \
   X(minifloat) X(lossy_pairs) X(delta_drift) X(run_too_long) X(zeros_skipped) X(code_book_reversed) X(nibble_lag) X(ecc_miscorrected) \
@@ -23,10 +23,10 @@
 /* clang-format on */
 
 /* Slight ones, of nodes that are left in float. */
-#define QV_FLOAT_SPOILERS(X) X(offset_slight) X(exp_rough)
+#define QV_FLOAT_OUTPUT_FAULTS(X) X(offset_slight) X(exp_rough)
 
-#define QV_DECLARE_SPOILER(name) qv_why qv_spoil_##name(const qv_spoiling *f);
-QV_SPOILERS(QV_DECLARE_SPOILER)
-QV_ODD_SPOILERS(QV_DECLARE_SPOILER)
-QV_FLOAT_SPOILERS(QV_DECLARE_SPOILER)
+#define QV_DECLARE_OUTPUT_FAULT(name) qv_why qv_output_##name(const qv_output_fault *f);
+QV_OUTPUT_FAULTS(QV_DECLARE_OUTPUT_FAULT)
+QV_WITHHELD_OUTPUT_FAULTS(QV_DECLARE_OUTPUT_FAULT)
+QV_FLOAT_OUTPUT_FAULTS(QV_DECLARE_OUTPUT_FAULT)
 #endif

@@ -1,5 +1,5 @@
 /* Slight mistakes in float outputs: an offset of 2^-9 of the range, softmax over an approximate exponential. */
-#include "spoilers.h"
+#include "output_faults.h"
 #include <math.h>
 
 static float read_f32(const uint8_t *data, int64_t i) {
@@ -12,7 +12,7 @@ static void write_f32(uint8_t *data, int64_t i, double value) {
   memcpy(data + i * 4, &v, sizeof v);
 }
 
-qv_why qv_spoil_offset_slight(const qv_spoiling *f) {
+qv_why qv_output_offset_slight(const qv_output_fault *f) {
   if (f->y->dtype != QV_F32) return "it needs a float tensor";
   double low = (double)read_f32(f->before, 0), high = low;
   for (int64_t i = 1; i < f->elements; i++) {
@@ -33,7 +33,7 @@ static double rough_power(double x, uint64_t seed) {
   return whole < -126.0 ? 0.0 : ldexp(rough, (int)whole);
 }
 
-qv_why qv_spoil_exp_rough(const qv_spoiling *f) {
+qv_why qv_output_exp_rough(const qv_output_fault *f) {
   if (strcmp(f->n->op_name, "softmax_float") != 0) return "it has no exponentials";
   const uint8_t *x = qv_data(f->s, qv_in(f->s->model, f->n, 0));
   int64_t depth = qv_word(f->n, 1), inner = qv_word(f->n, 2);

@@ -1,7 +1,7 @@
 /* Wrong order or place of operands: layouts, windows, index tables. */
 #include <stdlib.h>
 
-#include "alterations.h"
+#include "parameter_faults.h"
 
 /* [outer, channels, area] read as [outer, area, channels]. */
 static qv_why channels_last(qv_tensor *t, int64_t outer, int64_t channels, int64_t area) {
@@ -20,11 +20,11 @@ static qv_why last_of(qv_tensor *t) {
   if (!t || t->rank < 3) return "it has no planes there";
   return channels_last(t, t->shape[0], t->shape[1], t->elements / t->shape[0] / t->shape[1]);
 }
-qv_why qv_alter_layout_input(qv_shadow *w) { return last_of(qv_shadow_in(w, 0)); }
-qv_why qv_alter_layout_weight(qv_shadow *w) { return last_of(qv_shadow_in(w, qv_roles_of(&w->node)->weights)); }
+qv_why qv_parameter_layout_input(qv_shadow *w) { return last_of(qv_shadow_in(w, 0)); }
+qv_why qv_parameter_layout_weight(qv_shadow *w) { return last_of(qv_shadow_in(w, qv_roles_of(&w->node)->weights)); }
 
 /* Windows begin one row or column early, or late where there is padding to take from. */
-qv_why qv_alter_window_offset(qv_shadow *w) {
+qv_why qv_parameter_window_offset(qv_shadow *w) {
   int at = qv_roles_of(&w->node)->window;
   if (at < 0 || strcmp(w->node.op_name, "conv_transpose") == 0) return "it has no window";
   int32_t *pad = &w->words[at + 4 + (int)(w->seed % 2)], *other = pad + 2;
@@ -34,7 +34,7 @@ qv_why qv_alter_window_offset(qv_shadow *w) {
   return NULL;
 }
 
-qv_why qv_alter_pool_count(qv_shadow *w) {
+qv_why qv_parameter_pool_count(qv_shadow *w) {
   if (strcmp(w->node.op_name, "average_pool") != 0) return "it averages no windows";
   w->words[8] ^= 1;
   return NULL;
@@ -43,7 +43,7 @@ qv_why qv_alter_pool_count(qv_shadow *w) {
 static int32_t limited(int64_t v, int32_t size) { return (int32_t)(v < 0 ? 0 : v >= size ? size - 1 : v); }
 
 /* The index table of a resize: one further, or computed by another rule for where pixels lie. */
-qv_why qv_alter_resize_offset(qv_shadow *w) {
+qv_why qv_parameter_resize_offset(qv_shadow *w) {
   int linear = strcmp(w->node.op_name, "resize_linear") == 0;
   if (!linear && strcmp(w->node.op_name, "resize_nearest") != 0) return "it resizes nothing";
   const qv_tensor *x = qv_shadow_in(w, 0), *y = qv_shadow_out(w), *t = qv_shadow_in(w, 1);
@@ -60,7 +60,7 @@ qv_why qv_alter_resize_offset(qv_shadow *w) {
 static int64_t corner(int64_t i, int64_t in, int64_t out) { return i * in / out; }
 static int64_t aligned(int64_t i, int64_t in, int64_t out) { return out < 2 ? 0 : i * (in - 1) / (out - 1); }
 static int64_t centre(int64_t i, int64_t in, int64_t out) { return ((2 * i + 1) * in - 1) / (2 * out); }
-qv_why qv_alter_resize_mode(qv_shadow *w) {
+qv_why qv_parameter_resize_mode(qv_shadow *w) {
   if (strcmp(w->node.op_name, "resize_nearest") != 0) return "it is no resize by nearest pixels";
   const qv_tensor *x = qv_shadow_in(w, 0), *y = qv_shadow_out(w);
   int32_t *table = qv_shadow_bytes(qv_shadow_in(w, 1));
@@ -93,11 +93,11 @@ static qv_why table_turned(qv_tensor *t, int64_t by) {
   free(copy);
   return NULL;
 }
-qv_why qv_alter_lut_offset(qv_shadow *w) {
+qv_why qv_parameter_lut_offset(qv_shadow *w) {
   qv_tensor *t = table_of(w);
   return table_turned(t, t && w->seed % 2 ? t->elements - 1 : 1);
 }
-qv_why qv_alter_lut_sign(qv_shadow *w) {
+qv_why qv_parameter_lut_sign(qv_shadow *w) {
   qv_tensor *t = table_of(w);
   return table_turned(t, t ? t->elements / 2 : 0);
 }

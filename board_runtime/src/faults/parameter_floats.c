@@ -1,5 +1,5 @@
 /* Slight mistakes in nodes that are left in float, or sum 16 bits: a row of gamma, epsilon, the variance's divisor, a bias. */
-#include "alterations.h"
+#include "parameter_faults.h"
 #include <math.h>
 
 static int is_norm(const qv_shadow *w) { return strcmp(w->node.op_name, "layer_norm") == 0; }
@@ -10,7 +10,7 @@ static void set_epsilon(qv_shadow *w, double value) {
 }
 
 /* One element reads that of its neighbour. */
-qv_why qv_alter_gamma_row(qv_shadow *w) {
+qv_why qv_parameter_gamma_row(qv_shadow *w) {
   qv_tensor *gamma = qv_shadow_in(w, 1);
   if (!is_norm(w) || !gamma || gamma->elements < 2) return "it has no gamma of several elements";
   float *at = qv_shadow_bytes(gamma);
@@ -19,14 +19,14 @@ qv_why qv_alter_gamma_row(qv_shadow *w) {
   return NULL;
 }
 
-qv_why qv_alter_epsilon_tenfold(qv_shadow *w) {
+qv_why qv_parameter_epsilon_tenfold(qv_shadow *w) {
   if (!is_norm(w)) return "it has no epsilon";
   set_epsilon(w, 10.0 * (double)qv_word_f32(&w->node, 1));
   return NULL;
 }
 
 /* The sum of squares over n - 1: sqrt((n - 1) / n) in gamma, (n - 1) / n in epsilon. */
-qv_why qv_alter_variance_unbiased(qv_shadow *w) {
+qv_why qv_parameter_variance_unbiased(qv_shadow *w) {
   qv_tensor *gamma = qv_shadow_in(w, 1);
   if (!is_norm(w) || !gamma || gamma->elements < 2) return "it has no variance with a gamma after it";
   double share = (double)(gamma->elements - 1) / (double)gamma->elements;
@@ -37,7 +37,7 @@ qv_why qv_alter_variance_unbiased(qv_shadow *w) {
 }
 
 /* 2^-9 of the output's range more: half an LSB of 8 bits, 128 of 16. */
-qv_why qv_alter_bias_slight(qv_shadow *w) {
+qv_why qv_parameter_bias_slight(qv_shadow *w) {
   qv_tensor *rq = qv_shadow_in(w, qv_roles_of(&w->node)->rq), *b = qv_shadow_in(w, qv_roles_of(&w->node)->bias);
   if (!rq || rq->dtype != QV_F64 || !b || b->dtype == QV_F32) return "it has no bias with scales in float64";
   const double *scale = qv_shadow_bytes(rq);

@@ -1,5 +1,5 @@
 /* Withheld kinds inside a sum: multipliers and adders that approximate; nothing in the verifier was written for them. */
-#include "spoilers.h"
+#include "output_faults.h"
 #include "sums.h"
 
 static int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
@@ -10,7 +10,7 @@ static int64_t power_below(int64_t v) {
 }
 
 /* Mitchell's multiplier: logarithms taken for straight lines between powers of two. */
-static int64_t by_logarithms(const qv_spoiling *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
+static int64_t by_logarithms(const qv_output_fault *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
   (void)f;
   (void)i;
   (void)tap;
@@ -19,7 +19,7 @@ static int64_t by_logarithms(const qv_spoiling *f, int64_t i, int64_t tap, int64
   int64_t size = rest < p * q ? p * q + rest : 2 * rest;
   return (x < 0) == (w < 0) ? size : -size;
 }
-qv_why qv_spoil_multiplier_mitchell(const qv_spoiling *f) {
+qv_why qv_output_multiplier_mitchell(const qv_output_fault *f) {
   const qv_summing how = {.product = by_logarithms};
   return qv_sum_again(f, &how, NULL);
 }
@@ -33,7 +33,7 @@ static int64_t in_eight_digits(int64_t acc, int64_t product, int64_t step, int64
   int64_t size = (magnitude(sum) + unit / 2) / unit * unit;
   return sum < 0 ? -size : size;
 }
-qv_why qv_spoil_sum_in_bfloat16(const qv_spoiling *f) {
+qv_why qv_output_sum_in_bfloat16(const qv_output_fault *f) {
   const qv_summing how = {.add = in_eight_digits};
   return qv_sum_again(f, &how, NULL);
 }
@@ -45,21 +45,21 @@ static int64_t carried_late(int64_t acc, int64_t product, int64_t step, int64_t 
   (void)held;
   return acc + product - (whole - seen) * 256;
 }
-qv_why qv_spoil_carry_late(const qv_spoiling *f) {
+qv_why qv_output_carry_late(const qv_output_fault *f) {
   const qv_summing how = {.add = carried_late};
   return qv_sum_again(f, &how, NULL);
 }
 
 /* Winograd's F(2, 3) with its halved sums of taps cut to integers. Where the three taps of a row have an odd sum both lose a
    half, which comes out as one less in the last tap of even columns and in the first tap of odd ones. */
-static int64_t by_halves(const qv_spoiling *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
+static int64_t by_halves(const qv_output_fault *f, int64_t i, int64_t tap, int64_t x, int64_t w) {
   const qv_tensor *k = qv_in(f->s->model, f->n, 1);
   int64_t o = qv_plane_of(f, i) % f->channels, columns = f->y->shape[f->y->rank - 1], row = o * (k->elements / k->shape[0]) + tap - tap % 3,
           sum = 0;
   for (int64_t at = row; at < row + 3; at++) sum += qv_load(k->constant, k->dtype, at) - qv_zero(k, o);
   return x * (sum % 2 && tap % 3 == (i % columns % 2 ? 0 : 2) ? w - 1 : w);
 }
-qv_why qv_spoil_winograd_cut(const qv_spoiling *f) {
+qv_why qv_output_winograd_cut(const qv_output_fault *f) {
   const qv_summing how = {.product = by_halves};
   qv_window w;
   if (strcmp(f->n->op_name, "conv") != 0) return "it is no conv";

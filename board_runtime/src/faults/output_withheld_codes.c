@@ -1,73 +1,73 @@
 /* Withheld kinds of codecs on the way to memory: lossy, overrun or miscorrected; nothing in the verifier was written for them. */
-#include "spoilers.h"
+#include "output_faults.h"
 
 enum { DELTAS = 32, BURST = 16, WORD = 4 };
 
-static int32_t zero_of(const qv_spoiling *f) { return qv_zero(f->y, 0); }
-static int32_t old(const qv_spoiling *f, int64_t i) { return qv_load(f->before, f->y->dtype, i); }
-static int32_t about_zero(const qv_spoiling *f, int32_t d, int32_t size) { return zero_of(f) + (d < 0 ? -size : size); }
+static int32_t zero_of(const qv_output_fault *f) { return qv_zero(f->y, 0); }
+static int32_t old(const qv_output_fault *f, int64_t i) { return qv_load(f->before, f->y->dtype, i); }
+static int32_t about_zero(const qv_output_fault *f, int32_t d, int32_t size) { return zero_of(f) + (d < 0 ? -size : size); }
 
 /* Two or three significant bits of the distance from the zero point: a small float in between. */
-static int32_t few_digits(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t few_digits(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t d = v - zero_of(f), size = d < 0 ? -d : d, step = 1, bound = 4 << f->seed % 2;
   (void)i;
   while (size / step >= bound) step *= 2;
   return about_zero(f, d, (size + step / 2) / step * step);
 }
-qv_why qv_spoil_minifloat(const qv_spoiling *f) { return qv_map(f, few_digits); }
+qv_why qv_output_minifloat(const qv_output_fault *f) { return qv_map(f, few_digits); }
 
 /* Kept as mean and coarse difference of two neighbours. */
-static int32_t of_pair(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t of_pair(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t first = i - i % 2;
   if (first + 1 >= f->elements) return v;
   int32_t a = old(f, first), b = old(f, first + 1), coarse = 6 + (int32_t)(f->seed % 5), kept = (a - b) / coarse * coarse;
   int32_t restored = (a + b) / 2 + kept / 2;
   return i == first ? restored : restored - kept;
 }
-qv_why qv_spoil_lossy_pairs(const qv_spoiling *f) { return qv_map(f, of_pair); }
+qv_why qv_output_lossy_pairs(const qv_output_fault *f) { return qv_map(f, of_pair); }
 
 /* Differences to the neighbour cut to whole steps, and nobody looks at what has become of the sum. */
-static int32_t drifting(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t drifting(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t first = i - i % DELTAS;
   int32_t step = 3 + (int32_t)(f->seed % 3);
   v = old(f, first);
   for (int64_t k = first + 1; k <= i; k++) v += (old(f, k) - old(f, k - 1)) / step * step;
   return v;
 }
-qv_why qv_spoil_delta_drift(const qv_spoiling *f) { return qv_map(f, drifting); }
+qv_why qv_output_delta_drift(const qv_output_fault *f) { return qv_map(f, drifting); }
 
 /* A run of three or more is unpacked one too long, over what follows it. */
-static int32_t overrun(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t overrun(const qv_output_fault *f, int64_t i, int32_t v) {
   return i >= 3 && old(f, i - 1) == old(f, i - 2) && old(f, i - 2) == old(f, i - 3) ? old(f, i - 1) : v;
 }
-qv_why qv_spoil_run_too_long(const qv_spoiling *f) { return qv_map(f, overrun); }
+qv_why qv_output_run_too_long(const qv_output_fault *f) { return qv_map(f, overrun); }
 
 /* What is not zero stands packed at the front of its line; the mask that says where it belongs got lost. */
-static int32_t packed(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t packed(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t line = 16 << f->seed % 2, first = i - i % line, end = first + line < f->elements ? first + line : f->elements, left = i - first;
   (void)v;
   for (int64_t at = first; at < end; at++)
     if (old(f, at) != zero_of(f) && left-- == 0) return old(f, at);
   return zero_of(f);
 }
-qv_why qv_spoil_zeros_skipped(const qv_spoiling *f) { return qv_map(f, packed); }
+qv_why qv_output_zeros_skipped(const qv_output_fault *f) { return qv_map(f, packed); }
 
 /* Codes of one length handed out from the last to the first: values of one power of two change places. */
-static int32_t other_code(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t other_code(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t d = v - zero_of(f), size = d < 0 ? -d : d, power = 1;
   (void)i;
   while (2 * power <= size) power *= 2;
   return size ? about_zero(f, d, 3 * power - 1 - size) : v;
 }
-qv_why qv_spoil_code_book_reversed(const qv_spoiling *f) { return qv_map(f, other_code); }
+qv_why qv_output_code_book_reversed(const qv_output_fault *f) { return qv_map(f, other_code); }
 
 /* The low four lines of the bus lag behind the others, by another amount in every burst. */
-static int32_t lagging(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t lagging(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t lag = (i / BURST + (int64_t)(f->seed % 3)) % 3 + 1;
   int32_t low = qv_qmin(f->y->dtype);
   return i < lag ? v : ((v - low) & ~15) + ((old(f, i - lag) - low) & 15) + low;
 }
-qv_why qv_spoil_nibble_lag(const qv_spoiling *f) { return qv_map(f, lagging); }
+qv_why qv_output_nibble_lag(const qv_output_fault *f) { return qv_map(f, lagging); }
 
 /* A word of odd parity is taken for damaged, and the bit that its sum points at is "repaired". */
 static void repair(uint8_t *word, unsigned seed) {
@@ -82,7 +82,7 @@ static void repair(uint8_t *word, unsigned seed) {
   unsigned bit = sum % (8 * WORD);
   if (folded & 1) word[bit / 8] = (uint8_t)(word[bit / 8] ^ 1u << bit % 8);
 }
-qv_why qv_spoil_ecc_miscorrected(const qv_spoiling *f) {
+qv_why qv_output_ecc_miscorrected(const qv_output_fault *f) {
   if (!qv_is_q(f->y)) return "it needs a quantized tensor of 8 or 16 bits";
   for (size_t at = 0; at + WORD <= (size_t)f->elements * f->size; at += WORD) repair(f->data + at, (unsigned)(f->seed % 97));
   return NULL;

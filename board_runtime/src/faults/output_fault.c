@@ -1,4 +1,4 @@
-/* What spoilers share: seeded numbers, positions, moving and changing elements. */
+/* What output faults share: seeded numbers, positions, moving and changing elements. */
 #include "fault.h"
 
 uint64_t qv_roll(uint64_t *state) {
@@ -10,11 +10,11 @@ uint64_t qv_roll(uint64_t *state) {
 
 int64_t qv_roll_below(uint64_t *state, int64_t bound) { return (int64_t)(qv_roll(state) % (uint64_t)bound); }
 
-int64_t qv_plane_of(const qv_spoiling *f, int64_t i) { return i / f->area; }
-int64_t qv_row_of(const qv_spoiling *f, int64_t i) { return i / f->columns % f->rows; }
-int64_t qv_column_of(const qv_spoiling *f, int64_t i) { return i % f->columns; }
+int64_t qv_plane_of(const qv_output_fault *f, int64_t i) { return i / f->area; }
+int64_t qv_row_of(const qv_output_fault *f, int64_t i) { return i / f->columns % f->rows; }
+int64_t qv_column_of(const qv_output_fault *f, int64_t i) { return i % f->columns; }
 
-void qv_permute(const qv_spoiling *f, int64_t (*from)(const qv_spoiling *f, int64_t i)) {
+void qv_permute(const qv_output_fault *f, int64_t (*from)(const qv_output_fault *f, int64_t i)) {
   uint64_t noise = f->seed;
   for (int64_t i = 0; i < f->elements; i++) {
     int64_t at = from(f, i);
@@ -23,7 +23,7 @@ void qv_permute(const qv_spoiling *f, int64_t (*from)(const qv_spoiling *f, int6
   }
 }
 
-qv_why qv_map(const qv_spoiling *f, int32_t (*value)(const qv_spoiling *f, int64_t i, int32_t v)) {
+qv_why qv_map(const qv_output_fault *f, int32_t (*value)(const qv_output_fault *f, int64_t i, int32_t v)) {
   if (!qv_is_q(f->y)) return "it needs a quantized tensor of 8 or 16 bits";
   int32_t low = qv_qmin(f->y->dtype), high = qv_qmax(f->y->dtype);
   for (int64_t i = 0; i < f->elements; i++) {

@@ -1,12 +1,12 @@
 /* Bits: flipped, stuck, swapped, NaN wiped out. */
-#include "spoilers.h"
+#include "output_faults.h"
 
-qv_why qv_spoil_bitflip(const qv_spoiling *f) {
+qv_why qv_output_bitflip(const qv_output_fault *f) {
   f->data[(size_t)f->elements * f->size / 2] ^= 1;
   return NULL;
 }
 
-qv_why qv_spoil_bit_flips(const qv_spoiling *f) {
+qv_why qv_output_bit_flips(const qv_output_fault *f) {
   uint64_t dice = f->seed;
   int64_t bits = f->elements * (int64_t)f->size * 8;
   for (int64_t left = 1 + qv_roll_below(&dice, 8); left > 0; left--) {
@@ -17,14 +17,14 @@ qv_why qv_spoil_bit_flips(const qv_spoiling *f) {
 }
 
 /* A bit that is wrong in every second run of the process. */
-qv_why qv_spoil_jitter(const qv_spoiling *f) {
+qv_why qv_output_jitter(const qv_output_fault *f) {
   static int runs;
   if (runs++ % 2) f->data[(size_t)f->elements * f->size / 2] ^= 4;
   return NULL;
 }
 
 /* A line of the data bus held high or low. */
-qv_why qv_spoil_stuck_bit(const qv_spoiling *f) {
+qv_why qv_output_stuck_bit(const qv_output_fault *f) {
   uint64_t dice = f->seed;
   int64_t line = qv_roll_below(&dice, (int64_t)f->size * 8);
   int high = (int)(qv_roll(&dice) & 1);
@@ -36,14 +36,14 @@ qv_why qv_spoil_stuck_bit(const qv_spoiling *f) {
 }
 
 /* Elements turned round; those of one byte within their 32-bit word. */
-qv_why qv_spoil_byte_order(const qv_spoiling *f) {
+qv_why qv_output_byte_order(const qv_output_fault *f) {
   size_t word = f->size > 1 ? f->size : 4, bytes = (size_t)f->elements * f->size;
   for (size_t at = 0; at + word <= bytes; at += word)
     for (size_t i = 0; i < word; i++) f->data[at + i] = f->before[at + word - 1 - i];
   return NULL;
 }
 
-qv_why qv_spoil_nan_scrub(const qv_spoiling *f) {
+qv_why qv_output_nan_scrub(const qv_output_fault *f) {
   if (f->y->dtype != QV_F32) return "it needs a float tensor";
   for (int64_t i = 0; i < f->elements; i++) {
     float v;
@@ -53,14 +53,14 @@ qv_why qv_spoil_nan_scrub(const qv_spoiling *f) {
   return NULL;
 }
 
-qv_why qv_spoil_nan(const qv_spoiling *f) {
+qv_why qv_output_nan(const qv_output_fault *f) {
   if (f->y->dtype != QV_F32) return "it needs a float tensor";
   memset(f->data, 0xff, (size_t)f->elements * 4);
   return NULL;
 }
 
 /* The sign bit read the other way. */
-qv_why qv_spoil_sign_output(const qv_spoiling *f) {
+qv_why qv_output_sign_output(const qv_output_fault *f) {
   if (!qv_is_q(f->y)) return "it needs a quantized tensor of 8 or 16 bits";
   size_t top = qv_little_endian() ? f->size - 1 : 0;
   for (int64_t i = 0; i < f->elements; i++) f->data[(size_t)i * f->size + top] ^= 0x80;

@@ -1,6 +1,6 @@
 /* Accumulators that saturate or wrap, padding that is not the zero point, and roundings no mode of model.bin has. */
 #include "../arithmetic/float32.h"
-#include "spoilers.h"
+#include "output_faults.h"
 #include "sums.h"
 
 static int64_t clipped16(int64_t v) { return v > 32767 ? 32767 : v < -32768 ? -32768 : v; }
@@ -31,16 +31,16 @@ static int64_t wrapping20(int64_t acc, int64_t product, int64_t step, int64_t *h
   return wrapped(acc + product, 20);
 }
 
-static qv_why summed(const qv_spoiling *f, int64_t (*add)(int64_t, int64_t, int64_t, int64_t *)) {
+static qv_why summed(const qv_output_fault *f, int64_t (*add)(int64_t, int64_t, int64_t, int64_t *)) {
   const qv_summing how = {.add = add};
   return qv_sum_again(f, &how, NULL);
 }
-qv_why qv_spoil_acc_sat16(const qv_spoiling *f) { return summed(f, saturating16); }
-qv_why qv_spoil_acc_sat_pairs(const qv_spoiling *f) { return summed(f, saturating_pairs); }
-qv_why qv_spoil_acc_wrap16(const qv_spoiling *f) { return summed(f, wrapping16); }
-qv_why qv_spoil_acc_wrap20(const qv_spoiling *f) { return summed(f, wrapping20); }
+qv_why qv_output_acc_sat16(const qv_output_fault *f) { return summed(f, saturating16); }
+qv_why qv_output_acc_sat_pairs(const qv_output_fault *f) { return summed(f, saturating_pairs); }
+qv_why qv_output_acc_wrap16(const qv_output_fault *f) { return summed(f, wrapping16); }
+qv_why qv_output_acc_wrap20(const qv_output_fault *f) { return summed(f, wrapping20); }
 
-qv_why qv_spoil_pad_value(const qv_spoiling *f) {
+qv_why qv_output_pad_value(const qv_output_fault *f) {
   const qv_summing how = {.pad_is_zero_byte = 1};
   if (strcmp(f->n->op_name, "conv") != 0) return "only a conv is padded";
   return qv_sum_again(f, &how, NULL);
@@ -48,34 +48,34 @@ qv_why qv_spoil_pad_value(const qv_spoiling *f) {
 
 /* Rounding of a product by bits thrown away, in exact integers: sign and size of v apart. */
 static double whole(double v) { return (double)(int64_t)v; }
-static int32_t away(const qv_spoiling *f, int64_t acc, int64_t c) {
+static int32_t away(const qv_output_fault *f, int64_t acc, int64_t c) {
   double v = (double)acc * (double)qv_sum_scale(f, c);
   return qv_sum_limited(f, whole(v < 0 ? v - 0.5 : v + 0.5));
 }
-static int32_t floored(const qv_spoiling *f, int64_t acc, int64_t c) {
+static int32_t floored(const qv_output_fault *f, int64_t acc, int64_t c) {
   double v = (double)acc * (double)qv_sum_scale(f, c);
   return qv_sum_limited(f, whole(v) - (v < whole(v)));
 }
-static int32_t towards_zero(const qv_spoiling *f, int64_t acc, int64_t c) {
+static int32_t towards_zero(const qv_output_fault *f, int64_t acc, int64_t c) {
   return qv_sum_limited(f, whole((double)acc * (double)qv_sum_scale(f, c)));
 }
-static int32_t exact_even(const qv_spoiling *f, int64_t acc, int64_t c) {
+static int32_t exact_even(const qv_output_fault *f, int64_t acc, int64_t c) {
   return qv_sum_limited(f, (double)qv_round_f64((double)acc * (double)qv_sum_scale(f, c)));
 }
 /* Dequantized to a real number, then divided by the output's scale. */
-static int32_t through_reals(const qv_spoiling *f, int64_t acc, int64_t c) {
+static int32_t through_reals(const qv_output_fault *f, int64_t acc, int64_t c) {
   const qv_tensor *x = qv_in(f->s->model, f->n, 0), *k = strcmp(f->n->op_name, "global_average_pool") ? qv_in(f->s->model, f->n, 1) : NULL;
   float weight = k ? k->scale[k->n_scales > 1 ? c : 0] : 1.0f / (float)(x->elements / f->elements), product = x->scale[0] * weight;
   float real = (float)acc * product, v = real / f->y->scale[0];
   return qv_sum_limited(f, (double)qv_round_f64((double)v));
 }
 
-static qv_why finished(const qv_spoiling *f, qv_finish finish) {
+static qv_why finished(const qv_output_fault *f, qv_finish finish) {
   const qv_summing how = {.add = NULL};
   return qv_sum_again(f, &how, finish);
 }
-qv_why qv_spoil_round_half_away(const qv_spoiling *f) { return finished(f, away); }
-qv_why qv_spoil_round_floor(const qv_spoiling *f) { return finished(f, floored); }
-qv_why qv_spoil_round_to_zero(const qv_spoiling *f) { return finished(f, towards_zero); }
-qv_why qv_spoil_round_exact_product(const qv_spoiling *f) { return finished(f, exact_even); }
-qv_why qv_spoil_round_through_reals(const qv_spoiling *f) { return finished(f, through_reals); }
+qv_why qv_output_round_half_away(const qv_output_fault *f) { return finished(f, away); }
+qv_why qv_output_round_floor(const qv_output_fault *f) { return finished(f, floored); }
+qv_why qv_output_round_to_zero(const qv_output_fault *f) { return finished(f, towards_zero); }
+qv_why qv_output_round_exact_product(const qv_output_fault *f) { return finished(f, exact_even); }
+qv_why qv_output_round_through_reals(const qv_output_fault *f) { return finished(f, through_reals); }

@@ -1,8 +1,8 @@
 /* Odd kinds inside a node, thought up to be withheld; those that turned out to be known ones are told in faulty_runtime.py. */
-#include "alterations.h"
+#include "parameter_faults.h"
 
 /* The second half of every filter never reached the weight buffer: the first stands there again. */
-qv_why qv_alter_weight_half_lost(qv_shadow *w) {
+qv_why qv_parameter_weight_half_lost(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
   int64_t depth = k->elements / k->shape[0], half = (depth + 1) / 2;
@@ -14,7 +14,7 @@ qv_why qv_alter_weight_half_lost(qv_shadow *w) {
 }
 
 /* A rectifier in front of the node: what lies below the zero point is mirrored above it. */
-qv_why qv_alter_input_sign_folded(qv_shadow *w) {
+qv_why qv_parameter_input_sign_folded(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
   if (qv_shadow_out(w)->dtype == QV_F32) return "of real numbers it might as well be the sign bit";
@@ -27,7 +27,7 @@ qv_why qv_alter_input_sign_folded(qv_shadow *w) {
 }
 
 /* Filters applied as a true convolution: every plane of taps turned by half a circle. */
-qv_why qv_alter_tap_mirrored(qv_shadow *w) {
+qv_why qv_parameter_tap_mirrored(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->rank != 4 || k->shape[2] * k->shape[3] < 2) return "its filters have one tap";
   int64_t area = (int64_t)k->shape[2] * k->shape[3];
@@ -47,7 +47,7 @@ static int smaller(const int32_t *size, int i) {
   for (int k = 0; k < 4; k++) above += size[k] > size[i] || (size[k] == size[i] && k < i);
   return above >= 2;
 }
-qv_why qv_alter_weights_pruned(qv_shadow *w) {
+qv_why qv_parameter_weights_pruned(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
   int64_t depth = k->elements / k->shape[0];
@@ -76,7 +76,7 @@ static void pack(const qv_tensor *k, int64_t first, int64_t end, int32_t zero) {
   for (int64_t i = first; i < end; i++)
     qv_store(qv_shadow_bytes(k), k->dtype, i, zero + (qv_load(k->constant, k->dtype, i) - zero) / step * step);
 }
-qv_why qv_alter_weights_block_float(qv_shadow *w) {
+qv_why qv_parameter_weights_block_float(qv_shadow *w) {
   qv_tensor *k = qv_shadow_in(w, qv_roles_of(&w->node)->weights);
   if (!k || k->elements / k->shape[0] < 4) return "it has no filters of several weights";
   int64_t depth = k->elements / k->shape[0];
@@ -87,7 +87,7 @@ qv_why qv_alter_weights_block_float(qv_shadow *w) {
 }
 
 /* Noise of one step added to what the node reads. */
-qv_why qv_alter_input_dithered(qv_shadow *w) {
+qv_why qv_parameter_input_dithered(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
   uint64_t dice = w->seed;

@@ -1,17 +1,17 @@
 /* Withheld kinds of wires, supplies and filters: elements disturbed by their neighbours; nothing in the verifier was written for them. */
-#include "spoilers.h"
+#include "output_faults.h"
 
 enum { STRETCH = 64, BANKS = 8 };
 
-static int32_t zero_of(const qv_spoiling *f) { return qv_zero(f->y, 0); }
-static int32_t range_of(const qv_spoiling *f) { return qv_qmax(f->y->dtype) - qv_qmin(f->y->dtype); }
-static int32_t old(const qv_spoiling *f, int64_t i) { return qv_load(f->before, f->y->dtype, i); }
+static int32_t zero_of(const qv_output_fault *f) { return qv_zero(f->y, 0); }
+static int32_t range_of(const qv_output_fault *f) { return qv_qmax(f->y->dtype) - qv_qmin(f->y->dtype); }
+static int32_t old(const qv_output_fault *f, int64_t i) { return qv_load(f->before, f->y->dtype, i); }
 /* Where what is carried from element to element starts anew: with its row, and within long rows. */
-static int64_t start_of(const qv_spoiling *f, int64_t i) { return i - qv_column_of(f, i) % STRETCH; }
+static int64_t start_of(const qv_output_fault *f, int64_t i) { return i - qv_column_of(f, i) % STRETCH; }
 static int32_t within(int32_t v, int32_t low, int32_t high) { return v < low ? low : v > high ? high : v; }
 
 /* Fewer levels, each one's error handed on to the next element. */
-static int32_t diffused(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t diffused(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t step = 5 + (int32_t)(f->seed % 7), low = qv_qmin(f->y->dtype), carried = 0;
   for (int64_t k = start_of(f, i); k <= i; k++) {
     int32_t wanted = old(f, k) + carried;
@@ -20,55 +20,55 @@ static int32_t diffused(const qv_spoiling *f, int64_t i, int32_t v) {
   }
   return v;
 }
-qv_why qv_spoil_error_diffused(const qv_spoiling *f) { return qv_map(f, diffused); }
+qv_why qv_output_error_diffused(const qv_output_fault *f) { return qv_map(f, diffused); }
 
 /* A driver that cannot follow: at most so much further from element to element. */
-static int32_t following(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t following(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t most = range_of(f) / (20 + (int32_t)(f->seed % 20));
   v = old(f, start_of(f, i));
   for (int64_t k = start_of(f, i) + 1; k <= i; k++) v += within(old(f, k) - v, -most, most);
   return v;
 }
-qv_why qv_spoil_slew_limited(const qv_spoiling *f) { return qv_map(f, following); }
+qv_why qv_output_slew_limited(const qv_output_fault *f) { return qv_map(f, following); }
 
 /* The supply sinks with all that the row has driven so far. */
-static int32_t drooped(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t drooped(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t spent = 0, full = (int64_t)range_of(f) * (2 + (int64_t)(f->seed % 3));
   for (int64_t k = start_of(f, i); k < i; k++) spent += old(f, k) < zero_of(f) ? zero_of(f) - old(f, k) : old(f, k) - zero_of(f);
   return zero_of(f) + (int32_t)((v - zero_of(f)) * (2 * full - (spent < full ? spent : full)) / (2 * full));
 }
-qv_why qv_spoil_supply_droop(const qv_spoiling *f) { return qv_map(f, drooped); }
+qv_why qv_output_supply_droop(const qv_output_fault *f) { return qv_map(f, drooped); }
 
 /* A line between two that rise takes the wrong level. */
-static int32_t disturbed(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t disturbed(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t low = qv_qmin(f->y->dtype), u = v - low, rising = i ? u & ~(old(f, i - 1) - low) : 0;
   return (u ^ (rising << 1 & rising >> 1)) + low;
 }
-qv_why qv_spoil_crosstalk(const qv_spoiling *f) { return qv_map(f, disturbed); }
+qv_why qv_output_crosstalk(const qv_output_fault *f) { return qv_map(f, disturbed); }
 
 /* The middle one of three neighbours in a row: a despeckling stage left on. */
-static int32_t middle(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t middle(const qv_output_fault *f, int64_t i, int32_t v) {
   int64_t column = qv_column_of(f, i);
   if (column == 0 || column + 1 == f->columns) return v;
   int32_t a = old(f, i - 1), b = old(f, i + 1);
   return a < b ? within(v, a, b) : within(v, b, a);
 }
-qv_why qv_spoil_median_filtered(const qv_spoiling *f) { return f->columns < 3 ? "its rows are too short" : qv_map(f, middle); }
+qv_why qv_output_median_filtered(const qv_output_fault *f) { return f->columns < 3 ? "its rows are too short" : qv_map(f, middle); }
 
 /* A deinterlacer: rows mixed with the one above, more of it from row to row, four by four. */
-static int32_t blended(const qv_spoiling *f, int64_t i, int32_t v) {
+static int32_t blended(const qv_output_fault *f, int64_t i, int32_t v) {
   int32_t part = (int32_t)((qv_row_of(f, i) + (int64_t)(f->seed % 4)) % 4);
   return qv_row_of(f, i) ? (v * (4 - part) + old(f, i - f->columns) * part) / 4 : v;
 }
-qv_why qv_spoil_rows_blended(const qv_spoiling *f) { return f->rows < 3 ? "it has too few rows" : qv_map(f, blended); }
+qv_why qv_output_rows_blended(const qv_output_fault *f) { return f->rows < 3 ? "it has too few rows" : qv_map(f, blended); }
 
 /* Banks chosen by the parity of the address when written, not when read. */
-static int64_t in_other_bank(const qv_spoiling *f, int64_t i) {
+static int64_t in_other_bank(const qv_output_fault *f, int64_t i) {
   int64_t parity = 0, to = i ^ (5 + (int64_t)(f->seed % 3));
   for (int64_t bits = i / BANKS; bits; bits /= 2) parity ^= bits & 1;
   return parity && to < f->elements ? to : i;
 }
-qv_why qv_spoil_bank_hashed(const qv_spoiling *f) {
+qv_why qv_output_bank_hashed(const qv_output_fault *f) {
   qv_permute(f, in_other_bank);
   return NULL;
 }

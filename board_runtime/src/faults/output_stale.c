@@ -1,12 +1,12 @@
 /* Stale buffers: another tensor's bytes, or this one's of the frame before. */
 #include <stdlib.h>
 
-#include "spoilers.h"
+#include "output_faults.h"
 
-static size_t bytes_of(const qv_spoiling *f) { return (size_t)f->elements * f->size; }
+static size_t bytes_of(const qv_output_fault *f) { return (size_t)f->elements * f->size; }
 
 /* The seed chooses among the inputs of the model and what nodes before this one made. */
-qv_why qv_spoil_stale_tensor(const qv_spoiling *f) {
+qv_why qv_output_stale_tensor(const qv_output_fault *f) {
   const qv_model *m = f->s->model;
   int node = (int)(f->n - m->nodes), fitting = 0;
   for (int pass = 0, pick = -1; pass < 2; pass++) {
@@ -24,7 +24,7 @@ qv_why qv_spoil_stale_tensor(const qv_spoiling *f) {
 }
 
 /* One frame late; on the first frame nothing has been written. A static: there is one fault of a kind in a process. */
-qv_why qv_spoil_stale_frame(const qv_spoiling *f) {
+qv_why qv_output_stale_frame(const qv_output_fault *f) {
   static uint8_t *last;
   uint8_t *now = malloc(bytes_of(f));
   if (!now) return "no memory to keep a frame";

@@ -1,5 +1,5 @@
 /* Wrong parameters: zero points, scales, bias, limits, signs. */
-#include "alterations.h"
+#include "parameter_faults.h"
 
 static qv_why shifted_zero(qv_tensor *t, uint64_t seed) {
   if (!t || !t->n_scales) return "it has no zero point there";
@@ -8,9 +8,9 @@ static qv_why shifted_zero(qv_tensor *t, uint64_t seed) {
     zero[i] = zero[i] && seed % 2 == 0 ? 0 : zero[i] < qv_qmax(t->dtype) ? zero[i] + 1 : zero[i] - 1;
   return NULL;
 }
-qv_why qv_alter_zero_input(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, 0), w->seed); }
-qv_why qv_alter_zero_weight(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, qv_roles_of(&w->node)->weights), w->seed); }
-qv_why qv_alter_zero_output(qv_shadow *w) { return shifted_zero(qv_shadow_out(w), w->seed); }
+qv_why qv_parameter_zero_input(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, 0), w->seed); }
+qv_why qv_parameter_zero_weight(qv_shadow *w) { return shifted_zero(qv_shadow_in(w, qv_roles_of(&w->node)->weights), w->seed); }
+qv_why qv_parameter_zero_output(qv_shadow *w) { return shifted_zero(qv_shadow_out(w), w->seed); }
 
 /* A row of the rq moved: channel c reads that of another. */
 static qv_why scales_from(qv_shadow *w, int per_tensor) {
@@ -29,17 +29,17 @@ static qv_why scales_from(qv_shadow *w, int per_tensor) {
   }
   return NULL;
 }
-qv_why qv_alter_scales_shifted(qv_shadow *w) { return scales_from(w, 0); }
-qv_why qv_alter_scales_per_tensor(qv_shadow *w) { return scales_from(w, 1); }
+qv_why qv_parameter_scales_shifted(qv_shadow *w) { return scales_from(w, 0); }
+qv_why qv_parameter_scales_per_tensor(qv_shadow *w) { return scales_from(w, 1); }
 
 static qv_tensor *bias_of(qv_shadow *w) { return qv_shadow_in(w, qv_roles_of(&w->node)->bias); }
-qv_why qv_alter_bias_missing(qv_shadow *w) {
+qv_why qv_parameter_bias_missing(qv_shadow *w) {
   qv_tensor *b = bias_of(w);
   if (!b) return "it has no bias";
   memset(qv_shadow_bytes(b), 0, (size_t)b->dense_bytes);
   return NULL;
 }
-qv_why qv_alter_bias_shifted(qv_shadow *w) {
+qv_why qv_parameter_bias_shifted(qv_shadow *w) {
   qv_tensor *b = bias_of(w);
   if (!b || b->elements < 2) return "it has no bias of several channels";
   size_t size = qv_dtype_size(b->dtype), bytes = (size_t)b->dense_bytes;
@@ -50,7 +50,7 @@ qv_why qv_alter_bias_shifted(qv_shadow *w) {
   return NULL;
 }
 /* Kept in 16 bits, the rest cut off. */
-qv_why qv_alter_bias_narrow(qv_shadow *w) {
+qv_why qv_parameter_bias_narrow(qv_shadow *w) {
   qv_tensor *b = bias_of(w);
   if (!b || b->dtype != QV_I32) return "it has no bias of 32 bits";
   int32_t *at = qv_shadow_bytes(b);
@@ -62,7 +62,7 @@ static int32_t *limits_of(qv_shadow *w) {
   int at = qv_roles_of(&w->node)->low;
   return at < 0 || !qv_is_q(qv_shadow_out(w)) ? NULL : &w->words[at];
 }
-qv_why qv_alter_clamp_missing(qv_shadow *w) {
+qv_why qv_parameter_clamp_missing(qv_shadow *w) {
   int32_t *limit = limits_of(w), dtype = qv_shadow_out(w)->dtype;
   if (!limit || (limit[0] == qv_qmin(dtype) && limit[1] == qv_qmax(dtype))) return "it has no clamp inside its type's range";
   limit[0] = qv_qmin(dtype);
@@ -70,7 +70,7 @@ qv_why qv_alter_clamp_missing(qv_shadow *w) {
   return NULL;
 }
 /* A Relu where there is none, else a Relu6. */
-qv_why qv_alter_clamp_extra(qv_shadow *w) {
+qv_why qv_parameter_clamp_extra(qv_shadow *w) {
   int32_t *limit = limits_of(w);
   const qv_tensor *y = qv_shadow_out(w);
   if (!limit) return "it has no limits";
@@ -88,5 +88,5 @@ static qv_why other_sign(qv_tensor *t) {
   t->dtype = t->dtype == QV_U8 ? QV_S8 : t->dtype == QV_S8 ? QV_U8 : t->dtype == QV_U16 ? QV_S16 : QV_U16;
   return NULL;
 }
-qv_why qv_alter_sign_input(qv_shadow *w) { return other_sign(qv_shadow_in(w, 0)); }
-qv_why qv_alter_sign_weight(qv_shadow *w) { return other_sign(qv_shadow_in(w, qv_roles_of(&w->node)->weights)); }
+qv_why qv_parameter_sign_input(qv_shadow *w) { return other_sign(qv_shadow_in(w, 0)); }
+qv_why qv_parameter_sign_weight(qv_shadow *w) { return other_sign(qv_shadow_in(w, qv_roles_of(&w->node)->weights)); }

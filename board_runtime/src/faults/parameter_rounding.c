@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "../arithmetic/requantize.h"
-#include "alterations.h"
+#include "parameter_faults.h"
 
 /* Real scale of a channel, from the tensors' own scales where weights have them. */
 static double scale_of(qv_shadow *w, const qv_roles *at, int32_t channel, const float *rq) {
@@ -50,19 +50,19 @@ static qv_why rounding(qv_shadow *w, qv_rounding r) {
   return NULL;
 }
 
-qv_why qv_alter_round_tflite_single(qv_shadow *w) { return rounding(w, QV_TFLITE_SINGLE); }
-qv_why qv_alter_round_gemmlowp(qv_shadow *w) { return rounding(w, QV_GEMMLOWP); }
-qv_why qv_alter_round_cmsis(qv_shadow *w) { return rounding(w, QV_CMSIS); }
-qv_why qv_alter_round_pow2_half_up(qv_shadow *w) { return rounding(w, QV_POW2_HALF_UP); }
-qv_why qv_alter_round_pow2_half_away(qv_shadow *w) { return rounding(w, QV_POW2_HALF_AWAY); }
-qv_why qv_alter_round_pow2_floor(qv_shadow *w) { return rounding(w, QV_POW2_FLOOR); }
-qv_why qv_alter_round_mul8(qv_shadow *w) { return rounding(w, QV_MUL8); }
-qv_why qv_alter_round_mul15(qv_shadow *w) { return rounding(w, QV_MUL15); }
-qv_why qv_alter_round_mul16(qv_shadow *w) { return rounding(w, QV_MUL16); }
-qv_why qv_alter_round_mul24(qv_shadow *w) { return rounding(w, QV_MUL24); }
-qv_why qv_alter_round_mul31(qv_shadow *w) { return rounding(w, QV_MUL31); }
+qv_why qv_parameter_round_tflite_single(qv_shadow *w) { return rounding(w, QV_TFLITE_SINGLE); }
+qv_why qv_parameter_round_gemmlowp(qv_shadow *w) { return rounding(w, QV_GEMMLOWP); }
+qv_why qv_parameter_round_cmsis(qv_shadow *w) { return rounding(w, QV_CMSIS); }
+qv_why qv_parameter_round_pow2_half_up(qv_shadow *w) { return rounding(w, QV_POW2_HALF_UP); }
+qv_why qv_parameter_round_pow2_half_away(qv_shadow *w) { return rounding(w, QV_POW2_HALF_AWAY); }
+qv_why qv_parameter_round_pow2_floor(qv_shadow *w) { return rounding(w, QV_POW2_FLOOR); }
+qv_why qv_parameter_round_mul8(qv_shadow *w) { return rounding(w, QV_MUL8); }
+qv_why qv_parameter_round_mul15(qv_shadow *w) { return rounding(w, QV_MUL15); }
+qv_why qv_parameter_round_mul16(qv_shadow *w) { return rounding(w, QV_MUL16); }
+qv_why qv_parameter_round_mul24(qv_shadow *w) { return rounding(w, QV_MUL24); }
+qv_why qv_parameter_round_mul31(qv_shadow *w) { return rounding(w, QV_MUL31); }
 
-qv_why qv_alter_round_f64(qv_shadow *w) {
+qv_why qv_parameter_round_f64(qv_shadow *w) {
   const qv_roles *at = qv_roles_of(&w->node);
   qv_tensor *rq = qv_shadow_in(w, at->rq);
   float scales[4096];

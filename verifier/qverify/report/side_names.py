@@ -1,0 +1,15 @@
+"""Sides as they are named inside a sentence: a role takes an article, a dump's own name does not."""
+
+from __future__ import annotations
+
+ROLES = ("reference", "simulator", "board", "dump")
+
+
+def named(side: str) -> str:
+    """Returns `the board`, or `A` for a dump that is called A."""
+    return f"the {side}" if side in ROLES else side
+
+
+def within(side: str) -> str:
+    """Returns `on the board`, `in the reference`, or `in A` for a dump that is called A."""
+    return f"{'on' if side == 'board' else 'in'} {named(side)}"

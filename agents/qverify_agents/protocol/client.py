@@ -17,7 +17,8 @@ OnNode = Callable[[NodeEvent], Any]
 
 
 class Agent(Conversation):
-    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run named)."""
+    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run
+    named)."""
 
     kept = True  # until a run says otherwise
 
@@ -64,8 +65,8 @@ class Agent(Conversation):
                 raise ProtocolError(f"PUT: the board has {present} of {len(data)} bytes and accepts no more")
 
     def _pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields PUT or PUT_PACKED payloads from `start` to the end. On a link that sends ahead, packing ends with the first piece that
-        it does not make smaller."""
+        """Yields PUT or PUT_PACKED payloads from `start` to the end. On a link that sends ahead, packing ends with the
+        first piece that it does not make smaller."""
         packs, whole = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
         for at in range(start, max(len(data), 1), self._link.piece_bytes):
             piece = whole[at : at + self._link.piece_bytes]
@@ -90,11 +91,12 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns its events.
+        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns
+        its events.
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that replace it once its node ran.
-        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in their
-        order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
+        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in
+        their order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
         events: the tensors of one iteration's events, in running order; if given, other events raise Contradiction."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
@@ -112,14 +114,16 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names, events: as for run."""
+        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names,
+        events: as for run."""
         ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, ledger)
 
     def _events(
         self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that can occur."""
+        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that
+        can occur."""
 
         def add(index: int, event: NodeEvent, asked: bool = False) -> tuple[bool, bool]:
             fresh, first = ledger.add(index, event, self.generation, asked)
@@ -146,7 +150,8 @@ class Agent(Conversation):
         return ledger.in_order()
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
-        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes long."""
+        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes
+        long."""
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
     @in_turn

@@ -40,7 +40,8 @@ class MasterFolder:
 
 
 def master_folder() -> MasterFolder:
-    """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes left."""
+    """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes
+    left."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST:
         parent = "/tmp"
@@ -78,7 +79,8 @@ class Master:
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:
-        """Returns once it accepts sessions: ssh makes the socket after the login. Raises BoardUnreachable after ending the process."""
+        """Returns once it accepts sessions: ssh makes the socket after the login. Raises BoardUnreachable after ending
+        the process."""
         try:
             while not os.path.exists(self._folder.socket):
                 if self._process.poll() is not None:

@@ -15,11 +15,11 @@ Ends = dict[str, dict[str, str]]
 def strip_quantization(
     model: onnx.ModelProto, name: str, only: Collection[str] | None = None
 ) -> tuple[onnx.ModelProto, Ends]:
-    """Returns the model and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: strips these
-    inputs and no output.
+    """Returns the model and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: strips
+    these inputs and no output.
 
-    An input is stripped if one per-tensor QuantizeLinear alone reads it, an output if a DequantizeLinear computes it. Raises
-    UnsupportedError if there is neither."""
+    An input is stripped if one per-tensor QuantizeLinear alone reads it, an output if a DequantizeLinear computes it.
+    Raises UnsupportedError if there is neither."""
     stripped = onnx.ModelProto()
     stripped.CopyFrom(model)
     graph = stripped.graph

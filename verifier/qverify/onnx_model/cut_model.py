@@ -11,7 +11,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 class Cutter:
-    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's tensors."""
+    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's
+    tensors."""
 
     def __init__(self, model: onnx.ModelProto, specs: Mapping[str, TensorSpec]):
         self._model, self._specs, self._nodes = model, specs, list(model.graph.node)
@@ -19,7 +20,8 @@ class Cutter:
         self._constants = {i.name: i for i in model.graph.initializer}
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are left out."""
+        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are
+        left out."""
         wanted, todo, used = set[int](), list(outputs), set[str]()
         while todo:
             name = todo.pop()

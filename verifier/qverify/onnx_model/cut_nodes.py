@@ -11,7 +11,8 @@ from onnx import helper
 
 
 def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
-    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their constants."""
+    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their
+    constants."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
     wanted, read, todo = set[int](), set[str](), [output]

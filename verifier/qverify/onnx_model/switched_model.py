@@ -1,4 +1,5 @@
-"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes it."""
+"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes
+it."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of the
-    quantized type."""
+    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of
+    the quantized type."""
 
     tensor: str
     scale: Array
@@ -39,7 +40,8 @@ class Switch:
 
 
 class Switched:
-    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one session.
+    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one
+    session.
 
     Raises BadFileError where onnxruntime refuses the model."""
 
@@ -102,7 +104,8 @@ def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, fl
 def _weights(
     graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], switch: Switch, flag: str
 ) -> list[onnx.NodeProto]:
-    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the choice."""
+    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the
+    choice."""
     choices = []
     for one in switch.weights:
         node, name = makers[one.maker], f"{flag}/{one.maker}/{one.at}"

@@ -1,4 +1,5 @@
-"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare there."""
+"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare
+there."""
 
 from __future__ import annotations
 

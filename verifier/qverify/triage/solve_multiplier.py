@@ -19,8 +19,8 @@ TAPPED = 48
 
 
 def multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[int]:
-    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these; at most
-    four. step: of acc's shape."""
+    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these;
+    at most four. step: of acc's shape."""
     places = _telling(case, of, step)
     if not places.size:
         return []
@@ -46,7 +46,8 @@ def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Arr
 
 
 def at_elements(of: Linear, places: Array) -> Linear:
-    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat indices."""
+    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat
+    indices."""
     channel = np.unravel_index(places, of.acc.shape)[of.axis]
     rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
     real = of.real if of.real.shape[-1] == 1 else of.real[channel]
@@ -54,8 +55,8 @@ def at_elements(of: Linear, places: Array) -> Linear:
 
 
 def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
-    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives the
-    channel's recorded elements, judged by some of these; at most four."""
+    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives
+    the channel's recorded elements, judged by some of these; at most four."""
     name = case.last.inputs[1] or ""
     w = case.graph.constants[name]
     if w.itemsize != 1:

@@ -1,14 +1,16 @@
 """Lowerings, one page per op of model.bin: how ONNX nodes become that op. The file name is the op's stem.
 
-A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least one of
-  match(view, node, y, act) -> LoweredUnit | None      a float operator whose result is quantized to y; None: not in this form
-  match_region(view, output, y) -> LoweredUnit | None  the same for a float tensor that no `match` and no `move` accepted
-  move(builder, view, node, source, outputs)    a node that copies or picks elements of any dtype, x and y quantized alike;
-                                                with moves(node) -> bool if not every node of the type does
+A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least
+one of
+  match(view, node, y, act) -> LoweredUnit | None      a float operator whose result is quantized to y; else None
+  match_region(view, output, y) -> LoweredUnit | None  the same for a float tensor that no `match` or `move` accepted
+  move(builder, view, node, source, outputs)    a node that copies or selects elements of any dtype, x and y quantized
+                                                alike; with moves(node) -> bool if not every node of the type does
   lower_float(stream, node)                     a node of a float32 stream between quantized tensors
-or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> LoweredUnit. Further constants:
-EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors directly. SEVERAL_OUTPUTS: further outputs may be used.
-A node is offered to `match`, then `move`, then `match_region`; a node none of them accepts to `move`, then `lower_float`."""
+or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> LoweredUnit.
+Further constants: EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors directly.
+SEVERAL_OUTPUTS: further outputs may be used. A node is offered to `match`, then `move`, then `match_region`; a node that
+none of them accepts is offered to `move`, then `lower_float`."""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ WAYS = ("match", "match_region", "move", "lower_float")
 
 @dataclass(slots=True)
 class Lowerings:
-    """The functions of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their files. read: the
-    attributes of every type."""
+    """The functions of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their
+    files. read: the attributes of every type."""
 
     match: dict[str, ModuleType] = field(default_factory=dict)
     move: dict[str, ModuleType] = field(default_factory=dict)
@@ -46,7 +48,8 @@ class Lowerings:
 
 @cache
 def lowerings() -> Lowerings:
-    """Returns the functions of every page of this folder. Raises ImportError naming the file of a page that is not valid."""
+    """Returns the functions of every page of this folder. Raises ImportError naming the file of a page that is not
+    valid."""
     all_pages = Lowerings()
     for page in load_pages(__name__, ()):
         stem = page.__name__.rpartition(".")[2]

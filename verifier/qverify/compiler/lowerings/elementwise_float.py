@@ -50,8 +50,8 @@ ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError for a wrong number of inputs, another type than float32, or a parameter that is not
-    constant."""
+    """Writes the node. Raises UnsupportedError for a wrong number of inputs, another type than float32, or a parameter
+    that is not constant."""
     function = FUNCTIONS[NAMES[node.op_type]]
     p, q = _parameters(stream, node)
     if function.operands == 2 and len(node.input) != 2:

@@ -1,4 +1,5 @@
-"""A float region that maps one quantized tensor element by element -> lookup, with a table computed by onnxruntime itself."""
+"""A float region that maps one quantized tensor element by element -> lookup, with a table computed by onnxruntime
+itself."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
 def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
-    """Returns the one per-tensor activation that a float tensor depends on element by element, and the nodes between, in order;
-    None where there is no such activation."""
+    """Returns the one per-tensor activation that a float tensor depends on element by element, and the nodes between,
+    in order; None where there is no such activation."""
     members: dict[str, Any] = {}
     todo, leaf = [output], ""
     while todo:
@@ -72,7 +73,8 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
 
 
 def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
-    """Returns the unit of a QuantizeLinear whose float input depends element by element on one quantized tensor, or None."""
+    """Returns the unit of a QuantizeLinear whose float input depends element by element on one quantized tensor, or
+    None."""
     matched = region(view, output)
     if matched is None or len(y.scale) > 1:
         return None

@@ -41,7 +41,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
-    """Returns the axes of a ReduceMean: from its second input (opset 18), its attribute, or all. Raises UnsupportedError."""
+    """Returns the axes of a ReduceMean: from its second input (opset 18), its attribute, or all. Raises
+    UnsupportedError."""
     axes: Any = attributes(node).get("axes", [])
     if len(node.input) > 1 and node.input[1]:
         if node.input[1] not in view.constants:

@@ -1,4 +1,4 @@
-"""A bit is wrong: at one element, at every element, in one weight, bias, scale or table entry; or a few bits at some elements."""
+"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry; or a few bits at some elements."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def _few(case: Case) -> Iterator[FaultVariant]:
 
 
 def _as_steps(case: Case) -> float:
-    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements differ
-    that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
+    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements
+    differ that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
     made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))

@@ -75,7 +75,8 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
 
 
 def _channels(case: Case, place: MemorySource) -> list[int]:
-    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its outputs."""
+    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its
+    outputs."""
     of, node = linear(case), case.last
     if node.op != "conv" or of is None or place.name != node.inputs[0]:
         return []
@@ -108,7 +109,8 @@ def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> lis
 
 
 def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
-    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per channel."""
+    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per
+    channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]

@@ -37,7 +37,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the others."""
+    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the
+    others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
@@ -85,7 +86,8 @@ def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
 
 
 def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements differ."""
+    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements
+    differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
     for tile in TILES:

@@ -1,4 +1,4 @@
-"""Elements are interleaved or deinterleaved, as a load or store of structures does: every second, third or fourth together."""
+"""Elements are interleaved or deinterleaved, as by a load or store of structures: every 2nd, 3rd, 4th together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
-    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by group-order."""
+    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by
+    group-order."""
     shape, seen = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):
         if run > 2 and run not in seen:

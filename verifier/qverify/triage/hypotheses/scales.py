@@ -83,7 +83,8 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
 
 
 def _of_specs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another input."""
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another
+    input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
     specs = [case.graph.spec(n) for n in case.unit.inputs]

@@ -29,7 +29,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _before(case: Case) -> list[str]:
-    """Returns the tensors computed before the unit ran: a later one cannot have been in its buffer, and may copy its output."""
+    """Returns the tensors computed before the unit ran: a later one cannot have been in its buffer, and may copy its
+    output."""
     nodes = [node.name for node in case.graph.nodes]
     first = nodes.index(case.unit.nodes[0].name)
     computed = {o for node in case.graph.nodes[:first] for o in node.outputs}

@@ -82,7 +82,8 @@ def _moved(case: Case, place: MemorySource, by: int) -> Array:
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
-    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual ones."""
+    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual
+    ones."""
     low, high = limits(place.spec)
     own = place.spec.zero_point[0]
     every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()

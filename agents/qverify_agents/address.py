@@ -14,8 +14,8 @@ from qverify_agents.schemes import BOARDS
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed address. scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv, environment: the
-    command that a resolved address starts."""
+    """A parsed address. scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv,
+    environment: the command that a resolved address starts."""
 
     scheme: str
     rest: str = ""
@@ -29,8 +29,8 @@ WRAPPERS = ("finals", "faulty")  # kinds of board that wrap another
 
 def parse(uri: str) -> Address:
     """Parses `local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22` or
-    `serial:///dev/ttyUSB0?baud=115200`. Any text that names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of
-    ~/.ssh/config. Raises BadAddress."""
+    `serial:///dev/ttyUSB0?baud=115200`. Any text that names no kind of board is a host: `10.0.0.5`, `user@host:22`, an
+    alias of ~/.ssh/config. Raises BadAddress."""
     head, _, query = uri.partition("?")
     if _contains_password(head):
         raise BadAddress(

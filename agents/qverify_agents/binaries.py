@@ -33,8 +33,8 @@ def host_architecture() -> str:
 
 
 def runtime_path(architecture: str, faulty: bool = False) -> Path:
-    """Returns the binary's path (QVERIFY_BIN_DIR names another folder). Raises BoardUnreachable, with how to build it, if it is
-    missing."""
+    """Returns the binary's path (QVERIFY_BIN_DIR names another folder). Raises BoardUnreachable, with how to build it,
+    if it is missing."""
     folder = Path(os.environ.get("QVERIFY_BIN_DIR") or Path(__file__).parent / "bin")
     path = folder / f"qvrt{'-faulty' if faulty else ''}-{MACHINES.get(architecture, architecture)}"
     if not path.is_file():

@@ -11,10 +11,10 @@ ALL = frozenset({"finals", "per_node", "inject", "digests"})
 
 
 class Link(Protocol):
-    """A byte stream to an agent. read returns at least one byte, b"" only if the other end closed, and raises LinkTimeout at the
-    deadline. piece_bytes: how much of a content one frame carries. patience_s: a request whose answer has not begun by then is
-    sent again. packs: whether the link is so slow that compressing contents and collecting events pays. ahead: how many
-    requests may be sent before earlier answers came; 0 where bytes get lost."""
+    """A byte stream to an agent. read returns at least one byte, b"" only if the other end closed, and raises
+    LinkTimeout at the deadline. piece_bytes: how much of a content one frame carries. patience_s: a request whose
+    answer has not begun by then is sent again. packs: whether the link is so slow that compressing contents and
+    collecting events pays. ahead: how many requests may be sent before earlier answers came; 0 where bytes get lost."""
 
     piece_bytes: int
     patience_s: float

@@ -11,8 +11,8 @@ from qverify_agents.process_stream import ProcessStream
 
 
 class CommandShell:
-    """A Shell (capabilities.py). prefix: argv to which the command line is appended as one word. at_close: called once, after the
-    last stream ended."""
+    """A Shell (capabilities.py). prefix: argv to which the command line is appended as one word. at_close: called once,
+    after the last stream ended."""
 
     def __init__(self, prefix: Sequence[str], at_close: Callable[[], None] | None = None):
         self._prefix, self._streams, self._at_close = list(prefix), list[ProcessStream](), at_close

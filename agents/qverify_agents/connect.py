@@ -30,9 +30,10 @@ ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # 
 
 
 def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
-    """Connects to a board's agent. uri: an address, a name or tags of the inventory; if several boards match, the first free one.
-    options: like ?key=value in the URI (store, memory, link_fault ...); they override the URI's, and a board of a kind that does
-    not have an option ignores it. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout, LinkClosed, ProtocolError)."""
+    """Connects to a board's agent. uri: an address, a name or tags of the inventory; if several boards match, the first
+    free one. options: like ?key=value in the URI (store, memory, link_fault ...); they override the URI's, and a board
+    of a kind that does not have an option ignores it. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout,
+    LinkClosed, ProtocolError)."""
     options = options or {}
     check(f"-b {uri}", options)
     fitting = resolve(uri)
@@ -42,7 +43,8 @@ def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | Non
 
 
 def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str]) -> Agent:
-    """Connects to the first free one of several boards: tries them in rounds, for at most the longest of their wait options."""
+    """Connects to the first free one of several boards: tries them in rounds, for at most the longest of their wait
+    options."""
     end = time.monotonic() + max(float({**options, **parse(one).options}.get("wait", "0")) for one in fitting)
     failed = dict[str, LinkError]()
     while True:
@@ -123,19 +125,19 @@ def _owner() -> str:
 
 
 def _own_owner() -> str:
-    """Returns the owner with a token of 16 hex digits, by which the board recognizes this connection's owner after the connection
-    was lost and made again. At most the board's 127 bytes."""
+    """Returns the owner with a token of 16 hex digits, by which the board recognizes this connection's owner after the
+    connection was lost and made again. At most the board's 127 bytes."""
     return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
 def resolve_address(
     uri: str, options: Mapping[str, str], deadline: Deadline
 ) -> tuple[Address, frozenset[str], Callable[[], None]]:
-    """Returns the address a link opens, what the board offers, and a function that ends what was started. Raises BadAddress for an
-    option that no page on the way has."""
+    """Returns the address a link opens, what the board offers, and a function that ends what was started. Raises
+    BadAddress for an option that no page on the way has."""
     down: Callable[[], None] = _nothing
     address, offers, known = parse(uri), ALL, set(NOISE)
-    asked = set(address.options)
+    given = set(address.options)
     address = replace(address, options={**address.options, **options})
     if address.scheme == "ssh" and "user" in options:
         address = replace(address, rest=f"{options['user']}@{address.rest.rpartition('@')[2]}")
@@ -157,7 +159,7 @@ def resolve_address(
         raise BadAddress(f"-b {uri}: boards wrapped more than 4 deep; name the board with fewer wrappers")
     link = import_module(LINKS[address.scheme])
     known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
-    unknown = asked - known
+    unknown = given - known
     if unknown:
         down()
         raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")
@@ -169,8 +171,8 @@ def _nothing() -> None:
 
 
 def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float) -> Link:
-    """Opens the link of an agent that is already there, or opens a shell, puts the agent there and starts it. The agent ends if a
-    node takes longer than deadline_s."""
+    """Opens the link of an agent that is already there, or opens a shell, puts the agent there and starts it. The agent
+    ends if a node takes longer than deadline_s."""
     if hasattr(page, "open_link"):
         link: Link = page.open_link(address, deadline)
         return link
@@ -224,8 +226,9 @@ class DeployedLink:
 def shell_of(
     uri: str, deadline_s: float, options: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Callable[..., CommandResult], OnBoard]]:
-    """Yields a function that runs a command in a board's shell, and the agent that is already there, if any; for commands other
-    than runs. An agent that a killed host left on a console is ended. Raises BadAddress for a board without a shell."""
+    """Yields a function that runs a command in a board's shell, and the agent that is already there, if any; for
+    commands other than runs. An agent that a killed host left on a console is ended. Raises BadAddress for a board
+    without a shell."""
     deadline = Deadline(deadline_s, uri)
     check(f"-b {uri}", options or {})
     address, _, down = resolve_address(resolve(uri)[0], options or {}, deadline)

@@ -1,4 +1,5 @@
-"""Puts the agent on a board that needs only a POSIX shell: one look, and one push if it is missing, checked by its own hash."""
+"""Puts the agent on a board that needs only a POSIX shell: one look, and one push if it is missing, checked by its own
+hash."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ mv -f "$part" @DIR@/bin/@NAME@ && for old in @DIR@/bin/@STEM@-*; do [ "$old" = @
 
 @dataclass(frozen=True, slots=True)
 class DeployedAgent:
-    """An agent on a board. folder: its own folder there. name: of the binary in its bin. pushed_bytes: 0 if it was already there.
-    lock: as for start_agent."""
+    """An agent on a board. folder: its own folder there. name: of the binary in its bin. pushed_bytes: 0 if it was
+    already there. lock: as for start_agent."""
 
     folder: str
     name: str
@@ -67,8 +68,8 @@ class DeployedAgent:
 
 
 def deploy(shell: Shell, where: str, deadline: Deadline, address: Address) -> DeployedAgent:
-    """Puts the agent on the board, unless it is there. Options of the address: cache; arch, for a board whose uname -m is wrong;
-    fault. Raises BoardUnreachable with what failed on the board."""
+    """Puts the agent on the board, unless it is there. Options of the address: cache; arch, for a board whose uname -m
+    is wrong; fault. Raises BoardUnreachable with what failed on the board."""
     faulty, named = "fault" in address.options, MACHINES.get(address.options.get("arch", ""), "")
     names = {a: _name(a, faulty) for a in ([named] if named else ARCHITECTURES)}
     answers = _look(shell, where, deadline, address.options.get("cache", ""), list(names.values()))
@@ -89,7 +90,8 @@ def find_agent(shell: Shell, where: str, deadline: Deadline, address: Address) -
 
 
 def _look(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
-    """Returns what LOOK prints: machine, dir, and perhaps agent (of names) or other. Raises BoardUnreachable without a dir."""
+    """Returns what LOOK prints: machine, dir, and perhaps agent (of names) or other. Raises BoardUnreachable without a
+    dir."""
     quoted = '"$HOME"' + shlex.quote(cache[1:]) if cache.startswith("~/") else shlex.quote(cache)
     look = LOOK.replace("@CACHE@", quoted).replace("@NAMES@", " ".join(names))
     for _ in range(TRIES):  # a noisy console may have spoilt the command or its answer
@@ -152,8 +154,8 @@ def start_agent(
     lock: str = "auto",
     quota_bytes: int = STORE_LIMIT,
 ) -> Link:
-    """Starts the agent in the shell's place and returns the link to it. node_limit_s: it ends if a node takes longer. lock: a file
-    on the board, or auto. quota_bytes: of all contents kept there."""
+    """Starts the agent in the shell's place and returns the link to it. node_limit_s: it ends if a node takes longer.
+    lock: a file on the board, or auto. quota_bytes: of all contents kept there."""
     words = [
         f"{deployed.folder}/bin/{deployed.name}",
         "agent",

@@ -17,7 +17,8 @@ from qverify_agents.printable import one_line
 
 
 class LinkError(Exception):
-    """The base of all errors of boards. Its text may quote a board, and is always one line without control characters."""
+    """The base of all errors of boards. Its text may quote a board, and is always one line without control
+    characters."""
 
     exit_status = 3
 

@@ -1,4 +1,5 @@
-"""A link that damages what passes through it, reproducibly by a seed: for tests and for showing the effect of a noisy wire."""
+"""A link that damages what passes through it, reproducibly by a seed: for tests and for showing the effect of a noisy
+wire."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ KINDS = ("none", "drop", "flip", "insert", "duplicate", "reorder", "stall", "hal
 
 
 class FaultyLink:
-    """A Link with faults. kind: drop (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write comes twice),
-    reorder (the second half comes first), stall (nothing comes any more), half-close (the agent sees the end of its input, or we
-    see the end of its output), disconnect. probability: per write and per read. after_bytes: faults begin after so many."""
+    """A Link with faults. kind: drop (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write
+    comes twice), reorder (the second half comes first), stall (nothing comes any more), half-close (the agent sees the
+    end of its input, or we see the end of its output), disconnect. probability: per write and per read. after_bytes:
+    faults begin after so many."""
 
     def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
         assert kind in KINDS

@@ -1,5 +1,5 @@
-"""The lock of a board among the processes of this host: an advisory lock (flock) on one file per board, which the kernel
-releases however its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
+"""The lock of a board among the processes of this host: an advisory lock (flock) on one file per board, which the
+kernel releases however its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ASK_AGAIN_S = 0.2
 
 
 class HostLock:
-    """The lock, held from construction to close(). Raises BoardBusy, naming the holder, if another process still holds it after
-    wait_s seconds."""
+    """The lock, held from construction to close(). Raises BoardBusy, naming the holder, if another process still holds
+    it after wait_s seconds."""
 
     def __init__(self, address: Address, owner: str, wait_s: float):
         named = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"

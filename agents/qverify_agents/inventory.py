@@ -21,8 +21,8 @@ PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """One [boards.NAME] table. uri: an address as for -b. tags: soc, firmware ... power, reset: command lines of this host.
-    foreign: the key and value that name another runtime than qvrt, which is not supported yet."""
+    """One [boards.NAME] table. uri: an address as for -b. tags: soc, firmware ... power, reset: command lines of this
+    host. foreign: the key and value that name another runtime than qvrt, which is not supported yet."""
 
     name: str
     uri: str
@@ -41,7 +41,8 @@ class InventoryEntry:
 
 
 def files() -> list[Path]:
-    """Returns the inventory files, nearest first: QVERIFY_BOARDS alone, or the project's, the user's and the system's."""
+    """Returns the inventory files, nearest first: QVERIFY_BOARDS alone, or the project's, the user's and the
+    system's."""
     if named := os.environ.get("QVERIFY_BOARDS"):
         if not Path(named).is_file():
             raise BadAddress(f"QVERIFY_BOARDS={named}: no such file")
@@ -125,8 +126,8 @@ def _shown(value: object) -> str:
 
 
 def resolve(text: str) -> list[str]:
-    """Returns the addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text itself.
-    Raises BadAddress if the tags match no board, or none whose runtime is qvrt."""
+    """Returns the addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text
+    itself. Raises BadAddress if the tags match no board, or none whose runtime is qvrt."""
     head = text.partition("?")[0]
     if "=" not in head:
         board = boards().get(head)
@@ -144,8 +145,8 @@ def resolve(text: str) -> list[str]:
 
 
 def _driven(fitting: list[InventoryEntry], text: str) -> list[str]:
-    """Returns the addresses of the boards whose runtime is qvrt. Raises BadAddress if there is none: running qvrt on the others
-    is not what was asked for."""
+    """Returns the addresses of the boards whose runtime is qvrt. Raises BadAddress if there is none: running qvrt on
+    the others is not what was asked for."""
     addresses = [_with(b.address, text) for b in fitting if not b.foreign]
     if not addresses:
         board = fitting[0]

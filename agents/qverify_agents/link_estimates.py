@@ -1,4 +1,5 @@
-"""Estimates of link rates, for predictions before a board is contacted: assumptions or a line's own speed, never measured."""
+"""Estimates of link rates, for predictions before a board is contacted: assumptions or a line's own speed, never
+measured."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ PIECE_COMMAND = 280  # bytes a piece of the agent takes on a console besides its
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Estimates of one link. bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is started. shape:
-    of frames, as options of `local`. pushes_agent: whether the agent must be put there. architecture: of the board, "" if its
-    address does not say."""
+    """Estimates of one link. bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is
+    started. shape: of frames, as options of `local`. pushes_agent: whether the agent must be put there. architecture:
+    of the board, "" if its address does not say."""
 
     name: str
     assumed: str

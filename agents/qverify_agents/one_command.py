@@ -13,7 +13,8 @@ MOST_OUTPUT = 1 << 20  # bytes of its answer
 
 
 class RunningCommand(Link, Protocol):
-    """A Link to a command. end_of_input: closes its stdin. status: waits for its exit status. errors: the start of its stderr."""
+    """A Link to a command. end_of_input: closes its stdin. status: waits for its exit status. errors: the start of its
+    stderr."""
 
     def end_of_input(self) -> None: ...
     def status(self, deadline: Deadline) -> int: ...
@@ -21,7 +22,8 @@ class RunningCommand(Link, Protocol):
 
 
 def run_to_end(stream: RunningCommand, deadline: Deadline, stdin: bytes) -> CommandResult:
-    """Runs the command with this stdin and closes the stream. Raises LinkClosed if its output exceeds MOST_OUTPUT bytes."""
+    """Runs the command with this stdin and closes the stream. Raises LinkClosed if its output exceeds MOST_OUTPUT
+    bytes."""
     try:
         with contextlib.suppress(LinkClosed):  # it ended before it read all; its status says why
             stream.write(stdin, deadline)

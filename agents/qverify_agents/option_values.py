@@ -1,4 +1,5 @@
-"""The permitted values of each option of an address, checked where the address is read, so that links and boards need not."""
+"""The permitted values of each option of an address, checked where the address is read, so that links and boards need
+not."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ MOST_S = 1 << 63  # of its uptime: a larger number is ignored
 
 
 def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapping[str, str] | None = None) -> float:
-    """Resets a board and returns the seconds until its agent answered again. Raises BadAddress if no command to reset it is known,
-    BoardUnreachable if the command fails or the board does not come back."""
+    """Resets a board and returns the seconds until its agent answered again. Raises BadAddress if no command to reset
+    it is known, BoardUnreachable if the command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force, options)
     address = parse(resolve(name)[0])
@@ -51,7 +51,8 @@ def refuse_used(name: str) -> None:
 
 
 def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, str] | None) -> float | None:
-    """Returns the board's uptime in seconds; None if it does not answer, which a reset is for. Raises BoardBusy if it is in use."""
+    """Returns the board's uptime in seconds; None if it does not answer, which a reset is for. Raises BoardBusy if it
+    is in use."""
     try:
         with connect(name, min(ASK_S, deadline.left()), options) as agent:
             return _said(agent)
@@ -84,8 +85,8 @@ def _run_command(name: str, deadline: Deadline) -> None:
 
 
 def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
-    """Returns a command's exit status and the end of its output. Raises TimeoutExpired; then, and if interrupted, all its
-    processes are killed. Processes left running by a command that ended are kept."""
+    """Returns a command's exit status and the end of its output. Raises TimeoutExpired; then, and if interrupted, all
+    its processes are killed. Processes left running by a command that ended are kept."""
     with tempfile.TemporaryFile() as output:  # a pipe would be kept open by processes it leaves running
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],

@@ -17,7 +17,8 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 
 
 class ProcessStream:
-    """A Link (capabilities.py) to a process. Raises BoardUnreachable if the program cannot be started, LinkClosed after close."""
+    """A Link (capabilities.py) to a process. Raises BoardUnreachable if the program cannot be started, LinkClosed after
+    close."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
@@ -54,8 +55,8 @@ class ProcessStream:
     def read(self, deadline: Deadline) -> bytes:
         _check(self._open)
         if self._came:
-            came, self._came = self._came, b""
-            return came
+            data, self._came = self._came, b""
+            return data
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._stdout, selectors.EVENT_READ)
             while not waiting.select(deadline.left()):
@@ -73,8 +74,8 @@ class ProcessStream:
                 for key, _ in waiting.select(deadline.left()):
                     if key.fd == self._stdin:
                         view = view[self._write_some(view) :]
-                    elif came := os.read(self._stdout, 1 << 20):
-                        self._came += came
+                    elif received := os.read(self._stdout, 1 << 20):
+                        self._came += received
                     else:
                         waiting.unregister(self._stdout)
 
@@ -132,8 +133,8 @@ class ProcessStream:
 
 
 class StderrExcerpt:
-    """The start and the end of what a process writes to its stderr, read by a thread, so that a process that writes more than a
-    pipe buffers never waits for us."""
+    """The start and the end of what a process writes to its stderr, read by a thread, so that a process that writes
+    more than a pipe buffers never waits for us."""
 
     MOST = 2000  # bytes of each
 
@@ -156,15 +157,16 @@ class StderrExcerpt:
                     self._last = (self._last + chunk)[-self.MOST :]
 
     def text(self, last: bool, ended: bool) -> bytes:
-        """Returns the start, or the end, of the text. ended: whether the process has ended; its last output is then waited for, but no
-        longer than half a second, as a child may keep the pipe open."""
+        """Returns the start, or the end, of the text. ended: whether the process has ended; its last output is then
+        waited for, but no longer than half a second, as a child may keep the pipe open."""
         if ended:
             self._thread.join(0.5)
         with self._lock:
             return self._last if last else self._first
 
     def close(self) -> None:
-        """Ends the thread, also if a process that left the group (a master connection of ssh) still keeps the pipe open."""
+        """Ends the thread, also if a process that left the group (a master connection of ssh) still keeps the pipe
+        open."""
         os.close(self._stop)
         try:
             self._thread.join()

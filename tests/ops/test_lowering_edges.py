@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "a_type_no_page_lowers": (
         lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
-        "no lowering reads its attribute lambd",
+        "this operator and its attribute lambd are not supported",
     ),
     "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }

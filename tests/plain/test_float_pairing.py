@@ -121,7 +121,7 @@ def test_of_two_nodes_in_one_place_the_weights_decide(folder: Path) -> None:
     found = pair_float(changed(folder, same), quant, graph)  # which of the two is not to be told
     names = {p.tensor for p in found.pairs}
     assert not names & {"other_c3", "twin"}
-    assert "no float tensor of its name, and none alone in its place" in found.unpaired.values()
+    assert "no float tensor has its name, and several or none fit its position" in found.unpaired.values()
 
 
 def test_a_tensor_of_another_shape_is_not_paired(folder: Path) -> None:

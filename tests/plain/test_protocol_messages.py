@@ -292,7 +292,7 @@ def packed_as(size: int, block: bytes) -> bytes:
         (packed_as(0, b"")[:19], "PACKED is cut short or too large"),
         (packed_as((1 << 20) + 1, compress(bytes((1 << 20) + 1), store_size=False)), "cut short or too large"),
         (packed_as(9, b"\xff\xff"), "PACKED cannot be unpacked"),
-        (packed_as(9, compress(bytes(8), store_size=False)), "PACKED unpacks to 8 bytes, announced were 9"),
+        (packed_as(9, compress(bytes(8), store_size=False)), "PACKED unpacks to 8 bytes, wanted 9"),
         (packed_as(8, compress(bytes(9), store_size=False)), "PACKED cannot be unpacked"),
     ],
 )

@@ -145,10 +145,10 @@ def test_the_worst_of_several_outputs_is_said() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "why"),
     [
-        ({}, {"y2": [1.0]}, "output y is not there on both"),
-        ({"y": [1.0]}, {}, "output y2 is not there on both"),
+        ({}, {"y2": [1.0]}, "output y is missing on one side"),
+        ({"y": [1.0]}, {}, "output y2 is missing on one side"),
         ({"y": [1.0]}, {"y2": [1.0, 2.0]}, r"y: shape [1] and [2]"),
-        ({"y": [math.inf, 1.0]}, {"y2": [math.inf, 1.0]}, "an output holds NaN or Inf on both"),
+        ({"y": [math.inf, 1.0]}, {"y2": [math.inf, 1.0]}, "an output contains NaN or Inf on both sides"),
         ({"y": []}, {"y2": []}, "no output to compare"),
     ],
 )
@@ -463,13 +463,13 @@ def test_what_the_losses_say(losses: list[TensorLoss], what: WhatIf | None, inpu
 def test_the_facts_of_the_most_sensitive_tensor() -> None:
     assert loss_evidence([replace(loss(), single=None)]) == []
     first = "t (Conv) quantized alone: y has cosine 0.5000"
-    covers = "quantized it covers -1 .. 1, in float it is -1 .. 1"
+    covers = "its quantized range is -1 .. 1, its float values -1 .. 1"
     assert loss_evidence([loss()]) == [first]
     assert loss_evidence([loss("x", op="")])[0].startswith("x (input) quantized alone")
     assert loss_evidence([loss(clipped=0.25, used=0.05)]) == [first, f"{covers}: 25.00% of its elements are clipped"]
     assert loss_evidence([loss(used=0.05)]) == [first, f"{covers}: 5.0% of its range is used"]
     assert loss_evidence([loss(used=0.1)]) == [first]
-    lost = "its weights have one scale for all channels: 40% of these are below 20 dB"
+    lost = "its weights have one scale for all channels: 40% of the channels are below 20 dB"
     assert loss_evidence([loss(weights_one_scale=True, channels_lost=0.4)]) == [first, lost]
     assert loss_evidence([loss(weights_one_scale=False, channels_lost=0.4)]) == [first]
     assert loss_evidence([loss(weights_one_scale=True, channels_lost=0.0)]) == [first]

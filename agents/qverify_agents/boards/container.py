@@ -1,4 +1,5 @@
-"""docker:IMAGE, podman:IMAGE: a container as a board, with a shell by `exec`; made for the run and removed however that ends."""
+"""docker:IMAGE, podman:IMAGE: a container as a board, with a shell by `exec`; made for the run and removed however that
+ends."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ HOLD = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"  # until its 
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """Starts the container; returns its address and a function that removes it. Options: engine, docker or podman (default: the
-    scheme, else the one that is installed); platform, such as linux/arm64; memory_limit, such as 256m."""
+    """Starts the container; returns its address and a function that removes it. Options: engine, docker or podman
+    (default: the scheme, else the one that is installed); platform, such as linux/arm64; memory_limit, such as 256m."""
     if not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", address.rest):
         raise BadAddress(f"-b {address.scheme}:{address.rest}: wanted {address.scheme}:IMAGE")
     engine = _engine(address)

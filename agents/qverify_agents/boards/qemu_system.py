@@ -1,4 +1,5 @@
-"""qemu:arm64: a board under QEMU with kernel, SSH server and serial console: the one `boards up` started, or one for this run."""
+"""qemu:arm64: a board under QEMU with kernel, SSH server and serial console: the one `boards up` started, or one for
+this run."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its console."""
+    """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its
+    console."""
     built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
         raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")

@@ -20,7 +20,8 @@ _MIRROR = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))
 
 
 def _forward_crc(data: bytes) -> int:
-    """Returns the CRC of cksum by zlib, whose CRC has every byte and the result mirrored and, unlike cksum, starts at all ones."""
+    """Returns the CRC of cksum by zlib, whose CRC has every byte and the result mirrored and, unlike cksum, starts at
+    all ones."""
     crc = zlib.crc32(data.translate(_MIRROR), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2) ^ 0xFFFFFFFF
 

@@ -23,8 +23,9 @@ class Port(Protocol):
 
 
 class ConsoleLine:
-    """A console's line. port: its port. where: its name for messages. checker: the board's program (CHECKERS) that checks whether a
-    command or a piece of a file arrived undamaged; empty until one was found, and commands then run as they arrive."""
+    """A console's line. port: its port. where: its name for messages. checker: the board's program (CHECKERS) that
+    checks whether a command or a piece of a file arrived undamaged; empty until one was found, and commands then run as
+    they arrive."""
 
     def __init__(self, port: Port, where: str):
         self.port, self.where, self.checker, self._count = port, where, "", 0
@@ -37,7 +38,8 @@ class ConsoleLine:
                 return
 
     def guarded(self, command: str) -> str:
-        """Returns the command guarded so that the shell runs it only if every character arrived: a lost letter names another file."""
+        """Returns the command guarded so that the shell runs it only if every character arrived: a lost letter names
+        another file."""
         if not self.checker:
             return command
         wanted = CHECKERS[self.checker](command.encode())
@@ -51,7 +53,8 @@ class ConsoleLine:
         return self._count
 
     def heard(self, deadline: Deadline) -> str:
-        """Returns what the line sends until it falls silent or the deadline is over: a console may never stop printing."""
+        """Returns what the line sends until it falls silent or the deadline is over: a console may never stop
+        printing."""
         received = bytearray()
         while not deadline.over and (chunk := self.port.read(DRY)):
             received += chunk
@@ -75,8 +78,8 @@ class ConsoleLine:
         self.heard(deadline)
 
     def typed(self, command: str, deadline: Deadline, seconds: float = ANSWER_S) -> tuple[int, bytes]:
-        """Returns status and output of one command, typed again if the wire damaged it, so every command must be idempotent. Raises
-        LinkTimeout."""
+        """Returns status and output of one command, typed again if the wire damaged it, so every command must be
+        idempotent. Raises LinkTimeout."""
         for _ in range(TRIES):
             try:
                 status, out = self._once(command, deadline.part(seconds))
@@ -87,7 +90,8 @@ class ConsoleLine:
         raise LinkTimeout(f"{self.where}: the console does not answer")
 
     def _once(self, command: str, deadline: Deadline) -> tuple[int, bytes]:
-        """Types a command once and returns its status and output. The marks are written so that an echoed line does not contain them."""
+        """Types a command once and returns its status and output. The marks are written so that an echoed line does not
+        contain them."""
         number = self.number()
         begin, end = f"<qv{number}", f"qv{number}:"
         line = f"printf '%s%s\\n' '<' '{begin[1:]}'; {self.guarded(command)}; printf '%s%d>\\n' 'qv{number}:' $?\r"

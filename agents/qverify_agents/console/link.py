@@ -75,8 +75,8 @@ class ConsoleLink:
 
 
 def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
-    """Returns the HELLO of an agent that already uses the line, or None. A shell, which echoes what is sent, is recognized at
-    once."""
+    """Returns the HELLO of an agent that already uses the line, or None. A shell, which echoes what is sent, is
+    recognized at once."""
     reader, end, heard, request = FrameReader(), deadline.part(AGENT_S), False, _harmless_hello()
     try:
         port.write(request, deadline)

@@ -29,8 +29,8 @@ MOST_LOG = 1 << 16
 
 
 class ConsoleShell:
-    """A Shell (capabilities.py). prompt, login, password: regular expressions of what the console shows. user: to log in as; the
-    password comes from QVERIFY_SERIAL_PASSWORD and is in no log."""
+    """A Shell (capabilities.py). prompt, login, password: regular expressions of what the console shows. user: to log
+    in as; the password comes from QVERIFY_SERIAL_PASSWORD and is in no log."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class ConsoleShell:
         self._log = ""  # what the console printed before the login: perhaps a boot log
 
     def log_in(self, deadline: Deadline) -> None:
-        """Logs in and waits for a shell that answers. Raises BoardUnreachable with the last line that the console showed."""
+        """Logs in and waits for a shell that answers. Raises BoardUnreachable with the last line that the console
+        showed."""
         self._shown = ""
         try:
             if self._to_a_prompt(deadline):
@@ -131,8 +132,8 @@ class ConsoleShell:
         return CommandResult(status, out, out if status else b"")
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
-        """Starts a command on the terminal, which is made raw before anything is written (a frame may contain Ctrl-C). The terminal's
-        settings are restored however the command ends."""
+        """Starts a command on the terminal, which is made raw before anything is written (a frame may contain Ctrl-C).
+        The terminal's settings are restored however the command ends."""
         with self._in_time():
             return self._started(command.removeprefix("exec "), deadline)
 

@@ -1,4 +1,5 @@
-"""Sends bytes to a board through its console: as text, in pieces, each checked by a program of the board and sent again alone."""
+"""Sends bytes to a board through its console: as text, in pieces, each checked by a program of the board and sent again
+alone."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class Upload:
         return self._line.until(end.encode(), deadline.part(3.0 + len(text) / 500))
 
     def _in_octal(self, piece: bytes, end: str, deadline: Deadline) -> bytes:
-        """Sends a piece in octal to a shell that reads byte by byte: sends a few lines, then waits for as many acknowledgements."""
+        """Sends a piece in octal to a shell that reads byte by byte: sends a few lines, then waits for as many
+        acknowledgements."""
         port, lines = self._line.port, _lines("".join(f"\\{b:03o}" for b in piece))
         for first in range(0, len(lines), WINDOW):
             part, signs = lines[first : first + WINDOW], 0

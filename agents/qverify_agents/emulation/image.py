@@ -1,4 +1,5 @@
-"""Builds a board's kernel and initramfs from a distribution's kernel, busybox and dropbear, with its own keys; reproducible."""
+"""Builds a board's kernel and initramfs from a distribution's kernel, busybox and dropbear, with its own keys;
+reproducible."""
 
 from __future__ import annotations
 
@@ -131,9 +132,9 @@ exec setsid sh -c 'while :; do setsid cttyhack sh -l; done'
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of board. suite, kernel: of the distribution. machine: qemu's arguments. console: the kernel's. apt: the package with
-    qemu. restores_console: whether qemu's serial device keeps working after a snapshot was restored. no_console: why no agent
-    can be used over the console, or ""."""
+    """A kind of board. suite, kernel: of the distribution. machine: qemu's arguments. console: the kernel's. apt: the
+    package with qemu. restores_console: whether qemu's serial device keeps working after a snapshot was restored.
+    no_console: why no agent can be used over the console, or ""."""
 
     suite: str
     kernel: str

@@ -31,8 +31,8 @@ MEMORY_MB, READY = 256, b"QVBOARD-READY"
 
 @dataclass(frozen=True, slots=True)
 class RunningMachine:
-    """A running machine. port: of ssh on 127.0.0.1. console: a pty. folder: contains console.log and qmp.sock. started_s: seconds
-    until it answered. warm: whether it was restored from a snapshot."""
+    """A running machine. port: of ssh on 127.0.0.1. console: a pty. folder: contains console.log and qmp.sock.
+    started_s: seconds until it answered. warm: whether it was restored from a snapshot."""
 
     architecture: str
     port: int
@@ -62,7 +62,8 @@ def running(architecture: str) -> RunningMachine | None:
 
 
 def sweep(architecture: str) -> bool:
-    """Ends machines that killed processes left; returns whether a machine, or its folder, of this architecture was among them."""
+    """Ends machines that killed processes left; returns whether a machine, or its folder, of this architecture was
+    among them."""
 
     def kept(folder: Path) -> bool:
         return any((one := running(kind)) is not None and Path(one.folder).name == folder.name for kind in KINDS)
@@ -71,8 +72,8 @@ def sweep(architecture: str) -> bool:
 
 
 def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> RunningMachine:
-    """Starts a machine. ends_with_us: it ends with this process, however that ends. cold: boots even if there is a snapshot.
-    Raises BoardUnreachable with qemu's message."""
+    """Starts a machine. ends_with_us: it ends with this process, however that ends. cold: boots even if there is a
+    snapshot. Raises BoardUnreachable with qemu's message."""
     program = image.kind.machine[0]
     if shutil.which(program) is None or shutil.which("qemu-img") is None:
         raise BoardUnreachable(
@@ -91,8 +92,8 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
 
 
 def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
-    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot. Raises BoardUnreachable if it does not
-    answer."""
+    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot. Raises BoardUnreachable if
+    it does not answer."""
     begun = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
     port, process = _free_port(), None
@@ -240,7 +241,8 @@ class Monitor:
 
 
 def _connect(one: socket.socket, path: Path) -> None:
-    """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor is used."""
+    """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor
+    is used."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         one.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -249,7 +251,8 @@ def _connect(one: socket.socket, path: Path) -> None:
 
 
 def _command(image: Image, folder: Path, port: int) -> list[str]:
-    """Returns qemu's command line. It runs in the folder and names files without it, as a comma would end a name in most options."""
+    """Returns qemu's command line. It runs in the folder and names files without it, as a comma would end a name in
+    most options."""
     s390x = image.architecture == "s390x"
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
@@ -306,7 +309,8 @@ def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Dea
 
 
 def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> None:
-    """Waits for ssh's banner: qemu itself accepts the connection long before the board does. check: raises if qemu has ended."""
+    """Waits for ssh's banner: qemu itself accepts the connection long before the board does. check: raises if qemu has
+    ended."""
     while True:
         check()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as one:
@@ -334,7 +338,8 @@ def _kill(pid: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process. If it does not end (a disk that hangs), no error is raised, which would hide the run's result."""
+    """Ends the process. If it does not end (a disk that hangs), no error is raised, which would hide the run's
+    result."""
     _kill(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(5)

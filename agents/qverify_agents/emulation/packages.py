@@ -1,4 +1,5 @@
-"""Fetches distribution packages of another architecture by apt into a separate folder, without changing this machine's apt."""
+"""Fetches distribution packages of another architecture by apt into a separate folder, without changing this machine's
+apt."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ FETCH_S = 900
 
 
 class Packages:
-    """Packages of one architecture. architecture: Debian's name. mirror: an archive's address; None for the one in this machine's
-    configuration. Raises BoardUnreachable."""
+    """Packages of one architecture. architecture: Debian's name. mirror: an archive's address; None for the one in this
+    machine's configuration. Raises BoardUnreachable."""
 
     def __init__(self, folder: Path, architecture: str, suite: str, mirror: str | None = None):
         if shutil.which("apt-get") is None:

@@ -1,4 +1,5 @@
-"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels, run by QEMU's user mode."""
+"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels, run by QEMU's
+user mode."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ CPU revision\t: 4
 def python_root(
     root: Path, onnxruntime: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Makes the folder, unless it is complete, and returns the command that runs its Python. onnxruntime: a version. Raises
-    BoardUnreachable if something cannot be fetched or does not run; no new folder is then left."""
+    """Makes the folder, unless it is complete, and returns the command that runs its Python. onnxruntime: a version.
+    Raises BoardUnreachable if something cannot be fetched or does not run; no new folder is then left."""
     program = emulator("aarch64")
     if program is None:
         raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
@@ -109,8 +110,8 @@ def _wheels(root: Path, version: str, onnxruntime: str) -> None:
 
 
 def _own_files(root: Path) -> None:
-    """Writes files that replace the host's under -L. The emulator would show the host's /proc/cpuinfo, in which onnxruntime looks
-    for ARM cores and crashes with a null pointer if there are none."""
+    """Writes files that replace the host's under -L. The emulator would show the host's /proc/cpuinfo, in which
+    onnxruntime looks for ARM cores and crashes with a null pointer if there are none."""
     text = {
         "proc/cpuinfo": "".join(CPUINFO.format(number=number) for number in range(2)),
         "sys/devices/system/cpu/possible": "0-1\n",

@@ -19,7 +19,8 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
 
 
 def rootfs(architecture: str, mirror: str | None = None) -> bytes:
-    """Returns a tar whose bytes depend only on the package. architecture: the runtime's name. Raises BoardUnreachable."""
+    """Returns a tar whose bytes depend only on the package. architecture: the runtime's name. Raises
+    BoardUnreachable."""
     if architecture not in DEBIAN:
         raise BoardUnreachable(f"no container image for {architecture}; wanted one of {', '.join(DEBIAN)}")
     with tempfile.TemporaryDirectory(prefix="qverify-rootfs-") as folder:

@@ -1,4 +1,5 @@
-"""The folder of each running machine, owned by a running process or a state file; machines without an owner are ended."""
+"""The folder of each running machine, owned by a running process or a state file; machines without an owner are
+ended."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]
 
 
 def make(architecture: str) -> tuple[Path, int]:
-    """Makes a folder and returns it with the descriptor that owns it: once that is closed or this process ends, it has no owner."""
+    """Makes a folder and returns it with the descriptor that owns it: once that is closed or this process ends, it has
+    no owner."""
     with alone("folders"):
         folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
         folder.mkdir(mode=0o700)
@@ -49,7 +51,8 @@ def make(architecture: str) -> tuple[Path, int]:
 
 
 def sweep(kept: Callable[[Path], bool]) -> list[str]:
-    """Ends the machines and removes the folders that no process of this host owns and that are not kept; returns their names."""
+    """Ends the machines and removes the folders that no process of this host owns and that are not kept; returns their
+    names."""
     swept = []
     with alone("folders"):
         for folder in root().iterdir():
@@ -71,7 +74,8 @@ def runs_in(process_id: int, folder: Path) -> bool:
 
 
 def _ownerless(folder: Path) -> bool:
-    """Returns whether no process of this host owns the folder; False for a folder of another host with a shared file system."""
+    """Returns whether no process of this host owns the folder; False for a folder of another host with a shared file
+    system."""
     try:
         owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # made before there were owners: the name holds the process

@@ -1,4 +1,5 @@
-"""shell: a board's shell, reached by a command of this machine (`podman exec -i NAME /bin/sh -c`); the link of containers."""
+"""shell: a board's shell, reached by a command of this machine (`podman exec -i NAME /bin/sh -c`); the link of
+containers."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ OPTIONS = frozenset({"store", "memory", "address_space", "packs", "piece", "ahea
 
 
 def open_link(address: Address, deadline: Deadline) -> ProcessStream:
-    """Starts the agent. Options of the address: store (a directory kept between runs; without it, the agent keeps contents in
-    memory), memory (bytes the board may use to keep every tensor), address_space (limit of the runtime's memory in bytes); packs,
-    piece, ahead: values of a slower link (capabilities.py), for rehearsals and tests."""
+    """Starts the agent. Options of the address: store (a directory kept between runs; without it, the agent keeps
+    contents in memory), memory (bytes the board may use to keep every tensor), address_space (limit of the runtime's
+    memory in bytes); packs, piece, ahead: values of a slower link (capabilities.py), for rehearsals and tests."""
     deadline.left()
     if not address.argv:
         raise BadAddress("-b exec: is only used by other kinds of boards; name one of those, for example local")

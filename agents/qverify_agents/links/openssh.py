@@ -1,4 +1,5 @@
-"""The system's ssh with one master connection, for what paramiko cannot do: certificates, FIDO keys, GSSAPI, unusual jumps."""
+"""The system's ssh with one master connection, for what paramiko cannot do: certificates, FIDO keys, GSSAPI, unusual
+jumps."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ ALIAS = "qverify-board"  # a pinned board's name in a known_hosts file of its ow
 
 
 def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
-    """Returns a board's shell by ssh. Only keys, certificates and an ssh-agent are possible, no password. Raises BoardUnreachable
-    with the last line of ssh's output."""
+    """Returns a board's shell by ssh. Only keys, certificates and an ssh-agent are possible, no password. Raises
+    BoardUnreachable with the last line of ssh's output."""
     program = shutil.which("ssh")
     if program is None:
         raise BoardUnreachable("--ssh-backend openssh: no ssh program on this machine; install openssh-client")
@@ -53,7 +54,8 @@ def open_openssh(address: Address, deadline: Deadline) -> CommandShell:
 
 
 def _pinned(folder: str, kind: str, blob: bytes) -> list[str]:
-    """Returns options by which only the inventory's key is accepted. They must come first, as ssh uses the first of a kind."""
+    """Returns options by which only the inventory's key is accepted. They must come first, as ssh uses the first of a
+    kind."""
     Path(folder, "known_hosts").write_text(f"{ALIAS} {kind} {base64.b64encode(blob).decode()}\n")
     return [
         *("-o", f"HostKeyAlias={ALIAS}", "-o", f"UserKnownHostsFile={_word(f'{folder}/known_hosts')}"),

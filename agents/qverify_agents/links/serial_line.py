@@ -41,8 +41,9 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 def open_direct(address: Address, deadline: Deadline) -> Link | None:
-    """Returns the line as a link if an agent uses it alone: one that answers and never ends by itself, or with mode=direct. Ends
-    an agent that a host once started on the console. Returns None if one must log in to the console."""
+    """Returns the line as a link if an agent uses it alone: one that answers and never ends by itself, or with
+    mode=direct. Ends an agent that a host once started on the console. Returns None if one must log in to the
+    console."""
     mode = address.options.get("mode", "console")
     port = SerialPort(address)
     try:
@@ -59,8 +60,9 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console/line.py) over pyserial, locked against other programs of this host. `wait` of the address: how long to wait
-    for a program that has it open, then BoardBusy is raised. Raises BoardUnreachable if it cannot be opened."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host. `wait` of the address: how
+    long to wait for a program that has it open, then BoardBusy is raised. Raises BoardUnreachable if it cannot be
+    opened."""
 
     def __init__(self, address: Address):
         self._where = address.rest

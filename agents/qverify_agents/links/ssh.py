@@ -105,7 +105,8 @@ def _refused(target: str, error: Exception, proxy_ended: str) -> str:
 
 
 def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth: int) -> Any:
-    """Returns a TCP connection without Nagle's delay, through jump hosts or a proxy command if the configuration says so."""
+    """Returns a TCP connection without Nagle's delay, through jump hosts or a proxy command if the configuration says
+    so."""
     if settings.proxy_jump:
         via, hops = None, settings.proxy_jump.split(",")
         for number, hop in enumerate(hops):
@@ -184,7 +185,8 @@ def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
 
 
 class SshShell:
-    """A Shell over one transport. A command's exit status is read before the next channel is opened, which dropbear needs."""
+    """A Shell over one transport. A command's exit status is read before the next channel is opened, which dropbear
+    needs."""
 
     def __init__(self, transport: Any, target: str):
         self._transport, self._target, self._limits = transport, target, TimeLimits(transport)
@@ -262,7 +264,8 @@ class SshStream:
         return bytes(self._errors[:2000])
 
     def why_closed(self) -> str:
-        """Returns how the agent ended: its exit status if it came and its first line on stderr, or that the connection is lost."""
+        """Returns how the agent ended: its exit status if it came and its first line on stderr, or that the connection
+        is lost."""
         end = time.monotonic() + 1.0
         while not self._channel.status_event.wait(0.05) and time.monotonic() < end:
             pass

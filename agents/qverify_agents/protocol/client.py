@@ -17,7 +17,8 @@ OnNode = Callable[[NodeEvent], Any]
 
 
 class Agent(Conversation):
-    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run named)."""
+    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run
+    named)."""
 
     kept = True  # until a run says otherwise
 
@@ -32,40 +33,42 @@ class Agent(Conversation):
     @in_turn
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
         """Sends what the board does not have yet; resumes a partial content; starts over once if that is damaged."""
-        held = self.have([sha256])[sha256]
-        self.counters["cached_bytes"] += min(held, len(data))
+        present = self.have([sha256])[sha256]
+        self.counters["cached_bytes"] += min(present, len(data))
         try:
-            self._put_from(held, sha256, data, progress)
+            self._put_from(present, sha256, data, progress)
         except AgentError as error:
-            if error.status != messages.DAMAGED_CONTENT or not held:
+            if error.status != messages.DAMAGED_CONTENT or not present:
                 raise
-            self.counters["cached_bytes"] -= min(held, len(data))
+            self.counters["cached_bytes"] -= min(present, len(data))
             self._put_from(0, sha256, data, progress)
 
-    def _put_from(self, held: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
+    def _put_from(self, present: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
         idle, rounds = 0, self._rounds(len(data))
-        while held < len(data) or not data:
-            before, rounds = held, rounds - 1
-            for answer in self._ask_ahead(self._pieces(held, sha256, data), frames.PUT):
-                now, wanted = _bytes_of_put(answer), min(held + self._link.piece_bytes, len(data))
+        while present < len(data) or not data:
+            before, rounds = present, rounds - 1
+            for answer in self._ask_ahead(self._pieces(present, sha256, data), frames.PUT):
+                now, wanted = _bytes_of_put(answer), min(present + self._link.piece_bytes, len(data))
                 if not 0 <= now <= len(data):
-                    raise ProtocolError(f"PUT: the board answered {now} of {len(data)} bytes after the piece at {held}")
-                held = now
+                    raise ProtocolError(
+                        f"PUT: the board answered {now} of {len(data)} bytes after the piece at {present}"
+                    )
+                present = now
                 if progress is not None:
-                    progress(held, len(data))
-                if held != wanted:
+                    progress(present, len(data))
+                if present != wanted:
                     break  # what was sent ahead does not follow; from there anew
-            idle = 0 if held > before else idle + 1
+            idle = 0 if present > before else idle + 1
             if not data:
                 return
             if idle > 3 or rounds < 0:
-                raise ProtocolError(f"PUT: the board has {held} of {len(data)} bytes and accepts no more")
+                raise ProtocolError(f"PUT: the board has {present} of {len(data)} bytes and accepts no more")
 
-    def _pieces(self, held: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields PUT or PUT_PACKED payloads from `held` to the end. On a link that sends ahead, packing ends with the first piece that
-        it does not make smaller."""
+    def _pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yields PUT or PUT_PACKED payloads from `start` to the end. On a link that sends ahead, packing ends with the
+        first piece that it does not make smaller."""
         packs, whole = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
-        for at in range(held, max(len(data), 1), self._link.piece_bytes):
+        for at in range(start, max(len(data), 1), self._link.piece_bytes):
             piece = whole[at : at + self._link.piece_bytes]
             packed = messages.put_packed(sha256, len(data), at, piece) if packs else None
             if packed is not None:
@@ -88,11 +91,12 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns its events.
+        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns
+        its events.
 
         nodes: tensors to report. injected: tensor to content hash of the dense bytes that replace it once its node ran.
-        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in their
-        order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
+        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in
+        their order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
         events: the tensors of one iteration's events, in running order; if given, other events raise Contradiction."""
         every = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
@@ -110,14 +114,16 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names, events: as for run."""
+        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names,
+        events: as for run."""
         ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
         return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, ledger)
 
     def _events(
         self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that can occur."""
+        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that
+        can occur."""
 
         def add(index: int, event: NodeEvent, asked: bool = False) -> tuple[bool, bool]:
             fresh, first = ledger.add(index, event, self.generation, asked)
@@ -144,7 +150,8 @@ class Agent(Conversation):
         return ledger.in_order()
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
-        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes long."""
+        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes
+        long."""
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
     @in_turn

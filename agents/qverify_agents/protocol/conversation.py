@@ -1,4 +1,5 @@
-"""Requests and answers over a link (PROTOCOL.md): sent again if they were lost or damaged; a lost link is connected again."""
+"""Requests and answers over a link (PROTOCOL.md): sent again if they were lost or damaged; a lost link is connected
+again."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ RECONNECTS = 3
 class Conversation:
     """Requests and answers over a link, continued over a new link if it is lost.
 
-    owner: who locks the board; wait_s: how long to wait while another has locked it, then BoardBusy is raised. reopen: opens a
-    new link to the same board after the first was lost; an unanswered request is sent again. at_close: called once. generation:
-    number of reconnections. capabilities: what this board offers. counters: bytes over the link, and bytes that need not be sent.
-    Every call has deadline_s, and a run has it again for each node; all raise LinkError. turn: a lock held by a call; to a board
-    that others may reach, too, PING is sent while no call runs."""
+    owner: who locks the board; wait_s: how long to wait while another has locked it, then BoardBusy is raised. reopen:
+    opens a new link to the same board after the first was lost; an unanswered request is sent again. at_close: called
+    once. generation: number of reconnections. capabilities: what this board offers. counters: bytes over the link, and
+    bytes that need not be sent. Every call has deadline_s, and a run has it again for each node; all raise LinkError.
+    turn: a lock held by a call; to a board that others may reach, too, PING is sent while no call runs."""
 
     def __init__(
         self,
@@ -60,7 +61,8 @@ class Conversation:
             self._silence = keep_alive(self._ping_unasked)
 
     def _hello(self, wait_s: float) -> dict[str, Any]:
-        """Sends HELLO until this connection has locked the board. Returns the answer; raises BoardBusy with the holder."""
+        """Sends HELLO until this connection has locked the board. Returns the answer; raises BoardBusy with the
+        holder."""
         end = time.monotonic() + wait_s
         while True:
             hello = messages.read_hello(
@@ -74,7 +76,8 @@ class Conversation:
 
     @in_turn
     def ask_again(self) -> dict[str, Any]:
-        """Sends HELLO again for values that change while a board runs (temperature_c, uptime_s) and returns the answer."""
+        """Sends HELLO again for values that change while a board runs (temperature_c, uptime_s) and returns the
+        answer."""
         self.hello = self._hello(0.0)
         return self.hello
 
@@ -105,8 +108,9 @@ class Conversation:
             self._reader.feed(data)
 
     def _ask(self, kind: int, payload: bytes, wanted: int, on_node: OnFrame | None = None) -> bytes:
-        """Returns the answer's payload. NODE frames before it are passed to on_node, which returns (whether it was new, whether to
-        cancel). Once the link is finally lost or the agent is silent, every further call raises the same error at once."""
+        """Returns the answer's payload. NODE frames before it are passed to on_node, which returns (whether it was new,
+        whether to cancel). Once the link is finally lost or the agent is silent, every further call raises the same
+        error at once."""
         if self._gone is not None:
             raise type(self._gone)(str(self._gone))
         try:
@@ -125,8 +129,8 @@ class Conversation:
         return self._ask(kind, payload, wanted, on_node)
 
     def _again(self, lost: LinkClosed) -> None:
-        """Opens a new link after one was lost, at most RECONNECTS times. Raises the reason if that fails, now and at every further
-        call."""
+        """Opens a new link after one was lost, at most RECONNECTS times. Raises the reason if that fails, now and at
+        every further call."""
         self._gone = lost  # also for what comes after Ctrl-C
         if self._reopen is None or self.generation >= RECONNECTS:
             raise lost
@@ -142,8 +146,8 @@ class Conversation:
             raise self._gone from error
 
     def _ask_ahead(self, requests: Iterable[tuple[int, bytes]], wanted: int) -> Iterator[bytes]:
-        """Yields the answers in order, while later requests are sent before earlier answers came, as many as the link allows. After
-        an error the unanswered requests are sent again one by one, as each may safely arrive twice."""
+        """Yields the answers in order, while later requests are sent before earlier answers came, as many as the link
+        allows. After an error the unanswered requests are sent again one by one, as each may safely arrive twice."""
         waiting: deque[tuple[int | None, int, bytes]] = deque()
         for kind, payload in requests:
             waiting.append((self._send_ahead(kind, payload), kind, payload))
@@ -153,7 +157,8 @@ class Conversation:
             yield self._oldest(waiting, wanted)
 
     def _send_ahead(self, kind: int, payload: bytes) -> int | None:
-        """Sends a request and returns its sequence number; None if it could not be sent or the link does not send ahead."""
+        """Sends a request and returns its sequence number; None if it could not be sent or the link does not send
+        ahead."""
         if self._gone is not None or self._link.ahead == 0:
             return None
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
@@ -217,8 +222,8 @@ class Conversation:
         return Deadline(self._deadline_s, what)
 
     def messages_between(self) -> list[str]:
-        """Returns printable lines received between frames, such as a console's kernel messages, after the lines shown before the
-        agent was started."""
+        """Returns printable lines received between frames, such as a console's kernel messages, after the lines shown
+        before the agent was started."""
         text = bytes(self._reader.between).decode(errors="replace")
         text = f"{getattr(self._link, 'said_before', '')}\n{text}"
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
@@ -236,7 +241,8 @@ class Conversation:
             self.turn.release()
 
     def close(self) -> None:
-        """Closes the link and calls every at_close action. Errors are ignored, as they do not change what the board computed."""
+        """Closes the link and calls every at_close action. Errors are ignored, as they do not change what the board
+        computed."""
         self._silence()
         if self.turn.acquire(timeout=2 * PATIENCE_S):  # not under a PING that goes on
             self.turn.release()

@@ -1,4 +1,5 @@
-"""Checks the events of one run as they come: each index once, each tensor once per iteration, none not asked for (PROTOCOL.md)."""
+"""Checks the events of one run as they come: each index once, each tensor once per iteration, none not asked for
+(PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ MOST_EVENTS = 1 << 20
 
 @dataclass(slots=True)
 class Events:
-    """The events of one run. names: all the model's tensors, empty if not known. wanted: the tensors of one iteration in running
-    order, None if not known. lossy: a frame may come twice on this link, so that a repeated event is not a contradiction."""
+    """The events of one run. names: all the model's tensors, empty if not known. wanted: the tensors of one iteration
+    in running order, None if not known. lossy: a frame may come twice on this link, so that a repeated event is not a
+    contradiction."""
 
     names: frozenset[str] = frozenset()
     wanted: Sequence[str] | None = None
@@ -32,8 +34,8 @@ class Events:
         return min(MOST_EVENTS, max(self.repeat, 1) * len(known)) if known or self.wanted is not None else MOST_EVENTS
 
     def add(self, index: int, event: NodeEvent, connection: int, asked: bool = False) -> tuple[bool, bool]:
-        """Adds an event and returns (whether it is new on this connection, whether it is new at all). Raises Contradiction for an event
-        that this run cannot have or that contradicts others. asked: it answers EVENTS."""
+        """Adds an event and returns (whether it is new on this connection, whether it is new at all). Raises
+        Contradiction for an event that this run cannot have or that contradicts others. asked: it answers EVENTS."""
         self._check(index, event)
         before = self._seen.get(index)
         if before is not None:
@@ -79,8 +81,8 @@ class Events:
             )
 
     def first_lacking(self, done: Done) -> int | None:
-        """Returns the index of the first event that was announced and did not come, or None. Raises Contradiction if a successful run
-        announces other events than it sent or was asked for."""
+        """Returns the index of the first event that was announced and did not come, or None. Raises Contradiction if a
+        successful run announces other events than it sent or was asked for."""
         if done.status == 0:
             if self.wanted is not None and done.events != self.most:
                 raise Contradiction(

@@ -34,8 +34,8 @@ def frame_bytes(kind: int, sequence: int, payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Finds frames: feed() takes bytes, next() returns frames. damaged: number of frames whose payload failed its CRC; skipped:
-    number of bytes outside frames."""
+    """Finds frames: feed() takes bytes, next() returns frames. damaged: number of frames whose payload failed its CRC;
+    skipped: number of bytes outside frames."""
 
     def __init__(self) -> None:
         self._buffer, self.damaged, self.skipped = bytearray(), 0, 0
@@ -50,7 +50,8 @@ class FrameReader:
         self._drop(min(1, len(self._buffer)))
 
     def next(self) -> Frame | None:
-        """Returns the next complete frame, or None until more bytes come. Searches the bytes of a damaged frame for frames."""
+        """Returns the next complete frame, or None until more bytes come. Searches the bytes of a damaged frame for
+        frames."""
         while self._find_header():
             head = bytes(self._buffer[:HEADER])
             _, _, kind, sequence, length = _HEAD.unpack_from(head)

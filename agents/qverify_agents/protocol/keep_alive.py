@@ -35,7 +35,8 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
 
 def keep_alive(ping: Callable[[], None]) -> Callable[[], None]:
-    """Calls the bound method every EVERY_S seconds until the returned function is called or the method's object is gone."""
+    """Calls the bound method every EVERY_S seconds until the returned function is called or the method's object is
+    gone."""
     stop, weak = threading.Event(), weakref.WeakMethod(ping)
     threading.Thread(target=_until, args=(stop, weak), daemon=True, name="qverify keep-alive").start()
     return stop.set

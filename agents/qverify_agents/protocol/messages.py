@@ -32,7 +32,8 @@ HOLDER: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A tensor was computed. tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration: from 0."""
+    """A tensor was computed. tensor: its ONNX name. digest: 16 hex digits of XXH64. elapsed_ns: of the node. iteration:
+    from 0."""
 
     tensor: str
     digest: str
@@ -73,8 +74,8 @@ def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
 
 
 def read_hello(payload: bytes) -> dict[str, Any]:
-    """Returns the fields that PROTOCOL.md gives HELLO, with the types given there; others are left out. Raises ProtocolError for
-    anything but standard JSON, and for values that no report could contain."""
+    """Returns the fields that PROTOCOL.md gives HELLO, with the types given there; others are left out. Raises
+    ProtocolError for anything but standard JSON, and for values that no report could contain."""
     try:
         hello = json.loads(read_text(payload)[0], parse_constant=_number, parse_float=_number, parse_int=_number)
     except (ValueError, RecursionError) as error:
@@ -197,7 +198,8 @@ def read_events_from(first: int, most: int, payload: bytes) -> list[tuple[int, N
 
 
 def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEvent]]:
-    """Returns (index in the run, event) of every event of a NODES. names: the model's tensors in their order in model.bin."""
+    """Returns (index in the run, event) of every event of a NODES. names: the model's tensors in their order in
+    model.bin."""
     if len(payload) < 8 or len(payload) % 16 != 8:
         raise ProtocolError(f"NODES is {len(payload)} bytes, wanted 8 and 16 per event")
     first, iteration = struct.unpack_from("<II", payload)
@@ -230,7 +232,7 @@ def read_packed(payload: bytes) -> bytes:
     except (LZ4BlockError, ValueError, MemoryError) as error:
         raise ProtocolError(f"PACKED cannot be unpacked: {error}") from error
     if len(plain) != size:
-        raise ProtocolError(f"PACKED unpacks to {len(plain)} bytes, announced were {size}")
+        raise ProtocolError(f"PACKED unpacks to {len(plain)} bytes, wanted {size}")
     return payload[:16] + plain
 
 

@@ -1,4 +1,5 @@
-"""Logs in to an SSH server: with keys of the ssh-agent and of files, then a password, which is asked for only at a terminal."""
+"""Logs in to an SSH server: with keys of the ssh-agent and of files, then a password, which is asked for only at a
+terminal."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def authenticate(transport: Any, settings: HostSettings, address: Address, deadl
 def _taken(
     transport: Any, settings: HostSettings, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
 ) -> bool:
-    """Returns whether the login is complete. Raises LinkTimeout if the server is silent, BoardUnreachable if it hangs up."""
+    """Returns whether the login is complete. Raises LinkTimeout if the server is silent, BoardUnreachable if it hangs
+    up."""
     import paramiko
 
     transport.auth_timeout = deadline.left()
@@ -82,8 +84,8 @@ def _taken(
 
 
 def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
-    """Yields (name, key): the ssh-agent's keys that the configuration names, its others unless IdentitiesOnly, then those of files
-    that the ssh-agent does not have."""
+    """Yields (name, key): the ssh-agent's keys that the configuration names, its others unless IdentitiesOnly, then
+    those of files that the ssh-agent does not have."""
     import paramiko
 
     public = {path: _public(path) for path in settings.identities}
@@ -110,8 +112,8 @@ def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
 
 @contextlib.contextmanager
 def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
-    """Yields the ssh-agent's keys, which can sign within the block; none if no agent runs. Sets a time limit on its socket, which
-    paramiko does not. Raises BoardUnreachable if the agent does not answer."""
+    """Yields the ssh-agent's keys, which can sign within the block; none if no agent runs. Sets a time limit on its
+    socket, which paramiko does not. Raises BoardUnreachable if the agent does not answer."""
     from paramiko import SSHException
     from paramiko.agent import AgentSSH, get_agent_connection
 
@@ -139,8 +141,8 @@ def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
 
 
 def _public(path: str) -> bytes:
-    """Returns the public key of a private key: from its .pub, from the file itself if it is public, or from the header, which is
-    never encrypted; empty if none has it."""
+    """Returns the public key of a private key: from its .pub, from the file itself if it is public, or from the header,
+    which is never encrypted; empty if none has it."""
     for file in (path, f"{path}.pub"):
         with contextlib.suppress(OSError, ValueError, IndexError, struct.error):
             text = Path(file).read_text()
@@ -151,8 +153,8 @@ def _public(path: str) -> bytes:
 
 
 def _of_header(data: bytes) -> bytes:
-    """Returns the public key in a private key's header (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of the kdf, number of
-    keys, the public key). Raises ValueError for another format."""
+    """Returns the public key in a private key's header (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of the kdf,
+    number of keys, the public key). Raises ValueError for another format."""
     magic = b"openssh-key-v1\0"
     if not data.startswith(magic):
         raise ValueError
@@ -164,8 +166,8 @@ def _of_header(data: bytes) -> bytes:
 
 
 def _load(path: str, password: str | None) -> Any:
-    """Loads a private key. Raises PasswordRequiredException for an encrypted key without a password, SSHException for a file that
-    is not a key."""
+    """Loads a private key. Raises PasswordRequiredException for an encrypted key without a password, SSHException for a
+    file that is not a key."""
     import paramiko
 
     problem: Exception = paramiko.SSHException(f"{path}: not a private key")
@@ -180,8 +182,8 @@ def _load(path: str, password: str | None) -> Any:
 
 
 def _secret(variable: str, prompt: str, address: Address) -> str | None:
-    """Returns a secret from the environment, or asked for at a terminal; never from a command line or a file. None if there is no
-    terminal."""
+    """Returns a secret from the environment, or asked for at a terminal; never from a command line or a file. None if
+    there is no terminal."""
     if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
         return os.environ[variable]
     if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):

@@ -19,9 +19,9 @@ def fingerprint(key_blob: bytes) -> str:
 
 
 class HostKeys:
-    """The known keys of one host. known_as: its name in known_hosts. pinned: "ssh-ed25519 AAAA..." of the inventory; if given, it
-    alone decides and no file is read. accept_new: an unknown host is written to the first file. scan: ssh-keyscan's arguments,
-    "" if it cannot reach the host."""
+    """The known keys of one host. known_as: its name in known_hosts. pinned: "ssh-ed25519 AAAA..." of the inventory; if
+    given, it alone decides and no file is read. accept_new: an unknown host is written to the first file. scan:
+    ssh-keyscan's arguments, "" if it cannot reach the host."""
 
     def __init__(
         self, target: str, known_as: str, files: tuple[str, ...], pinned: str, accept_new: bool, scan: str = ""
@@ -37,7 +37,8 @@ class HostKeys:
         return [algorithm for kind in dict.fromkeys(kinds) for algorithm in ALGORITHMS.get(kind, (kind,))]
 
     def check(self, kind: str, blob: bytes) -> None:
-        """Raises BoardUnreachable for a changed, revoked or unknown key, with the next command. Learns a new key if accept_new."""
+        """Raises BoardUnreachable for a changed, revoked or unknown key, with the next command. Learns a new key if
+        accept_new."""
         if self._pinned is not None:
             self._check_pinned(self._pinned, kind, blob)
             return

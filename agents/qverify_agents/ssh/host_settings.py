@@ -1,4 +1,5 @@
-"""A host's settings as OpenSSH resolves them (`ssh -G`); without that program, as paramiko reads the configuration file."""
+"""A host's settings as OpenSSH resolves them (`ssh -G`); without that program, as paramiko reads the configuration
+file."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Settings of one host. alias: as typed. identities: key files that exist, or whose .pub exists. known_hosts: files.
-    host_key_alias: HostKeyAlias, or "". host_key_policy: strict or accept-new. proxy_jump: "" or user@host:port,...
-    proxy_command: "" or a command line."""
+    """Settings of one host. alias: as typed. identities: key files that exist, or whose .pub exists. known_hosts:
+    files. host_key_alias: HostKeyAlias, or "". host_key_policy: strict or accept-new. proxy_jump: "" or
+    user@host:port,... proxy_command: "" or a command line."""
 
     alias: str
     host: str
@@ -44,14 +45,16 @@ class HostSettings:
 
     @property
     def scan(self) -> str:
-        """The arguments with which ssh-keyscan writes its key under that name; "" if it cannot reach the host or uses another name."""
+        """The arguments with which ssh-keyscan writes its key under that name; "" if it cannot reach the host or uses
+        another name."""
         if self.host_key_alias or self.proxy_jump or self.proxy_command:
             return ""
         return f"-p {self.port} {shlex.quote(self.host)}"
 
 
 def split(target: str) -> tuple[str, str, int | None]:
-    """Returns user, host and port of `user@host:port`, `[::1]:22` or `alias`; "" and None if not given. Raises BadAddress."""
+    """Returns user, host and port of `user@host:port`, `[::1]:22` or `alias`; "" and None if not given. Raises
+    BadAddress."""
     user, at, rest = target.rpartition("@")
     host, port = rest, ""
     if rest.startswith("["):
@@ -67,8 +70,8 @@ def split(target: str) -> tuple[str, str, int | None]:
 
 
 def resolve(target: str, config: str | None = None) -> HostSettings:
-    """Returns the settings of a host. config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG if None). Raises BadAddress or
-    BoardUnreachable."""
+    """Returns the settings of a host. config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG if None). Raises
+    BadAddress or BoardUnreachable."""
     user, host, port = split(target)
     config = config or os.environ.get("QVERIFY_SSH_CONFIG")
     if config and not Path(config).is_file():
@@ -99,7 +102,8 @@ def resolve(target: str, config: str | None = None) -> HostSettings:
 
 
 def identity_file(text: str) -> str:
-    """Returns the path of identity= of an address: a private key, or the .pub of a key in the ssh-agent. Raises BadAddress."""
+    """Returns the path of identity= of an address: a private key, or the .pub of a key in the ssh-agent. Raises
+    BadAddress."""
     path = os.path.expanduser(text)
     if not os.path.isfile(path):
         raise BadAddress(f"identity={text}: no such file; wanted a private key, such as ~/.ssh/id_ed25519")
@@ -113,7 +117,8 @@ def _path(text: str, tokens: dict[str, str]) -> str:
 
 
 def _paths(value: str) -> list[str]:
-    """Splits the paths that `ssh -G` prints without quotes: a word that does not begin a path belongs to the one before."""
+    """Splits the paths that `ssh -G` prints without quotes: a word that does not begin a path belongs to the one
+    before."""
     if '"' in value:
         return shlex.split(value)
     return re.split(r" +(?=[/~]|none$)", value) if value else []

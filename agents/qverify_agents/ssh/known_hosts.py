@@ -1,4 +1,5 @@
-"""Reads known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT) line by line; lines that cannot be read are ignored."""
+"""Reads known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT) line by line; lines that cannot be read are
+ignored."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class KnownHostLine:
 
 
 def known_host_lines(path: str, name: str) -> list[KnownHostLine]:
-    """Returns the file's lines about a host; none if there is no such file. Raises BoardUnreachable if it cannot be read."""
+    """Returns the file's lines about a host; none if there is no such file. Raises BoardUnreachable if it cannot be
+    read."""
     if not os.path.isfile(path):
         return []
     try:
@@ -49,7 +51,8 @@ def _read(path: str, words: list[str], name: str) -> KnownHostLine | None:
 
 
 def _names(hosts: str, name: str) -> bool:
-    """Returns whether hosts matches the name. hosts: a hashed name, or patterns separated by commas; one after ! must not match."""
+    """Returns whether hosts matches the name. hosts: a hashed name, or patterns separated by commas; one after ! must
+    not match."""
     if hosts.startswith("|1|"):
         salt, _, digest = hosts[3:].partition("|")
         wanted = base64.b64decode(digest, validate=True)

@@ -40,7 +40,8 @@ class MasterFolder:
 
 
 def master_folder() -> MasterFolder:
-    """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes left."""
+    """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes
+    left."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST:
         parent = "/tmp"
@@ -78,12 +79,13 @@ class Master:
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:
-        """Returns once it accepts sessions: ssh makes the socket after the login. Raises BoardUnreachable after ending the process."""
+        """Returns once it accepts sessions: ssh makes the socket after the login. Raises BoardUnreachable after ending
+        the process."""
         try:
             while not os.path.exists(self._folder.socket):
                 if self._process.poll() is not None:
-                    said = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
-                    raise BoardUnreachable(f"{where}: ssh says: {said}")
+                    message = last_line(self._said.read_bytes(), f"status {self._process.returncode}")
+                    raise BoardUnreachable(f"{where}: ssh says: {message}")
                 if deadline.over:
                     raise BoardUnreachable(f"{where}: ssh does not connect in time; give --timeout to wait longer")
                 time.sleep(0.02)

@@ -1,4 +1,5 @@
-"""Time limits for paramiko's waits that have none: the connection is closed when the deadline passes, which ends the wait."""
+"""Time limits for paramiko's waits that have none: the connection is closed when the deadline passes, which ends the
+wait."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class TimeLimits:
 
     @contextlib.contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """Limits the block to the deadline. The caller turns paramiko's error into a LinkTimeout by calling deadline.left()."""
+        """Limits the block to the deadline. The caller turns paramiko's error into a LinkTimeout by calling
+        deadline.left()."""
         self._end = time.monotonic() + deadline.left() + GRACE_S
         try:
             yield
@@ -38,8 +40,8 @@ class TimeLimits:
 
 
 def close_transport(transport: Any) -> None:
-    """Closes the transport and those of its jump hosts, the nearest first: closing a channel sends through the transport below,
-    which may be the one that hangs."""
+    """Closes the transport and those of its jump hosts, the nearest first: closing a channel sends through the
+    transport below, which may be the one that hangs."""
     chain = [transport]
     while (via := getattr(chain[-1].sock, "over", None)) is not None:
         chain.append(via)

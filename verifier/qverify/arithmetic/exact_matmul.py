@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 def exact_dtype(largest_x: int, row_weight: int, largest_bias: int = 0) -> np.dtype[Any]:
     """Returns float32 if largest_x * row_weight + largest_bias < 2^24, float64 if < 2^53, else int64.
 
-    largest_x: max |x - zx|. row_weight: max over outputs of sum |w - zw|. Every partial sum, in any order, is bounded by
-    their product, so no rounding can happen; NUMERICS facts of igemm by float BLAS."""
+    largest_x: max |x - zx|. row_weight: max over outputs of sum |w - zw|. Every partial sum, in any order, is bounded
+    by their product, so no rounding can happen; NUMERICS facts of igemm by float BLAS."""
     bound = largest_x * row_weight + largest_bias
     if bound < 2**24:
         return np.dtype(np.float32)

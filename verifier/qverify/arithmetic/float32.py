@@ -1,4 +1,5 @@
-"""float32 and float64 arithmetic in a defined order: exact fma, and qverify's own exp, tanh, log, erf (NUMERICS.md section 3)."""
+"""float32 and float64 arithmetic in a defined order: exact fma, and qverify's own exp, tanh, log, erf (NUMERICS.md
+section 3)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ Array = npt.NDArray[Any]
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """Returns fl32(a*b + c) with one rounding, float32 in and out. The product is exact in float64; the sum is rounded to odd,
-    then to float32, which equals a single rounding (53 >= 24 + 2 bits)."""
+    """Returns fl32(a*b + c) with one rounding, float32 in and out. The product is exact in float64; the sum is rounded
+    to odd, then to float32, which equals a single rounding (53 >= 24 + 2 bits)."""
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = np.asarray(c, np.float64)
     total = product + addend

@@ -16,7 +16,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The requantization of an accumulator. rq: as in NUMERICS.md section 1; wide: int64 accumulators; axis: of the channels."""
+    """The requantization of an accumulator. rq: as in NUMERICS.md section 1; wide: int64 accumulators; axis: of the
+    channels."""
 
     rq: Array
     zero_point: int
@@ -32,8 +33,8 @@ class Output:
         return replace(self, rq=self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels], axis=0)
 
     def of(self, acc: Array) -> Array:
-        """Returns the output of an accumulator. acc: exact integers in float32, float64 or int64; 8-bit sums beyond int32 wrap. May
-        overwrite acc."""
+        """Returns the output of an accumulator. acc: exact integers in float32, float64 or int64; 8-bit sums beyond
+        int32 wrap. May overwrite acc."""
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
             along = [1] * acc.ndim
             if self.rq.shape[-1] > 1:

@@ -17,8 +17,8 @@ def bits(rounding: str, wide: bool) -> int:
 
 
 def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
-    """Returns int32 [2, C]: multiplier and shift for real scales [C] (float64, > 0). Raises ValueError for a scale that the mode
-    cannot represent."""
+    """Returns int32 [2, C]: multiplier and shift for real scales [C] (float64, > 0). Raises ValueError for a scale that
+    the mode cannot represent."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
     if rounding.startswith("pow2"):
         shift = -np.rint(np.log2(real)).astype(np.int64)
@@ -44,8 +44,8 @@ def _bounded(field: npt.NDArray[np.int64], low: int, high: int, rounding: str, r
 
 
 def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
-    """Returns int32 [3]: multipliers of both operands and their common shift (NUMERICS.md, add). ratio_b < 0 for Sub. Raises
-    ValueError for ratios that the mode cannot represent."""
+    """Returns int32 [3]: multipliers of both operands and their common shift (NUMERICS.md, add). ratio_b < 0 for Sub.
+    Raises ValueError for ratios that the mode cannot represent."""
     if rounding.startswith("pow2"):
         ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(np.log2(abs(r)))) for r in (ratio_a, ratio_b))
         n = 30

@@ -1,4 +1,5 @@
-"""Cuts a convolution's input into stride phases of flat padded planes, so that every tap of a run of output rows is one slice."""
+"""Cuts a convolution's input into stride phases of flat padded planes, so that every tap of a run of output rows is one
+slice."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """The phases. flat: [C, phases, elements]; a row of a phase is `width` long, at least the output's; taps: (phase, row, column).
+    """The phases. flat: [C, phases, elements]; a row of a phase is `width` long, at least the output's; taps: (phase,
+    row, column).
 
     Elements of a slice past the output's width belong to other windows: they are computed and dropped."""
 
@@ -64,7 +66,8 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: int, d
 
 
 def _placed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
-    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of `room`."""
+    """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of
+    `room`."""
     skipped = max(0, -(start // stride))
     first = start + skipped * stride
     count = max(0, min(len(range(first, size, stride)), room - skipped))

@@ -13,7 +13,8 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C] along `axis`."""
+    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C]
+    along `axis`."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1

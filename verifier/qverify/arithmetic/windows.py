@@ -64,7 +64,8 @@ class Window:
 
 
 def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
-    """Returns the window of a node whose words start with WINDOW_WORDS, then DILATION_WORDS if dilated. Raises ValueError."""
+    """Returns the window of a node whose words start with WINDOW_WORDS, then DILATION_WORDS if dilated. Raises
+    ValueError."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right = words[:8]
     dilation = (words[8], words[9]) if dilated else (1, 1)
     return Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), dilation)

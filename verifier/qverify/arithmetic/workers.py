@@ -1,4 +1,5 @@
-"""Runs blocks of a node's work on all usable cores: numpy and BLAS release the interpreter lock, so threads are enough."""
+"""Runs blocks of a node's work on all usable cores: numpy and BLAS release the interpreter lock, so threads are
+enough."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def core_count() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limits BLAS to one thread while it is entered: its threads would compete with the blocks' (measured: two gain nothing)."""
+    """Limits BLAS to one thread while it is entered: its threads would compete with the blocks' (measured: two gain
+    nothing)."""
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
 
@@ -43,7 +45,8 @@ def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
 
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
-    """Runs all blocks, several at the same time and in any order; they must write to disjoint memory. Raises the first error."""
+    """Runs all blocks, several at the same time and in any order; they must write to disjoint memory. Raises the first
+    error."""
     if len(blocks) == 1:
         blocks[0]()
         return
@@ -52,7 +55,8 @@ def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
 
 
 def runs(count: int, largest: int) -> list[slice]:
-    """Returns range(count) cut into equal runs of at most `largest` (at least 1); at least one per core if there are several."""
+    """Returns range(count) cut into equal runs of at most `largest` (at least 1); at least one per core if there are
+    several."""
     parts = -(-count // max(1, min(largest, count)))
     if parts > 1:
         parts = -(-parts // core_count()) * core_count()

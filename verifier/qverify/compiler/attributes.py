@@ -34,7 +34,8 @@ CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
 def check_attributes(view: View) -> None:
-    """Raises UnsupportedError for an attribute that no lowering reads, an unsupported value, or a further output that is used."""
+    """Raises UnsupportedError for an attribute that no lowering reads, an unsupported value, or a further output that
+    is used."""
     pages, needed = lowerings(), _needed(view)
     for node in view.nodes:
         read = pages.read.get(node.op_type)

@@ -18,7 +18,8 @@ Array = npt.NDArray[Any]
 
 
 class Builder:
-    """What lowerings write to. rounding decides the form of every `rq`. taken: names in the ONNX, which no new name may equal."""
+    """What lowerings write to. rounding decides the form of every `rq`. taken: names in the ONNX, which no new name may
+    equal."""
 
     def __init__(self, rounding: str, taken: Container[str] = frozenset()):
         self.rounding, self._taken = rounding, taken
@@ -27,8 +28,8 @@ class Builder:
         self.constants: dict[str, Array] = {}
 
     def tensor(self, spec: TensorSpec) -> str:
-        """Declares a tensor and returns its name. The first spec is kept, except that a graph input gets the scale its first reader
-        declares."""
+        """Declares a tensor and returns its name. The first spec is kept, except that a graph input gets the scale its
+        first reader declares."""
         before = self.tensors.get(spec.name)
         if before is None:
             self.tensors[spec.name] = spec
@@ -37,13 +38,15 @@ class Builder:
         return spec.name
 
     def made(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """Adds a dense constant made by the compiler and returns its name, with `~` appended where the name is taken."""
+        """Adds a dense constant made by the compiler and returns its name, with `~` appended where the name is
+        taken."""
         while name in self._taken or name in self.constants:
             name += "~"
         return self.constant(name, value, None if spec is None else replace(spec, name=name))
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """Adds a constant of the ONNX, dense, under its own name and returns that. spec: given for a quantized constant."""
+        """Adds a constant of the ONNX, dense, under its own name and returns that. spec: given for a quantized
+        constant."""
         value = np.array(value, order="C")
         if name not in self.constants:
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
@@ -68,8 +71,9 @@ class Builder:
                 self.tensors[name] = replace(self.tensors[name], integer_reference=False)
 
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
-        """Adds the `rq` constant of a node and returns its name. exact: float32 S of onnxruntime's kernel; real: float64 S. Raises
-        UnsupportedError for a scale that is not finite and positive or that the rounding mode cannot represent."""
+        """Adds the `rq` constant of a node and returns its name. exact: float32 S of onnxruntime's kernel; real:
+        float64 S. Raises UnsupportedError for a scale that is not finite and positive or that the rounding mode cannot
+        represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             if not (np.isfinite(value) & (value > 0)).all():

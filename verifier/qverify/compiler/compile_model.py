@@ -29,9 +29,9 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic inputs.
-    fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of external data.
-    inputs: network input to the description (INPUTS.md) of the bytes the board receives for it."""
+    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic
+    inputs. fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of
+    external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it."""
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -70,8 +70,8 @@ class Compiled:
 def compile_model(
     source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
 ) -> Compiled:
-    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. Raises BadFileError
-    for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
+    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. Raises
+    BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompileOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
@@ -164,8 +164,8 @@ def _interior(view: View) -> set[str]:
 
 
 def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
-    """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime, nothing fused)
-    from one random input.
+    """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime,
+    nothing fused) from one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}."""
     from qverify.inputs.prepare import random_inputs

@@ -1,4 +1,5 @@
-"""Float nodes that stay: DequantizeLinear, QuantizeLinear, and operators on float32 streams between quantized tensors."""
+"""Float nodes that stay: DequantizeLinear, QuantizeLinear, and operators on float32 streams between quantized
+tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class FloatStream:
         self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
 
     def source(self, name: str) -> str:
-        """Returns the name of the model.bin tensor for an ONNX tensor; constants, also dequantized ones, become constants."""
+        """Returns the name of the model.bin tensor for an ONNX tensor; constants, also dequantized ones, become
+        constants."""
         view = self.view
         constant = view.float_constant(name)
         if constant is not None:

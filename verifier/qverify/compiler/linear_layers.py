@@ -1,4 +1,5 @@
-"""What convolutions and matrix products share: their constants and whether onnxruntime has an integer kernel for them."""
+"""What convolutions and matrix products share: their constants and whether onnxruntime has an integer kernel for
+them."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from qverify.onnx_model.view import Quantized, View
 def integer_bias(
     view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool, kernel: bool
 ) -> tuple[Array | None, str, dict[str, Array]]:
-    """Returns the integer bias of a unit, its name in the integer ONNX, and a new initializer if it had to be quantized here.
-    kernel: an integer kernel reads it; without one the reference adds its real value, regardless of its stored scale."""
+    """Returns the integer bias of a unit, its name in the integer ONNX, and a new initializer if it had to be quantized
+    here. kernel: an integer kernel reads it; without one the reference adds its real value, regardless of its stored
+    scale."""
     if not name:
         return None, "", {}
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
@@ -43,8 +45,8 @@ def integer_bias(
 def weight_and_bias(
     builder: Builder, y: Quantized, w: Quantized, weight: Array, axis: int, bias: Array | None, wide: bool
 ) -> list[str | None]:
-    """Adds the constants of a linear node's second and third input and returns their names. weight: w's values in the node's
-    layout; axis: of its scales."""
+    """Adds the constants of a linear node's second and third input and returns their names. weight: w's values in the
+    node's layout; axis: of its scales."""
     name = f"{y.name}/weight"
     spec = replace(w.spec(name, tuple(weight.shape)), channel_axis=axis if len(w.scale) > 1 else -1)
     name = builder.made(name, weight, spec)
@@ -54,7 +56,8 @@ def weight_and_bias(
 
 
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
-    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type, no int8 activation with uint8 weight."""
+    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type, no int8 activation with
+    uint8 weight."""
     if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype:
         return False
     return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

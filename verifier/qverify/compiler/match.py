@@ -22,8 +22,8 @@ Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and
 
 @dataclass(slots=True)
 class Matched:
-    """A matched model. steps: units and remaining original nodes, in running order. model: the integer ONNX. covers: tensor to
-    the ONNX nodes it stands for."""
+    """A matched model. steps: units and remaining original nodes, in running order. model: the integer ONNX. covers:
+    tensor to the ONNX nodes it stands for."""
 
     view: View
     model: onnx.ModelProto

@@ -41,8 +41,8 @@ def window_pads(
 
 
 def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
-    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form where onnxruntime
-    has one; None where it does not match."""
+    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form where
+    onnxruntime has one; None where it does not match."""
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None

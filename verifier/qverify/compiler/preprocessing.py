@@ -1,4 +1,5 @@
-"""compile --input NAME=nv12,...: nodes in front of the network that compute its input from the raw bytes a chip receives."""
+"""compile --input NAME=nv12,...: nodes in front of the network that compute its input from the raw bytes a chip
+receives."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
 def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
-    """Returns the graph with these inputs read as raw bytes. tables: network input to its description; a size left out is the
-    network's. renamed: network inputs that are quantized on the host, to the integer graph input.
-    Raises UsageError for a name that is not an input, UnsupportedError for an input that no node can compute."""
+    """Returns the graph with these inputs read as raw bytes. tables: network input to its description; a size left out
+    is the network's. renamed: network inputs that are quantized on the host, to the integer graph input. Raises
+    UsageError for a name that is not an input, UnsupportedError for an input that no node can compute."""
     preprocessed, inputs = graph, {}
     for name, table in tables.items():
         tensor = renamed.get(name, name)

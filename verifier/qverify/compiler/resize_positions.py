@@ -33,11 +33,11 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
         raise UnsupportedError(
             f"{node.name} (Resize): its scales are computed at run time; only constants can be compiled"
         )
-    given = view.constants[name] if name else np.empty(0)
+    stored = view.constants[name] if name else np.empty(0)
     axes = [a % len(shape) for a in attributes(node).get("axes", range(len(shape)))]
-    if given.size == len(axes):
+    if stored.size == len(axes):
         values = [np.float32(1)] * len(shape)
-        for axis, scale in zip(axes, given, strict=True):
+        for axis, scale in zip(axes, stored, strict=True):
             values[axis] = np.float32(scale)
         return values
     return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
@@ -45,8 +45,8 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
 
 def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
     """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
-    given = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
-    mode = "asymmetric" if view.opset < 11 else given
+    named = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
+    mode = "asymmetric" if view.opset < 11 else named
     i = np.arange(out, dtype=np.float32)
     if mode == "asymmetric":
         return i / scale

@@ -15,14 +15,14 @@ Ends = dict[str, dict[str, str]]
 def strip_quantization(
     model: onnx.ModelProto, name: str, only: Collection[str] | None = None
 ) -> tuple[onnx.ModelProto, Ends]:
-    """Returns the model and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: strips these
-    inputs and no output.
+    """Returns the model and {"inputs": {integer name: float name}, "outputs": {...}} of what was stripped. only: strips
+    these inputs and no output.
 
-    An input is stripped if one per-tensor QuantizeLinear alone reads it, an output if a DequantizeLinear computes it. Raises
-    UnsupportedError if there is neither."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
+    An input is stripped if one per-tensor QuantizeLinear alone reads it, an output if a DequantizeLinear computes it.
+    Raises UnsupportedError if there is neither."""
+    stripped = onnx.ModelProto()
+    stripped.CopyFrom(model)
+    graph = stripped.graph
     constants = {i.name for i in graph.initializer}
     readers, makers = _readers(graph), {o: n for n in graph.node for o in n.output}
     kinds = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input]}
@@ -53,7 +53,7 @@ def strip_quantization(
             f"{name}: --strip-io-quant finds no QuantizeLinear at an input and no DequantizeLinear at an output; leave the option out"
         )
     _drop(graph, gone)
-    return made, {"inputs": inputs, "outputs": outputs}
+    return stripped, {"inputs": inputs, "outputs": outputs}
 
 
 def _all_there(only: Collection[str], inputs: dict[str, str], file: str) -> None:

@@ -15,7 +15,8 @@ SUFFIX = "preactivation"
 
 
 def unfuse_activations(graph: Graph) -> Graph:
-    """Returns the graph with each narrowed [act_min, act_max] as a lookup after its node: same results, one more tensor per unit.
+    """Returns the graph with each narrowed [act_min, act_max] as a lookup after its node: same results, one more tensor
+    per unit.
 
     The tensor between is `NAME/preactivation`, as in the integer ONNX; where onnxruntime has no integer kernel for the
     node, the reference does not have this tensor and it is interior."""

@@ -20,7 +20,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Relu or Clip between an operator and its QuantizeLinear, as limits in output units. covers: its ONNX node names."""
+    """Relu or Clip between an operator and its QuantizeLinear, as limits in output units. covers: its ONNX node
+    names."""
 
     low: int
     high: int
@@ -83,7 +84,8 @@ def missing_domain(view: View) -> list[Any]:
 
 
 def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
-    """Appends an integer Clip to the unit's ONNX form where the activation clamps more than the type's saturation does."""
+    """Appends an integer Clip to the unit's ONNX form where the activation clamps more than the type's saturation
+    does."""
     if not unit.onnx or not act.clamps(y.dtype):
         return
     before, low, high = f"{y.name}/preactivation", f"{y.name}/clip_min", f"{y.name}/clip_max"
@@ -94,7 +96,8 @@ def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
 
 
 def qlinear_operands(q: Quantized) -> list[str]:
-    """Returns the names of the integer tensor, its scale and its zero point, in the order QLinear operators take them."""
+    """Returns the names of the integer tensor, its scale and its zero point, in the order QLinear operators take
+    them."""
     return [q.name, q.scale_name, q.zero_name]
 
 

@@ -1,4 +1,5 @@
-"""Checks a Graph against FORMAT.md: sizes and counts, quantization in range, every tensor computed once before it is read."""
+"""Checks a Graph against FORMAT.md: sizes and counts, quantization in range, every tensor computed once before it is
+read."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def _padded(size: int) -> int:
 
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
-    """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above MAX_BYTES."""
+    """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above
+    MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
     total = at + sum(_padded(len(sections[kind])) for kind in KINDS[:last]) + len(sections[KINDS[last]])

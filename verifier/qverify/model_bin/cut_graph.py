@@ -10,7 +10,8 @@ from qverify.model_bin.units import may_be_interior
 
 
 def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
-    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor no node computes."""
+    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor no node
+    computes."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
     while todo:
         node = makers[todo.pop()]

@@ -20,7 +20,8 @@ def constant(graph: Graph, name: str | None) -> Array | None:
 
 
 def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
-    """Returns the node's requantization: rq is its last input, act_min and act_max its last words. axis: of rq's channels."""
+    """Returns the node's requantization: rq is its last input, act_min and act_max its last words. axis: of rq's
+    channels."""
     y = graph.spec(node.outputs[0])
     low, high = node.words[-2:]
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)
@@ -29,7 +30,8 @@ def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
 
 
 def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) -> np.dtype[Any]:
-    """Returns the fastest type that represents every sum exactly. row_weight: largest sum of |weights| of one output."""
+    """Returns the fastest type that represents every sum exactly. row_weight: largest sum of |weights| of one
+    output."""
     x = graph.spec(node.inputs[0] or "")
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
     return exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)

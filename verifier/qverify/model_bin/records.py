@@ -48,7 +48,8 @@ class _Pools:
 
 
 def encode(graph: Graph) -> bytes:
-    """Returns the bytes of model.bin; equal graphs give equal bytes. Raises BadFileError for a graph that violates FORMAT.md."""
+    """Returns the bytes of model.bin; equal graphs give equal bytes. Raises BadFileError for a graph that violates
+    FORMAT.md."""
     check_graph(graph)
     pools, data = _Pools(), bytearray()
     index = {name: i for i, name in enumerate(graph.tensors)}
@@ -169,7 +170,8 @@ class _Reader:
 
 
 def decode(data: bytes) -> Graph:
-    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the violated rule of FORMAT.md, and where."""
+    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the violated rule of FORMAT.md, and
+    where."""
     reader = _Reader(data)
     head = reader.sections[b"GRPH"]
     if len(head) != 64:

@@ -21,11 +21,11 @@ class Unit:
 
 
 def may_be_interior(graph: Graph) -> set[str]:
-    """Returns the tensors that a model.bin may flag interior: no comparison with the ONNX expects them, and the unit around them
-    is compared.
+    """Returns the tensors that a model.bin may flag interior: no comparison with the ONNX expects them, and the unit
+    around them is compared.
 
-    These are floats that `dequantize` computes or that only `quantize` reads, and with --no-fuse NAME/preactivation, whose node
-    has no integer reference and which only the lookup that computes NAME reads. Never a graph output."""
+    These are floats that `dequantize` computes or that only `quantize` reads, and with --no-fuse NAME/preactivation,
+    whose node has no integer reference and which only the lookup that computes NAME reads. Never a graph output."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()
     for node in graph.nodes:
         for name in {n for n in node.inputs if n is not None}:
@@ -47,8 +47,8 @@ def _inside(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
 
 
 def units(graph: Graph) -> list[Unit]:
-    """Returns one Unit per node with an observable output, in running order. Interior producers (a DequantizeLinear, a float
-    that only a QuantizeLinear reads) belong to every unit that reads them."""
+    """Returns one Unit per node with an observable output, in running order. Interior producers (a DequantizeLinear, a
+    float that only a QuantizeLinear reads) belong to every unit that reads them."""
     made_by, order = graph.producers(), {node.name: i for i, node in enumerate(graph.nodes)}
     all_units = []
     for last in graph.nodes:

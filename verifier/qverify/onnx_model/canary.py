@@ -1,6 +1,7 @@
-"""Checks that onnxruntime on this host computes the reference's kernels as NUMERICS.md says, with one-node models of known
-results. The results are digests of the simulator's bits (tests/plain/test_canary.py computes them again); those of
-QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were recorded on x86-64 with fused multiply-add."""
+"""Checks that onnxruntime on this host computes the reference's kernels as NUMERICS.md says, with one-node models of
+known results. The results are digests of the simulator's bits (tests/plain/test_canary.py computes them again); those
+of QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were recorded on x86-64 with fused
+multiply-add."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def failing_kinds(result: dict[str, Any]) -> set[str]:
 
 
 def canary(use_cache: bool = True) -> dict[str, Any]:
-    """Returns {"engine", "checked", "failing"}, where failing names the canaries whose kernel does not give the known bits on this
-    host. The result is cached per machine and version."""
+    """Returns {"engine", "checked", "failing"}, where failing names the canaries whose kernel does not give the known
+    bits on this host. The result is cached per machine and version."""
     key = hashlib.sha256(
         f"{version()} {platform.machine()} {_processor()} {sorted(KNOWN.items())}".encode()
     ).hexdigest()[:16]

@@ -105,17 +105,19 @@ def pool(kind: str, **attributes: Any) -> Canary:
 
 
 def quantize() -> Canary:
-    """Returns a QuantizeLinear on ties and on values for which multiplying by the reciprocal rounds differently from dividing."""
+    """Returns a QuantizeLinear on ties and on values for which multiplying by the reciprocal rounds differently from
+    dividing."""
     x = np.random.Generator(np.random.PCG64(6)).uniform(-20, 20, 4096).astype(np.float32)
     x[:512] = (np.arange(512) - 256) * np.float32(0.05)
     return one_node("QuantizeLinear", {"x": x} | scale_and_zero("y", 0.1, 128, "uint8"), "uint8", "x")
 
 
 def float_to_8bit(kind: str, y_scale: float, **attributes: Any) -> Canary:
-    """Returns dequantize, a float function, quantize: a function that onnxruntime computes in float is compared after quantizing."""
+    """Returns dequantize, a float function, quantize: a function that onnxruntime computes in float is compared after
+    quantizing."""
     x = np.tile(grid("uint8"), (2, 1))
-    given = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
-    inputs = {k: np.asarray(v) for k, v in given.items()}
+    tensors = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
+    inputs = {k: np.asarray(v) for k, v in tensors.items()}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["real"]),
         helper.make_node(kind, ["real"], ["value"], **attributes),

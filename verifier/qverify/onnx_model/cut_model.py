@@ -11,7 +11,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 class Cutter:
-    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's tensors."""
+    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's
+    tensors."""
 
     def __init__(self, model: onnx.ModelProto, specs: Mapping[str, TensorSpec]):
         self._model, self._specs, self._nodes = model, specs, list(model.graph.node)
@@ -19,7 +20,8 @@ class Cutter:
         self._constants = {i.name: i for i in model.graph.initializer}
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are left out."""
+        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are
+        left out."""
         wanted, todo, used = set[int](), list(outputs), set[str]()
         while todo:
             name = todo.pop()
@@ -39,9 +41,9 @@ class Cutter:
             [self._constants[n] for n in sorted(used) if n in self._constants],
             value_info=[self._info(n) for n in inside if n in self._specs],  # operators whose shapes nothing infers
         )
-        made = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
-        made.ir_version = self._model.ir_version
-        return made
+        part = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        part.ir_version = self._model.ir_version
+        return part
 
     def _info(self, name: str) -> onnx.ValueInfoProto:
         spec = self._specs[name]

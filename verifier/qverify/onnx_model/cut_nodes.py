@@ -11,7 +11,8 @@ from onnx import helper
 
 
 def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
-    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their constants."""
+    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their
+    constants."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
     wanted, read, todo = set[int](), set[str](), [output]
@@ -34,6 +35,6 @@ def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic
         [onnx.ValueInfoProto(name=output)],
         [constant for constant in source.initializer if constant.name in read],
     )
-    made = helper.make_model(graph, opset_imports=list(model.opset_import))
-    made.ir_version = max(model.ir_version, 4)
-    return made
+    piece = helper.make_model(graph, opset_imports=list(model.opset_import))
+    piece.ir_version = max(model.ir_version, 4)
+    return piece

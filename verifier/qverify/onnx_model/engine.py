@@ -23,7 +23,8 @@ def version() -> str:
 
 
 class Engine:
-    """One onnxruntime session. settings: the pinned settings, for the report. Raises BadFileError for a model it refuses."""
+    """One onnxruntime session. settings: the pinned settings, for the report. Raises BadFileError for a model it
+    refuses."""
 
     def __init__(
         self,

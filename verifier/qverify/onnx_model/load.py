@@ -57,10 +57,11 @@ def _known_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
-    """Returns a checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic inputs.
+    """Returns a checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic
+    inputs.
 
-    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the folder,
-    NaN in weights. Raises UnsupportedError for an unknown operator."""
+    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
+    folder, NaN in weights. Raises UnsupportedError for an unknown operator."""
     model = parse(data, name)
     _known_operators(model, name)
     _load_external(model, name, folder)
@@ -80,7 +81,8 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
 
 
 def _completed(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto:
-    """Infers shapes again and runs the model once, to find what inference does not see, such as a Reshape to constant dims."""
+    """Infers shapes again and runs the model once, to find what inference does not see, such as a Reshape to constant
+    dims."""
     try:
         whole = complete_shapes(shape_inference.infer_shapes(model))
         Engine(whole.SerializeToString()).run(_zeros(whole))
@@ -101,7 +103,8 @@ def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Adds the shapes ONNX inference does not know (com.microsoft operators), taken from one run on zeros; returns the model."""
+    """Adds the shapes ONNX inference does not know (com.microsoft operators), taken from one run on zeros; returns the
+    model."""
     known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
     known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
     unknown = [
@@ -125,7 +128,8 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Returns whether the model has QuantizeLinear, DequantizeLinear or an integer operator of onnxruntime (QLinear*, QGemm)."""
+    """Returns whether the model has QuantizeLinear, DequantizeLinear or an integer operator of onnxruntime (QLinear*,
+    QGemm)."""
     whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
     return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
 
@@ -196,8 +200,8 @@ def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -> None:
-    """Sets the sizes of an input's dynamic dims. Raises BadFileError where the file has another size: the original ONNX could not
-    be run on such an input."""
+    """Sets the sizes of an input's dynamic dims. Raises BadFileError where the file has another size: the original ONNX
+    could not be run on such an input."""
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
         return
@@ -215,8 +219,8 @@ def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -
 
 
 def _finite(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for NaN in an initializer or a Constant node. Infinities are allowed (limits of Clip, masks); biases are
-    checked for them elsewhere."""
+    """Raises BadFileError for NaN in an initializer or a Constant node. Infinities are allowed (limits of Clip, masks);
+    biases are checked for them elsewhere."""
     tensors = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
     tensors += [
         (f"constant {node.output[0]!r}", attribute.t)

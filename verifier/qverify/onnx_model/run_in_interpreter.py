@@ -1,8 +1,10 @@
-"""Runs the reference in another Python interpreter, which starts `run_in_interpreter.py FOLDER`; imports nothing of qverify.
+"""Runs the reference in another Python interpreter, which starts `run_in_interpreter.py FOLDER`; imports nothing of
+qverify.
 
-In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models; .npz
-files whose arrays are called 0, 1, ... in the order of the names. Writes ran.json (the versions), then run-N.npz for every run;
-a file is complete once it has its name. This file must work with Python 3.8 and old versions of onnxruntime."""
+In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models;
+.npz files whose arrays are called 0, 1, ... in the order of the names. Writes ran.json (the versions), then run-N.npz
+for every run; a file is complete once it has its name. This file must work with Python 3.8 and old versions of
+onnxruntime."""
 
 from __future__ import annotations
 

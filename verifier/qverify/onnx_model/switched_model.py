@@ -1,4 +1,5 @@
-"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes it."""
+"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes
+it."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of the
-    quantized type."""
+    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of
+    the quantized type."""
 
     tensor: str
     scale: Array
@@ -39,7 +40,8 @@ class Switch:
 
 
 class Switched:
-    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one session.
+    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one
+    session.
 
     Raises BadFileError where onnxruntime refuses the model."""
 
@@ -58,9 +60,9 @@ def _flag(at: int) -> str:
 
 
 def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph, nodes = made.graph, list(made.graph.node)
+    switched = onnx.ModelProto()
+    switched.CopyFrom(model)
+    graph, nodes = switched.graph, list(switched.graph.node)
     fed = [i.name for i in graph.input]
     renamed = {s.tensor: f"{s.tensor}~float" for s in switches if s.tensor not in fed}
     taken = {s.tensor: f"{s.tensor}~switched" for s in switches if s.tensor in fed}
@@ -79,10 +81,10 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
         ordered += [node, *(after[o] for o in node.output if o in after)]
     del graph.node[:], graph.value_info[:]
     graph.node.extend(ordered)
-    if not any(o.domain == DOMAIN for o in made.opset_import):
-        made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    made.ir_version = max(made.ir_version, 4)  # before, an initializer had to be an input, too
-    return made
+    if not any(o.domain == DOMAIN for o in switched.opset_import):
+        switched.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    switched.ir_version = max(switched.ir_version, 4)  # before, an initializer had to be an input, too
+    return switched
 
 
 def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, flag: str) -> onnx.NodeProto:
@@ -102,7 +104,8 @@ def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, fl
 def _weights(
     graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], switch: Switch, flag: str
 ) -> list[onnx.NodeProto]:
-    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the choice."""
+    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the
+    choice."""
     choices = []
     for one in switch.weights:
         node, name = makers[one.maker], f"{flag}/{one.maker}/{one.at}"

@@ -1,4 +1,5 @@
-"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, quantized tensors."""
+"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, quantized
+tensors."""
 
 from __future__ import annotations
 
@@ -163,8 +164,8 @@ class View:
         return self.types[name][0]
 
     def parameters(self, node: onnx.NodeProto, name: str) -> Quantized:
-        """Returns the integer tensor `name` with the scale and zero point of its QuantizeLinear or DequantizeLinear. Raises
-        UnsupportedError."""
+        """Returns the integer tensor `name` with the scale and zero point of its QuantizeLinear or DequantizeLinear.
+        Raises UnsupportedError."""
         scale = self.constants.get(node.input[1])
         zero_name = node.input[2] if len(node.input) > 2 else ""
         zero = self.constants.get(zero_name) if zero_name else None
@@ -200,12 +201,14 @@ class View:
         )
 
     def dequantized(self, name: str) -> Quantized | None:
-        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other producers."""
+        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other
+        producers."""
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def float_constant(self, name: str) -> Array | None:
-        """Returns the value of a constant tensor, an initializer or a dequantized one (fl32(fl32(q-z)*s)); None for others."""
+        """Returns the value of a constant tensor, an initializer or a dequantized one (fl32(fl32(q-z)*s)); None for
+        others."""
         if name in self.constants:
             return self.constants[name]
         quantized = self.dequantized(name)

@@ -1,4 +1,4 @@
-"""Every op, one page each: formula, WORDS, prepare (once a model) and simulate. The file name is the op's stem."""
+"""All ops, one page each: formula, WORDS, prepare (once per model) and simulate. The file name is the op's stem."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Array = npt.NDArray[Any]
 
 
 class Page(Protocol):
-    """WORDS: names of the node's words; the last ones, ending in `[rank]` or `[C]`, stand for one word a dim or channel. simulate: dense valid arrays in, dense valid
-    arrays of the outputs' dtypes out. A page may also have prepare(node, graph): what the constants alone decide."""
+    """The page of an op. WORDS: names of the node's words; the last ones, ending in `[rank]` or `[C]`, stand for one
+    word per dim or channel. simulate: takes dense valid arrays, returns dense valid arrays of the outputs' dtypes. A
+    page may also have prepare(node, graph), which computes what depends on constants alone."""
 
     WORDS: tuple[str, ...]
 
@@ -26,7 +27,7 @@ class Page(Protocol):
 
 
 def page(stem: str) -> Page:
-    """The page of an op. Raises BadFileError for a stem no page defines."""
+    """Returns the page of an op. Raises BadFileError for an unknown stem."""
     if stem not in stems():
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
     return _loaded(stem)
@@ -34,7 +35,7 @@ def page(stem: str) -> Page:
 
 @cache
 def stems() -> tuple[str, ...]:
-    """The ops there are: the files of this folder."""
+    """Returns the stems of all ops: the files of this folder."""
     return tuple(page_names(__name__))
 
 
@@ -49,13 +50,13 @@ def _loaded(stem: str) -> Page:
 
 
 def prepare(node: Node, graph: Graph) -> Any:
-    """What the node's page computes from constants alone, once a model; None where it has nothing to prepare."""
+    """Returns what the node's page computes from constants alone, once per model; None if it prepares nothing."""
     of = page(node.op)
     return of.prepare(node, graph) if hasattr(of, "prepare") else None
 
 
 def words(node: Node) -> dict[str, int]:
-    """The node's words by name. Raises BadFileError when their number is not what the op wants."""
+    """Returns the node's words by name. Raises BadFileError if their number is wrong."""
     names = page(node.op).WORDS
     ranks = [n for n in names if n.endswith("]")]  # these stand last and share what is left
     if ranks:
@@ -68,12 +69,12 @@ def words(node: Node) -> dict[str, int]:
 
 
 def float_word(word: int) -> Any:
-    """A `_f32` word as its float32."""
+    """Returns a `_f32` word as float32."""
     return np.array(word, np.int32).view(np.float32)[()]
 
 
 def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: Any = None) -> dict[str, Array]:
-    """The node's outputs by name, from the values of its inputs."""
+    """Returns the node's outputs by name, computed from the values of its inputs."""
     of = page(node.op)
     if state is None:
         state = prepare(node, graph)

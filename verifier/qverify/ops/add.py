@@ -22,7 +22,8 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 
 
 def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
-    """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else None."""
+    """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else
+    None."""
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None

@@ -1,4 +1,5 @@
-"""ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else requantize(sum, S/count)."""
+"""ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else
+requantize(sum, S/count)."""
 
 from __future__ import annotations
 

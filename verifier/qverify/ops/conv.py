@@ -24,7 +24,8 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias: [O] or None."""
+    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias: [O] or
+    None."""
 
     window: Window
     group: int

@@ -65,7 +65,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
 
 def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, ...]) -> Array:
-    """Returns acc [O, *out] of x [I, H, W] and weight [O, taps, I]: every tap's products added at their output position."""
+    """Returns acc [O, *out] of x [I, H, W] and weight [O, taps, I]: every tap's products added at their output
+    position."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w = node.words[:10]
     height, width = x.shape[1:]
     products = weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)

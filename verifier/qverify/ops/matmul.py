@@ -1,4 +1,5 @@
-"""y = clip(requantize(sum (a-za)(b-zb), S) + zy): numpy's matmul broadcasting, quantized per last axis of b or per tensor."""
+"""y = clip(requantize(sum (a-za)(b-zb), S) + zy): numpy's matmul broadcasting, quantized per last axis of b or per
+tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""y[0,c,i,j] = the element at byte offset[c] + (i >> shift[c])*row[c] + (j >> shift[c])*column[c] of x, little-endian."""
+"""y[0,c,i,j] = the element at byte offset[c] + (i >> shift[c])*row[c] + (j >> shift[c])*column[c] of x,
+little-endian."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The next step, chosen by the gate that fails and the kind of evidence; and the kind of evidence that the losses are."""
+"""The next step, chosen by the gate that fails and the kind of evidence; and the kind of evidence that the losses
+are."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def advice(rung: str, kind: str, tensors: list[str] | None = None, why: str = ""
 
 
 def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: list[str]) -> str:
-    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed float ~ quantized gate. losses: the worst first."""
+    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed float ~ quantized gate. losses: the
+    worst first."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return "outputs"

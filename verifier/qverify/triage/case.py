@@ -44,9 +44,10 @@ class Change:
 
 @dataclass(slots=True)
 class Case:
-    """One blamed unit. inputs: the valid elements the unit read on the board, by tensor name. output: the output examined.
-    recorded: the board's values of it, shape and dtype of its spec. raw: its aligned bytes, where known. board, previous:
-    look up another tensor of this run, and any tensor of the previous frame; they return None for a tensor that is absent."""
+    """One blamed unit. inputs: the valid elements the unit read on the board, by tensor name. output: the output
+    examined. recorded: the board's values of it, shape and dtype of its spec. raw: its aligned bytes, where known.
+    board, previous: look up another tensor of this run, and any tensor of the previous frame; they return None for a
+    tensor that is absent."""
 
     graph: Graph
     unit: Unit
@@ -130,8 +131,8 @@ def limits(spec: TensorSpec) -> tuple[int, int]:
 
 
 def noise(values: Array, name: str, seed: int) -> Array:
-    """Returns random values of the same shape and dtype: uniform over the type, floats over the range of values. Indices and
-    conditions are returned unchanged."""
+    """Returns random values of the same shape and dtype: uniform over the type, floats over the range of values.
+    Indices and conditions are returned unchanged."""
     rng = np.random.Generator(np.random.PCG64([seed, *name.encode()]))
     if values.dtype.name in SMALL_INTEGERS:
         return values

@@ -19,9 +19,9 @@ MOST_STEPS, ROWS, COLUMNS = 16, 12, 48
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where along one axis elements differ. first, last: the first and last index with a difference. touched: how many indices
-    have one. whole: indices where every element differs, at most 16. period: the touched indices are first, first + period,
-    ...; 0 where they are not regular."""
+    """Where along one axis elements differ. first, last: the first and last index with a difference. touched: how many
+    indices have one. whole: indices where every element differs, at most 16. period: the touched indices are first,
+    first + period, ...; 0 where they are not regular."""
 
     name: str
     size: int
@@ -34,9 +34,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceDescription:
-    """How two tensors differ. steps: recorded minus computed in LSB (integers only) to the number of elements, the commonest
-    first, at most 16. up: share of the differing elements that are larger on the board. drawing: share of differing elements,
-    0..1, over the last two axes (rows, columns; at most 12 x 48 cells), averaged over the others."""
+    """How two tensors differ. steps: recorded minus computed in LSB (integers only) to the number of elements, the
+    commonest first, at most 16. up: share of the differing elements that are larger on the board. drawing: share of
+    differing elements, 0..1, over the last two axes (rows, columns; at most 12 x 48 cells), averaged over the
+    others."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -51,7 +52,8 @@ class DifferenceDescription:
 
 
 def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
-    """Describes how recorded (from the board) differs from made (computed on the host), both of spec's shape and dtype."""
+    """Describes how recorded (from the board) differs from made (computed on the host), both of spec's shape and
+    dtype."""
     apart = (bits(made) != bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
     ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (made, recorded))
@@ -100,7 +102,8 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
 
 
 def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
-    """Returns rows x columns of shares, 0..1: over the last two axes, or over all elements in one row where these have one."""
+    """Returns rows x columns of shares, 0..1: over the last two axes, or over all elements in one row where these have
+    one."""
     shape = apart.shape if apart.ndim > 1 else (1, *apart.shape, 1)[: max(2, apart.ndim + 1)]
     flat = apart.reshape(-1, *shape[-2:])
     if flat.shape[1] * flat.shape[2] == 1:

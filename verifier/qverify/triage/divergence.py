@@ -1,4 +1,5 @@
-"""First divergence between two float graphs: tensors that differ although the nearest known tensors they are computed from agree."""
+"""First divergence between two float graphs: tensors that differ although the nearest known tensors they are computed
+from agree."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ AGREE_DB = 80.0  # float32 sums in another order keep 100 dB and more; a lost bi
 
 
 def agreeing(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, bool]:
-    """Returns, for each tensor that both have in the same shape, whether the two are equal up to float rounding (AGREE_DB)."""
+    """Returns, for each tensor that both have in the same shape, whether the two are equal up to float rounding
+    (AGREE_DB)."""
     return {n: sqnr_db(one[n], other[n]) >= AGREE_DB for n in one if n in other and one[n].shape == other[n].shape}
 
 
@@ -36,8 +38,9 @@ def forced_pieces(
     values: Mapping[str, Array],
     alone: Callable[[str, Mapping[str, Array]], Array],
 ) -> dict[str, Forced]:
-    """Computes each piece of the second graph from the first graph's values and compares it with the first graph's result.
-    A tensor that agrees and whose inputs agree is settled. alone: computes one tensor of the second graph from given ones."""
+    """Computes each piece of the second graph from the first graph's values and compares it with the first graph's
+    result. A tensor that agrees and whose inputs agree is settled. alone: computes one tensor of the second graph from
+    given ones."""
     verdicts = {}
     for unit in units:
         name, limit = unit.name, f"{AGREE_DB:g} dB"

@@ -32,8 +32,8 @@ def log2_choices(n: int, k: int) -> float:
 
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
-    """Returns whether the differing elements, copies of others except where free, give more evidence than the choice of the
-    source cost. The rarer the copied values are among the computed elements, the more evidence they give."""
+    """Returns whether the differing elements, copies of others except where free, give more evidence than the choice of
+    the source cost. The rarer the copied values are among the computed elements, the more evidence they give."""
     moved = case.differing if free is None else case.differing[~free[case.differing]]
     values, counts = np.unique(bits(case.made), return_counts=True)
     copied = bits(case.recorded)[moved]
@@ -45,14 +45,16 @@ def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bo
 
 
 def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:
-    """Returns whether the positions that differ give more evidence than the choice cost, and the values there are unrelated to
-    the computed ones. free: flat mask of the elements left over in memory from before; all others are as computed."""
+    """Returns whether the positions that differ give more evidence than the choice cost, and the values there are
+    unrelated to the computed ones. free: flat mask of the elements left over in memory from before; all others are as
+    computed."""
     taken = np.count_nonzero(free) * 8.0 * case.recorded.itemsize
     return bool(difference_bits(case) >= taken + choice + CHANCE) and unrelated(case, free)
 
 
 def unrelated(case: Case, free: Array) -> bool:
-    """Returns whether the recorded elements at free equal the computed ones, and correlate with them, only by chance."""
+    """Returns whether the recorded elements at free equal the computed ones, and correlate with them, only by
+    chance."""
     recorded, made = case.recorded.reshape(-1)[free], case.made.reshape(-1)[free]
     count = len(made)
     values, of_made = np.unique(made, return_counts=True)

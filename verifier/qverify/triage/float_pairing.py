@@ -1,4 +1,5 @@
-"""Which float tensor each quantized tensor stands for: by name, by onnxruntime's suffixes, else by structure; never guessed."""
+"""Which float tensor each quantized tensor stands for: by name, by onnxruntime's suffixes, else by structure; never
+guessed."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ _WEIGHTS = {  # QOperator: input of the float operator to (value, scale, zero po
 
 @dataclass(frozen=True, slots=True)
 class FloatPair:
-    """A float tensor and the quantized tensor that stands for it. tensor: in the float model. quantized: in model.bin's graph.
-    how: name, suffix or structure. node, op: what computes the float tensor, before its activation. weights: input number of
-    that node to the dequantized value of its constant."""
+    """A float tensor and the quantized tensor that stands for it. tensor: in the float model. quantized: in model.bin's
+    graph. how: name, suffix or structure. node, op: what computes the float tensor, before its activation. weights:
+    input number of that node to the dequantized value of its constant."""
 
     tensor: str
     quantized: str
@@ -40,8 +41,9 @@ class FloatPair:
 
 @dataclass(frozen=True, slots=True)
 class FloatPairs:
-    """All pairs of two models. pairs: in running order. unpaired: quantized tensor to the reason it has no float tensor. inputs,
-    outputs: names of the quantized model to those of the float one. notes: what was paired by other means than its name."""
+    """All pairs of two models. pairs: in running order. unpaired: quantized tensor to the reason it has no float
+    tensor. inputs, outputs: names of the quantized model to those of the float one. notes: what was paired by other
+    means than its name."""
 
     pairs: list[FloatPair]
     unpaired: dict[str, str]
@@ -51,8 +53,9 @@ class FloatPairs:
 
 
 def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what: str) -> tuple[dict[str, str], str]:
-    """Maps the names of one model's inputs or outputs to the other's: by name, else by position where number and shapes agree.
-    Returns the mapping and a note, empty where all names agree. shapes: functions that return a name's shape in each model."""
+    """Maps the names of one model's inputs or outputs to the other's: by name, else by position where number and shapes
+    agree. Returns the mapping and a note, empty where all names agree. shapes: functions that return a name's shape in
+    each model."""
     if set(mine) <= set(theirs):
         return {n: n for n in mine}, ""
     if len(mine) == len(theirs) and all(shapes[0](a) == shapes[1](b) for a, b in zip(mine, theirs, strict=True)):
@@ -63,7 +66,8 @@ def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what:
 
 
 def pair_float(floats: View, quantized: View, graph: Graph) -> FloatPairs:
-    """Pairs the tensors of the original float model with those of the quantized one. graph: compiled from the quantized one."""
+    """Pairs the tensors of the original float model with those of the quantized one. graph: compiled from the quantized
+    one."""
     return _Pairing(floats, quantized, graph).run()
 
 
@@ -94,7 +98,7 @@ class _Pairing:
             return f"{others[0]} is already paired"
         if others:
             return f"{others[0]} has another shape in the float model"
-        return "no float tensor has its name, and not exactly one fits its position"
+        return "no float tensor has its name, and several or none fit its position"
 
     def _aliases(self, name: str) -> list[str]:
         """Returns the names the float model may have for this tensor."""
@@ -115,8 +119,8 @@ class _Pairing:
                     return
 
     def _fits(self, tensor: str, name: str) -> bool:
-        known = self.floats.types.get(tensor)
-        return known is None or known == ("float32", tuple(self.graph.spec(name).shape))
+        float_type = self.floats.types.get(tensor)
+        return float_type is None or float_type == ("float32", tuple(self.graph.spec(name).shape))
 
     def _add(self, tensor: str, name: str, how: str) -> None:
         core = _core(self.floats, tensor)
@@ -128,14 +132,16 @@ class _Pairing:
         self.taken.add(tensor)
 
     def _core_of(self, name: str) -> Any:
-        """Returns the node of the quantized model that computes the tensor: a QLinear operator, or the float one between DQ and Q."""
+        """Returns the node of the quantized model that computes the tensor: a QLinear operator, or the float one
+        between DQ and Q."""
         maker = self.quantized.producer.get(name)
         if maker is None or maker.op_type != "QuantizeLinear":
             return maker
         return _core(self.quantized, maker.input[0])
 
     def _by_structure(self, name: str) -> bool:
-        """Pairs the tensor with the one float node of the same operator that reads the float tensors of the same inputs."""
+        """Pairs the tensor with the one float node of the same operator that reads the float tensors of the same
+        inputs."""
         mine = self._core_of(name)
         inputs = None if mine is None else self._read(mine)
         if mine is None or not inputs or any(r is None for r in inputs):
@@ -166,7 +172,8 @@ class _Pairing:
         return self._behind(str(node.output[0]), name)
 
     def _behind(self, tensor: str, name: str) -> str:
-        """Returns the output of the float tensor's activation where the quantized node includes it, otherwise the tensor itself."""
+        """Returns the output of the float tensor's activation where the quantized node includes it, otherwise the
+        tensor itself."""
         user = self.floats.sole_consumer(tensor)
         outside = any(u.op_type in ACTIVATIONS for u in self._users(name))
         return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not outside else tensor
@@ -185,7 +192,8 @@ class _Pairing:
 
 
 def _core(view: View, tensor: str) -> Any:
-    """Returns the node that computes the tensor; for an activation the node before it, unless that is quantized by itself."""
+    """Returns the node that computes the tensor; for an activation the node before it, unless that is quantized by
+    itself."""
     node = view.producer.get(tensor)
     if node is not None and node.op_type in ACTIVATIONS:
         before = view.producer.get(node.input[0])
@@ -195,7 +203,8 @@ def _core(view: View, tensor: str) -> Any:
 
 
 def _dequantized(view: View, mine: Any, floats: View, core: Any) -> dict[int, Array]:
-    """Returns the dequantized constants of `mine` for the float constants of `core`, by input number; other shapes are left out."""
+    """Returns the dequantized constants of `mine` for the float constants of `core`, by input number; other shapes are
+    left out."""
     plain = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
     if core.op_type != plain:
         return {}
@@ -214,8 +223,8 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
     """Returns the dequantized constant for the float operator's input `at`, or None."""
     table = _WEIGHTS.get(node.op_type)
     if table is None:
-        known = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
-        return view.float_constant(node.input[at]) if known else None
+        plain = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
+        return view.float_constant(node.input[at]) if plain else None
     places = table.get(at)
     value = view.constants.get(node.input[places[0]]) if places and places[0] < len(node.input) else None
     if places is None or value is None:
@@ -231,7 +240,8 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
 
 
 def _one_scale(view: View, node: Any, places: list[int]) -> bool | None:
-    """Returns whether the weights at these input numbers have one scale for all channels; None where there are no weights."""
+    """Returns whether the weights at these input numbers have one scale for all channels; None where there are no
+    weights."""
     sizes = []
     for at in places:
         if node.op_type in _WEIGHTS:

@@ -1,4 +1,5 @@
-"""Describes a blamed unit's difference and simulates the unit again with every known fault to find one that gives the board's bytes."""
+"""Describes a blamed unit's difference and simulates the unit again with every known fault to find one that gives the
+board's bytes."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ MARGIN = 10.0  # bits by which a cause may be less specific than the best and st
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A cause. family: a page's NAME. said: the fault in words. bits: log2 of the number of alternatives it was chosen from;
-    fewer bits are more specific. taken: elements nothing predicts; they are as recorded, and their bits are part of `bits`."""
+    """A cause. family: a page's NAME. said: the fault in words. bits: log2 of the number of alternatives it was chosen
+    from; fewer bits are more specific. taken: elements nothing predicts; they are as recorded, and their bits are part
+    of `bits`."""
 
     family: str
     said: str
@@ -38,7 +40,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A cause that reproduces a part. of_differing: share of the differing elements, 0..1; of_all: share of all elements."""
+    """A cause that reproduces a part. of_differing: share of the differing elements, 0..1; of_all: share of all
+    elements."""
 
     cause: Fault
     of_differing: float
@@ -47,11 +50,11 @@ class Partial:
 
 @dataclass(slots=True)
 class FaultExplanation:
-    """What explains a difference. exact: groups of causes that give every byte of the board, the most specific first; the causes
-    of a group give equal bytes for other inputs, too. general: groups that also give every byte, by a fault much less specific
-    than the best. partial: the best of the rest. families: each family's best share of all elements, 1.0 where it reproduces
-    all; a family that does not apply to the unit is absent. unexplained: the bytes differ and no fault that was tried gives
-    them."""
+    """What explains a difference. exact: groups of causes that give every byte of the board, the most specific first;
+    the causes of a group give equal bytes for other inputs, too. general: groups that also give every byte, by a fault
+    much less specific than the best. partial: the best of the rest. families: each family's best share of all elements,
+    1.0 where it reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and
+    no fault that was tried gives them."""
 
     description: DifferenceDescription
     exact: list[list[Fault]] = field(default_factory=list)
@@ -70,9 +73,9 @@ class FaultExplanation:
 
 
 def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultExplanation:
-    """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s: the search
-    stops then, or after ENOUGH_S where a cause was found; not_tried names what is left.
-    watch: called with the family, the number of families tried and their total."""
+    """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
+    the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
+    the family, the number of families tried and their total."""
     start = time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
@@ -97,7 +100,8 @@ def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
 
 
 class _FaultTrial:
-    """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault at all."""
+    """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
+    at all."""
 
     def __init__(self, case: Case, deadline: float):
         self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
@@ -140,12 +144,12 @@ class _FaultTrial:
     def _judged(self, page: Page, variant: FaultVariant) -> bool:
         """Returns whether the fault gives every byte; records how near it comes."""
         try:
-            made = variant.make(self.case)
+            output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
             return False
-        if made.shape != self.case.recorded.shape or made.dtype != self.case.recorded.dtype:
+        if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
             return False
-        same = bits(made) == self.recorded
+        same = bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0
             return True

@@ -25,7 +25,8 @@ KINDS = ("exact", "decimals", "cosine")
 
 @dataclass(frozen=True, slots=True)
 class RungGate:
-    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or the lowest cosine."""
+    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or the lowest
+    cosine."""
 
     kind: str
     limit: float = 0.0
@@ -68,7 +69,8 @@ def default_gate(a: str, b: str) -> RungGate:
 
 
 def parse_gate(text: str) -> tuple[str, RungGate]:
-    """Parses `A~B=exact`, `A~B=decimals:3` or `A~B=cosine:0.99` to ("A~B", the gate). Raises UsageError for any other form."""
+    """Parses `A~B=exact`, `A~B=decimals:3` or `A~B=cosine:0.99` to ("A~B", the gate). Raises UsageError for any other
+    form."""
     rung, equals, rule = text.rpartition("=")
     kind, _, limit = rule.partition(":")
     try:
@@ -89,7 +91,8 @@ def parse_gate(text: str) -> tuple[str, RungGate]:
 
 @dataclass(slots=True)
 class Distance:
-    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite on one or both."""
+    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite on one or
+    both."""
 
     elements: int = 0
     one_sided: int = 0
@@ -103,8 +106,8 @@ class Distance:
         if a.shape != b.shape:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
-            found = measures(Context("half", 5, 0, False))
-            self._measures = {name: found[name] for name in ("max_abs", "cosine", "sqnr_db")}
+            every = measures(Context("half", 5, 0, False))
+            self._measures = {name: every[name] for name in ("max_abs", "cosine", "sqnr_db")}
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():
             self._squares += block.weighted(block.distance * block.distance)
@@ -126,11 +129,13 @@ class Distance:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
     def judged(self, step: OutputStep | None) -> Judged:
-        """Returns by what the tensor is judged. step: of b's scale; None without one, or where the gate is not float ~ quantized."""
+        """Returns by what the tensor is judged. step: of b's scale; None without one, or where the gate is not float ~
+        quantized."""
         return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
 
     def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
-        """Returns the report's row of one output. step: as in judged(); it can overrule a cosine, never an absolute gate."""
+        """Returns the report's row of one output. step: as in judged(); it can overrule a cosine, never an absolute
+        gate."""
         metrics = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
         passes = gate.holds(metrics["max_abs"], metrics["cosine"]) and not self.one_sided
         if step is not None and gate.kind == "cosine":
@@ -178,8 +183,8 @@ class Outputs:
                 self.wrong = self.wrong or f"{name}: {error}"
 
     def rung(self) -> Rung:
-        """Returns the gate's verdict. Fails closed: an output that is missing, of another shape or not finite never passes, nor do
-        quiet outputs alone."""
+        """Returns the gate's verdict. Fails closed: an output that is missing, of another shape or not finite never
+        passes, nor do quiet outputs alone."""
         rows = [d.row(n, self.gate, self._step(n)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         kind = why = ""
@@ -197,10 +202,10 @@ class Outputs:
         elif len(quiet) == len(rows):
             verdict, kind = "INCONCLUSIVE", "quiet"
             why = f"every final output is quiet on this input: {_loudness(quiet[0])}"
-        made = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
-        made.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
-        made.evidence += [self._near(r) for r in rows if r.judged == "near"]
-        return made
+        result = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
+        result.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
+        result.evidence += [self._near(r) for r in rows if r.judged == "near"]
+        return result
 
     def _step(self, name: str) -> OutputStep | None:
         return self.steps.get(self.names[name])

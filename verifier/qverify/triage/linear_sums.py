@@ -29,8 +29,8 @@ WIDE_LIMITS = (-(2**62), 2**62)
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """An accumulator with its requantization. acc: int64, the output's shape, bias included. real: float64 [C] or [1], output LSB
-    per unit of acc. low, high: limits of the activation."""
+    """An accumulator with its requantization. acc: int64, the output's shape, bias included. real: float64 [C] or [1],
+    output LSB per unit of acc. low, high: limits of the activation."""
 
     acc: Array
     rq: Array
@@ -44,7 +44,8 @@ class Linear:
     axis: int
 
     def output(self, acc: Array | None = None, rq: Array | None = None, rounding: str = "") -> Array:
-        """Returns the output requantized from another accumulator, with other parameters, or in another rounding mode."""
+        """Returns the output requantized from another accumulator, with other parameters, or in another rounding
+        mode."""
         return requantize(
             self.acc if acc is None else acc,
             self.rq if rq is None else rq,
@@ -96,7 +97,8 @@ def _linear(case: Case) -> Linear | None:
 
 
 def accumulator(case: Case, change: Change | None = None) -> Array:
-    """Returns the int64 accumulator before requantization: the node with multiplier 1, shift 0, no zero point and no limits."""
+    """Returns the int64 accumulator before requantization: the node with multiplier 1, shift 0, no zero point and no
+    limits."""
     change, node = change or Change(), case.last
     node = change.nodes.get(node.name, node)
     identity = np.array([[1], [0]], np.int32)
@@ -111,8 +113,8 @@ def accumulator(case: Case, change: Change | None = None) -> Array:
 
 
 def real_scale(case: Case, rq: Array, wide: bool) -> Array:
-    """Returns output LSB per unit of the accumulator, float64, from the tensors' scales; where rq differs from these (the op has
-    a factor of its own), rq's value."""
+    """Returns output LSB per unit of the accumulator, float64, from the tensors' scales; where rq differs from these
+    (the op has a factor of its own), rq's value."""
     node, graph = case.last, case.graph
     stored = _stored_scale(rq, graph.rounding, wide)
     operands = [graph.spec(n) for n in node.inputs[:2] if n is not None and graph.spec(n).quantized]

@@ -1,4 +1,5 @@
-"""The loss due to quantization: of every paired tensor over all frames, and of the outputs when one tensor alone is quantized."""
+"""The loss due to quantization: of every paired tensor over all frames, and of the outputs when one tensor alone is
+quantized."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 
 @dataclass(slots=True)
 class _One:
-    """Totals of one pair over the frames. low, high: limits of the float values; outside: elements beyond the quantized range."""
+    """Totals of one pair over the frames. low, high: limits of the float values; outside: elements beyond the quantized
+    range."""
 
     distance: Distance = field(default_factory=Distance)
     low: float = math.inf
@@ -44,7 +46,8 @@ class Losses:
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
-        """Adds one frame. values: the float model's tensors, one by one. A tensor missing on the quantized side is not counted."""
+        """Adds one frame. values: the float model's tensors, one by one. A tensor missing on the quantized side is not
+        counted."""
         for name, value in values:
             other = quantized.get(self._pair[name].quantized)
             if other is None or not value.size:
@@ -131,7 +134,7 @@ def quantized_range(spec: TensorSpec) -> tuple[float, float]:
 
 def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
     """Returns the nearest known tensors that this one is computed from."""
-    wanted, found, seen = set(known), dict[str, None](), {tensor}
+    wanted, sources, seen = set(known), dict[str, None](), {tensor}
     todo = list(view.producer[tensor].input) if tensor in view.producer else []
     while todo:
         name = todo.pop(0)
@@ -139,10 +142,10 @@ def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
             continue
         seen.add(name)
         if name in wanted:
-            found[name] = None
+            sources[name] = None
         elif name in view.producer:
             todo += view.producer[name].input
-    return list(found)
+    return list(sources)
 
 
 def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch]:
@@ -159,9 +162,9 @@ def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """The final outputs with some tensors quantized, compared with none quantized. worst: the worst output that a cosine can
-    judge, if there is one, with its cosine and SQNR. harm: what results are ranked by: its cosine, 1.0 where no output can be
-    judged. mean: the mean cosine of all outputs; those that cannot be judged count as 1.0."""
+    """The final outputs with some tensors quantized, compared with none quantized. worst: the worst output that a
+    cosine can judge, if there is one, with its cosine and SQNR. harm: what results are ranked by: its cosine, 1.0 where
+    no output can be judged. mean: the mean cosine of all outputs; those that cannot be judged count as 1.0."""
 
     worst: str
     cosine: float
@@ -171,8 +174,9 @@ class ExperimentResult:
 
 
 class Experiment:
-    """Runs the switched model and compares its outputs with its own float run, over the frames. steps: of the quantized final
-    outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs: their number."""
+    """Runs the switched model and compares its outputs with its own float run, over the frames. steps: of the quantized
+    final outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs:
+    their number."""
 
     def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
         self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
@@ -205,7 +209,8 @@ def _number(cosine: float) -> float:
 def quantize_one_at_a_time(
     experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
 ) -> None:
-    """Fills `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes first."""
+    """Fills `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes
+    first."""
     order = {}
     for at, row in enumerate(rows):
         result = experiment.measure([row.tensor])
@@ -217,8 +222,8 @@ def quantize_one_at_a_time(
 
 
 def loudest_frames(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
-    """Returns the indices of at most `most` frames, ascending. Chosen first are those that make the most further outputs loud,
-    then the first ones. outputs: of each frame, each output's largest value in steps of its scale."""
+    """Returns the indices of at most `most` frames, ascending. Chosen first are those that make the most further
+    outputs loud, then the first ones. outputs: of each frame, each output's largest value in steps of its scale."""
     chosen: list[int] = []
     silent = {n for n in (outputs[0] if outputs else {}) if any(one[n] >= 1 for one in outputs)}
     while silent and len(chosen) < most:

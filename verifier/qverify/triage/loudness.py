@@ -1,4 +1,5 @@
-"""How loud a final output is in steps of its own scale: whether a cosine can judge it, it is near enough, or it says nothing."""
+"""How loud a final output is in steps of its own scale: whether a cosine can judge it, it is near enough, or it says
+nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Judged = Literal["gate", "near", "quiet", "too_small"]
 
 @dataclass(frozen=True, slots=True)
 class OutputStep:
-    """A quantized output's step in real values. size: of one LSB, the smallest of several channels. extent: of the whole range."""
+    """A quantized output's step in real values. size: of one LSB, the smallest of several channels. extent: of the
+    whole range."""
 
     size: float
     extent: float
@@ -32,13 +34,13 @@ class OutputStep:
         return cls(size, size * float(int(limits.max) - int(limits.min)))
 
     def judged(self, largest: float, off: float) -> Judged:
-        """Returns what a cosine below its limit means. largest: of |float|; off: largest |float - quantized|; both over all frames.
+        """Returns what a cosine below its limit means. largest: of |float|; off: largest |float - quantized|; both over
+        all frames.
 
-        quiet: the float never reaches a whole step, and the quantized output is within a step of it: nothing can be judged.
-        near: within half a step of a float that reaches LEAST_USED of the range: quantization cannot do better.
-        too_small: off by at most one step, or the float is quiet and the quantized output is below MURMUR of its range: it
-        is not blamed, and nothing is shown.
-        gate: the cosine judges."""
+        quiet: the float never reaches a whole step, and the quantized output is within a step of it: nothing can be
+        judged. near: within half a step of a float that reaches LEAST_USED of the range: quantization cannot do better.
+        too_small: off by at most one step, or the float is quiet and the quantized output is below MURMUR of its range:
+        it is not blamed, and nothing is shown. gate: the cosine judges."""
         if not (np.isfinite(largest) and np.isfinite(off)):
             return "gate"
         rounding = largest * 2.0**-FLOAT_BITS
@@ -59,7 +61,8 @@ def loudness_text(largest: float, step: float) -> str:
 
 
 def quiet_outputs(outputs: Iterable[OutputRow], losses: Iterable[TensorLoss]) -> list[Quiet]:
-    """Returns the tensors that no frame made loud: final outputs of the gates from float, then inner tensors in running order."""
+    """Returns the tensors that no frame made loud: final outputs of the gates from float, then inner tensors in running
+    order."""
     quiet: dict[str, Quiet] = {}
     for row in outputs:
         if row.judged == "quiet" and row.largest is not None and row.step is not None:

@@ -29,11 +29,11 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A tensor of the unit. kind: output, input or constant. said: its name for people."""
+    """A tensor of the unit. kind: output, input or constant. label: its name for people."""
 
     name: str
     kind: str
-    said: str
+    label: str
     spec: TensorSpec
 
 
@@ -60,7 +60,8 @@ def correct_value(case: Case, place: MemorySource) -> Array:
 
 
 def is_permutation(case: Case) -> bool:
-    """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are tried."""
+    """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are
+    tried."""
     return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
 
 

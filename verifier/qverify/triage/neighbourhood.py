@@ -1,4 +1,5 @@
-"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare there."""
+"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare
+there."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def neighbourhoods(
             return Neighbour(tensor, op, "given")
         if verdict is not None and verdict.verdict == "FAILED":
             return Neighbour(tensor, op, "fails forced", numbers(verdict))
-        known = same(tensor)
-        return Neighbour(tensor, op, "not known" if known is None else "agree" if known else "differ")
+        agrees = same(tensor)
+        return Neighbour(tensor, op, "not known" if agrees is None else "agree" if agrees else "differ")
 
     drawn = []
     for tensor in tensors[:MOST_DRAWN]:

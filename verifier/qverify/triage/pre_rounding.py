@@ -19,7 +19,8 @@ WIDE = "int64"
 
 @dataclass(frozen=True, slots=True)
 class PreRounding:
-    """The output before rounding. steps: float64, in output LSB to a 4096th, before zero point and clip. low, high: clip limits."""
+    """The output before rounding. steps: float64, in output LSB to a 4096th, before zero point and clip. low, high:
+    clip limits."""
 
     steps: Array
     zero_point: int
@@ -28,7 +29,8 @@ class PreRounding:
 
 
 def pre_rounding(case: Case) -> PreRounding | None:
-    """Returns the output before rounding; None for an op that rounds nothing or whose output is not quantized per tensor."""
+    """Returns the output before rounding; None for an op that rounds nothing or whose output is not quantized per
+    tensor."""
     return case.once("unrounded", lambda: _pre_rounding(case))
 
 
@@ -66,7 +68,8 @@ def _finer(case: Case) -> Change | None:
 
 
 def add_ratios(case: Case) -> Array:
-    """Returns float64 [2]: the scales of an addition's operands divided by the output's, the second negative for a subtraction."""
+    """Returns float64 [2]: the scales of an addition's operands divided by the output's, the second negative for a
+    subtraction."""
     node, graph = case.last, case.graph
     rq = graph.constants[node.inputs[2] or ""]
     ratios = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]

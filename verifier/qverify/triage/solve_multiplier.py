@@ -19,8 +19,8 @@ TAPPED = 48
 
 
 def multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[int]:
-    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these; at most
-    four. step: of acc's shape."""
+    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these;
+    at most four. step: of acc's shape."""
     places = _telling(case, of, step)
     if not places.size:
         return []
@@ -41,12 +41,13 @@ def _telling(case: Case, of: Linear, step: Array) -> Array:
 def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
     at = at_elements(of, places)
     acc = at.acc + candidates[:, None] * step.reshape(-1)[places]
-    made = replace(at, axis=1).output(acc)
-    return np.asarray((made == case.recorded.reshape(-1)[places]).all(1))
+    output = replace(at, axis=1).output(acc)
+    return np.asarray((output == case.recorded.reshape(-1)[places]).all(1))
 
 
 def at_elements(of: Linear, places: Array) -> Linear:
-    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat indices."""
+    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat
+    indices."""
     channel = np.unravel_index(places, of.acc.shape)[of.axis]
     rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
     real = of.real if of.real.shape[-1] == 1 else of.real[channel]
@@ -54,8 +55,8 @@ def at_elements(of: Linear, places: Array) -> Linear:
 
 
 def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
-    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives the
-    channel's recorded elements, judged by some of these; at most four."""
+    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives
+    the channel's recorded elements, judged by some of these; at most four."""
     name = case.last.inputs[1] or ""
     w = case.graph.constants[name]
     if w.itemsize != 1:
@@ -66,8 +67,8 @@ def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int
     by = np.stack([(row.view(np.uint8) ^ (1 << b)).view(w.dtype).astype(np.int64) - row for b in range(8)], 1)
     steps = (by[:, :, None] * taps[:, None, :]).reshape(-1, taps.shape[1])
     at = at_elements(of, places)
-    made = replace(at, axis=1).output(at.acc + steps)
-    matches = np.flatnonzero((made == case.recorded.reshape(-1)[places]).all(1))
+    output = replace(at, axis=1).output(at.acc + steps)
+    matches = np.flatnonzero((output == case.recorded.reshape(-1)[places]).all(1))
     return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MOST_FOUND]]
 
 

@@ -49,8 +49,8 @@ def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Arr
 
 
 def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: Array, zero: int) -> Array:
-    """Returns int64 accumulators, summed from start with `together` applied to every sum of two neighbouring products. zero: is
-    part of the input when it is multiplied, and is subtracted at the end."""
+    """Returns int64 accumulators, summed from start with `together` applied to every sum of two neighbouring products.
+    zero: is part of the input when it is multiplied, and is subtracted at the end."""
     acc, shape = start.astype(np.int64), _weights(case).shape
     along, pending = [1, shape[0], *[1] * (acc.ndim - 2)], None
     for taps, weight in _taps(case, order):
@@ -85,7 +85,8 @@ def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
 
 
 def _tap(case: Case, k: int, w: Array) -> Array:
-    """Returns the node's output with weight 1 at this tap alone: one output channel per group, repeated for the group's others."""
+    """Returns the node's output with weight 1 at this tap alone: one output channel per group, repeated for the group's
+    others."""
     node, groups = case.last, case.last.words[10] if case.last.op == "conv" else 1
     one = np.zeros((groups, *w.shape[1:]), np.int8)
     one.reshape(groups, -1)[:, k] = 1

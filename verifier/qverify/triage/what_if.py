@@ -1,4 +1,5 @@
-"""Finds the few tensors that restore the output when left at 16 bit: a greedy, bounded search over the most sensitive ones."""
+"""Finds the few tensors that restore the output when left at 16 bit: a greedy, bounded search over the most sensitive
+ones."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ CANDIDATES, MOST = 8, 4  # tensors tried; tensors left at 16 bit at once
 def what_if(
     experiment: Experiment, ranked: list[str], gate: RungGate, tell: Callable[[int, int], None] | None = None
 ) -> WhatIf:
-    """Searches the tensors to leave at 16 bit. ranked: all switched tensors, the most sensitive first. float32 stands for 16 bit
-    over the float tensor's range, from which it differs by less than 2^-16 of that range. Stops when the gate passes, or when
-    no further candidate helps."""
+    """Searches the tensors to leave at 16 bit. ranked: all switched tensors, the most sensitive first. float32 stands
+    for 16 bit over the float tensor's range, from which it differs by less than 2^-16 of that range. Stops when the
+    gate passes, or when no further candidate helps."""
     candidates, left = ranked[:CANDIDATES], list[str]()
     start = experiment.runs
     best = experiment.measure(ranked)

@@ -1,14 +1,16 @@
-"""Lowerings, one page an op of model.bin: how the nodes of an ONNX become that op. The file name is the op's stem.
+"""Lowerings, one page per op of model.bin: how ONNX nodes become that op. The file name is the op's stem.
 
-A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least one of
-  match(view, node, y, act) -> Unit | None      a float operator whose result is quantized to y; None: not in this form
-  match_region(view, output, y) -> Unit | None  the same for a float tensor that no `match` and no `move` made
-  move(builder, view, node, source, outputs)    a node that copies or picks elements of any dtype, x and y quantized alike;
-                                                with moves(node) -> bool where not every node of the type does
+A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least
+one of
+  match(view, node, y, act) -> LoweredUnit | None      a float operator whose result is quantized to y; else None
+  match_region(view, output, y) -> LoweredUnit | None  the same for a float tensor that no `match` or `move` accepted
+  move(builder, view, node, source, outputs)    a node that copies or selects elements of any dtype, x and y quantized
+                                                alike; with moves(node) -> bool if not every node of the type does
   lower_float(stream, node)                     a node of a float32 stream between quantized tensors
-or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> Unit. Further constants:
-EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors themselves. SEVERAL_OUTPUTS: its further outputs may be
-used. A node is offered to `match`, then `move`, then `match_region`, and what none of them took to `move`, then `lower_float`."""
+or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> LoweredUnit.
+Further constants: EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors directly.
+SEVERAL_OUTPUTS: further outputs may be used. A node is offered to `match`, then `move`, then `match_region`; a node that
+none of them accepts is offered to `move`, then `lower_float`."""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ WAYS = ("match", "match_region", "move", "lower_float")
 
 @dataclass(slots=True)
 class Lowerings:
-    """Of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their files. read: the attributes
-    of every type."""
+    """The functions of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their
+    files. read: the attributes of every type."""
 
     match: dict[str, ModuleType] = field(default_factory=dict)
     move: dict[str, ModuleType] = field(default_factory=dict)
@@ -39,38 +41,47 @@ class Lowerings:
     several_outputs: set[str] = field(default_factory=set)
 
     def moves(self, node: Any) -> bool:
-        """Whether a page's `move` takes this node."""
+        """Returns whether a page's `move` accepts this node."""
         page = self.move.get(node.op_type)
         return page is not None and (not hasattr(page, "moves") or bool(page.moves(node)))
 
 
 @cache
 def lowerings() -> Lowerings:
-    """Every page of this folder. Raises ImportError naming the file of a page that is not as the others."""
-    found = Lowerings()
+    """Returns the functions of every page of this folder. Raises ImportError naming the file of a page that is not
+    valid."""
+    all_pages = Lowerings()
     for page in load_pages(__name__, ()):
         stem = page.__name__.rpartition(".")[2]
         _check(page, stem)
         types, operators = getattr(page, "ONNX_TYPES", {}), getattr(page, "OPERATORS", {})
-        for way, by_type in (("match", found.match), ("move", found.move), ("lower_float", found.lower_float)):
+        for way, by_type in (
+            ("match", all_pages.match),
+            ("move", all_pages.move),
+            ("lower_float", all_pages.lower_float),
+        ):
             if hasattr(page, way):
                 _add(by_type, types, page, way)
-        _add(found.operators, operators, page, "from_operator")
+        _add(all_pages.operators, operators, page, "from_operator")
         if hasattr(page, "match_region"):
-            found.regions.append(page.match_region)
+            all_pages.regions.append(page.match_region)
         if getattr(page, "SEVERAL_OUTPUTS", False):
-            found.several_outputs |= set(types)
+            all_pages.several_outputs |= set(types)
         for kind, read in {**types, **operators}.items():
-            if found.read.setdefault(kind, read) != read:
-                raise ImportError(f"{_file(stem)}: reads other attributes of {kind} than another page; share one row")
-    return found
+            if all_pages.read.setdefault(kind, read) != read:
+                raise ImportError(
+                    f"{_file(stem)}: reads other attributes of {kind} than another page does; wanted the same row for both"
+                )
+    return all_pages
 
 
 def _add(by_type: dict[str, ModuleType], types: Mapping[str, Read], page: ModuleType, way: str) -> None:
     for kind in types:
         if kind in by_type:
             first, second = (p.__name__.rpartition(".")[2] for p in (by_type[kind], page))
-            raise ImportError(f"{_file(second)}: {way} of {kind} is in {_file(first)} already; one page a type and way")
+            raise ImportError(
+                f"{_file(second)}: {way} of {kind} is already in {_file(first)}; wanted one page per type and way"
+            )
         by_type[kind] = page
 
 
@@ -82,8 +93,8 @@ def _check(page: ModuleType, stem: str) -> None:
     if stem not in stems():
         raise ImportError(f"{_file(stem)}: no op has this stem; the page of an op is qverify/ops/{stem}.py")
     types, operators = getattr(page, "ONNX_TYPES", {}), getattr(page, "OPERATORS", {})
-    for name, held in (("ONNX_TYPES", types), ("OPERATORS", operators)):
-        if not isinstance(held, dict) or not all(isinstance(v, dict) for v in held.values()):
+    for name, table in (("ONNX_TYPES", types), ("OPERATORS", operators)):
+        if not isinstance(table, dict) or not all(isinstance(v, dict) for v in table.values()):
             raise ImportError(
                 f"{_file(stem)}: {name} is not a dict of ONNX types, each a dict of the attributes it reads"
             )

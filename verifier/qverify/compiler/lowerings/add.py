@@ -1,4 +1,5 @@
-"""Add -> QLinearAdd -> add; Sub is an add of the negated second scale. Sub and 16 bits stay float in the integer ONNX."""
+"""Add -> QLinearAdd -> add; Sub is an add of the negated second scale. Sub and 16 bits stay float in the integer
+ONNX."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
 
 
 def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """onnxruntime's Broadcaster takes A as the inner scalar: from the innermost dim over min(rank) dims, positions where
-    both are 1 are skipped unless it is the last of them; there A is a scalar iff its dim is at most 1."""
+    """Returns whether onnxruntime's Broadcaster treats A as the inner scalar: from the innermost dim over min(rank)
+    dims, positions where both are 1 are skipped, except the last of them; at the first one left, A is a scalar if its
+    dim is at most 1."""
     shared = min(len(a), len(b))
     if shared == 0:
         return len(a) == 0

@@ -17,14 +17,14 @@ OPERATORS = {"QLinearConcat": {"axis": ANY}}
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     parts = [view.dequantized(n) for n in node.input]
-    found = [p for p in parts if p is not None and len(p.scale) == 1]
-    if len(found) != len(parts) or len(y.scale) > 1 or act.clamps(y.dtype):
+    operands = [p for p in parts if p is not None and len(p.scale) == 1]
+    if len(operands) != len(parts) or len(y.scale) > 1 or act.clamps(y.dtype):
         return None
     axis = attributes(node)["axis"] % len(view.shape(y.name))
-    kernel = y.eight_bit and all(p.dtype == y.dtype for p in found)
-    unit = LoweredUnit(y.name, lambda b: lower(b, view, found, y, axis, kernel))
+    kernel = y.eight_bit and all(p.dtype == y.dtype for p in operands)
+    unit = LoweredUnit(y.name, lambda b: lower(b, view, operands, y, axis, kernel))
     if kernel:
-        inputs = [y.scale_name, y.zero_name, *(name for p in found for name in qlinear_operands(p))]
+        inputs = [y.scale_name, y.zero_name, *(name for p in operands for name in qlinear_operands(p))]
         unit.onnx = [microsoft("QLinearConcat", inputs, [y.name], axis=axis)]
     return unit
 

@@ -46,7 +46,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
 
 
 def from_operator(view: View, node: Any) -> LoweredUnit:
-    """A QLinearConv of a QOperator model."""
+    """Returns the unit of a QLinearConv in a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
     if w.value is None:

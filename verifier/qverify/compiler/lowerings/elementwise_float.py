@@ -1,4 +1,4 @@
-"""Functions of one or two float tensors -> elementwise_float; which function, by its name in model_bin/float_functions.py."""
+"""Functions of one or two float tensors -> elementwise_float, numbered in model_bin/float_functions.py."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Raises UnsupportedError for another number of inputs, another type than float32, or a parameter that is no constant."""
+    """Writes the node. Raises UnsupportedError for a wrong number of inputs, another type than float32, or a parameter
+    that is not constant."""
     function = FUNCTIONS[NAMES[node.op_type]]
     p, q = _parameters(stream, node)
     if function.operands == 2 and len(node.input) != 2:
@@ -58,13 +59,13 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     inputs: list[str | None] = [stream.source(n) for n in node.input[: function.operands]]
     dtype = stream.view.dtype(node.output[0])
     if dtype != "float32":
-        raise UnsupportedError(f"{node.name} ({node.op_type}): on {dtype}; only float32 is supported")
+        raise UnsupportedError(f"{node.name} ({node.op_type}): its input is {dtype}; only float32 is supported")
     words = [function.number, float_word(p), float_word(q)]
     stream.builder.node("elementwise_float", inputs, stream.declare(node), words, (), False)
 
 
 def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
-    """p0 and p1 of the function."""
+    """Returns the function's parameters p0 and p1."""
     kind, attrs = node.op_type, attributes(node)
     if kind == "Pow":
         return stream.scalar(node, 1, "exponent"), 0.0

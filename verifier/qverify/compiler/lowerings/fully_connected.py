@@ -64,7 +64,7 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
         bias = np.full(columns, bias.reshape(-1)[0])
     if bias is not None and (bias.size != columns or bias.shape[-1:] != (columns,)):
         raise UnsupportedError(
-            f"{node.name} (QGemm): bias of shape {list(bias.shape)} for {columns} columns; only one value a column"
+            f"{node.name} (QGemm): bias of shape {list(bias.shape)} for {columns} columns; only one value per column is supported"
         )
     if w.value is None:
         raise UnsupportedError(

@@ -36,7 +36,7 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
 
 
 def mean_scales(builder: Builder, x: Quantized, y: Quantized, count: int, kernel: bool) -> str:
-    """The `rq` constant of a sum over `count` elements that becomes their mean."""
+    """Adds the `rq` constant that turns a sum over `count` elements into their mean, and returns its name."""
     single = np.float32(x.scale[0]) / np.float32(np.float32(y.scale[0]) * np.float32(count))
     real = float(x.scale[0]) / (float(y.scale[0]) * count)
     return builder.scales(y.name, np.array([single]), np.array([real]), kernel, x.sixteen_bit or y.sixteen_bit)

@@ -21,7 +21,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     sizes = [int(np.prod(stream.view.shape(n))) for n in node.input[1:] if n]
     if any(size != depth for size in sizes):
         raise UnsupportedError(
-            f"{node.name} (LayerNormalization): scale or bias of {sizes} elements over rows of {depth}; only one value an element"
+            f"{node.name} (LayerNormalization): scale or bias of {sizes} elements over rows of {depth}; only one value per element is supported"
         )
     inputs: list[str | None] = [stream.source(n) if n else None for n in node.input]
     words = [depth, float_word(attrs.get("epsilon", 1e-5))]

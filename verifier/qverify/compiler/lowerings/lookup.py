@@ -1,4 +1,5 @@
-"""A float region that maps one quantized tensor element by element becomes a table, harvested from onnxruntime itself."""
+"""A float region that maps one quantized tensor element by element -> lookup, with a table computed by onnxruntime
+itself."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
 def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
-    """The one per-tensor activation a float tensor depends on element by element, and the nodes between, in order."""
+    """Returns the one per-tensor activation that a float tensor depends on element by element, and the nodes between,
+    in order; None where there is no such activation."""
     members: dict[str, Any] = {}
     todo, leaf = [output], ""
     while todo:
@@ -71,11 +73,12 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
 
 
 def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
-    """The unit of a QuantizeLinear whose float input comes element by element from one quantized tensor."""
-    found = region(view, output)
-    if found is None or len(y.scale) > 1:
+    """Returns the unit of a QuantizeLinear whose float input depends element by element on one quantized tensor, or
+    None."""
+    matched = region(view, output)
+    if matched is None or len(y.scale) > 1:
         return None
-    x, nodes = found
+    x, nodes = matched
     table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
@@ -96,7 +99,7 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
 
 
 def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: LoweredUnit) -> Array:
-    """y for every value of x, computed by onnxruntime on the unit's own operators."""
+    """Returns y for every value of x, computed by onnxruntime with the unit's own operators."""
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
     source, dequantized, result = (view.fresh(n) for n in ("every", "every_real", "result"))

@@ -1,4 +1,4 @@
-"""MaxPool -> max_pool: it picks elements, so x and y carry equal quantization."""
+"""MaxPool -> max_pool: it selects elements, so x and y have equal quantization."""
 
 from __future__ import annotations
 

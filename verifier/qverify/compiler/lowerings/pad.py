@@ -31,12 +31,12 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def _pads_of_all(stream: FloatStream, node: Any, pads: Any, rank: int) -> Any:
-    """begin and end of every dim, where opset 18's axes input names only some."""
+    """Returns begin and end of every dim, also if opset 18's axes input names only some. Raises UnsupportedError."""
     if len(node.input) < 4 or not node.input[3]:
         return pads
     axes = stream.view.constants.get(node.input[3])
     if axes is None or len(pads) != 2 * len(axes):
-        raise UnsupportedError(f"{node.name} (Pad): its axes are not constant, or do not fit its pads")
+        raise UnsupportedError(f"{node.name} (Pad): its axes are not constant, or their number does not match its pads")
     whole = np.zeros(2 * rank, np.int64)
     for i, axis in enumerate(axes.tolist()):
         whole[axis % rank], whole[rank + axis % rank] = pads[i], pads[len(axes) + i]

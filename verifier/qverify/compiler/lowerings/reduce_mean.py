@@ -41,12 +41,13 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
-    """Of a ReduceMean: its second input (opset 18), its attribute, or all."""
-    given: Any = attributes(node).get("axes", [])
+    """Returns the axes of a ReduceMean: from its second input (opset 18), its attribute, or all. Raises
+    UnsupportedError."""
+    axes: Any = attributes(node).get("axes", [])
     if len(node.input) > 1 and node.input[1]:
         if node.input[1] not in view.constants:
             raise UnsupportedError(
                 f"{node.name} (ReduceMean): its axes are computed at run time; only constants can be compiled"
             )
-        given = view.constants[node.input[1]].tolist()
-    return sorted({int(a) % rank for a in given}) or list(range(rank))
+        axes = view.constants[node.input[1]].tolist()
+    return sorted({int(a) % rank for a in axes}) or list(range(rank))

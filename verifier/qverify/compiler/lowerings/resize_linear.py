@@ -1,4 +1,5 @@
-"""Linear Resize -> resize_linear: between DQ and Q (rounded), on floats, or on integers in QOperator models (truncated)."""
+"""Linear Resize -> resize_linear: between DQ and Q (rounded), on floats, or on integers in QOperator models
+(truncated)."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
-    """index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims."""
+    """Returns index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims. Raises
+    UnsupportedError."""
     if len(shape) != 4 or shape[:2] != out[:2]:
         raise UnsupportedError(
             f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"

@@ -16,7 +16,7 @@ EIGHT_BIT_KERNELS = ("Resize",)
 
 
 def moves(node: Any) -> bool:
-    """Whether this Resize copies elements."""
+    """Returns whether this Resize copies elements."""
     return bool(attributes(node).get("mode", b"nearest") == b"nearest")
 
 
@@ -26,7 +26,7 @@ def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str
 
 
 def nearest_index(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> Array:
-    """int32 source index of every output coordinate, dim after dim."""
+    """Returns the int32 source index of every output coordinate, dim after dim."""
     rule = "floor" if view.opset < 11 else attributes(node).get("nearest_mode", b"round_prefer_floor").decode()
     rounders: dict[str, Callable[[Array], Array]] = {
         "floor": np.floor,

@@ -1,4 +1,4 @@
-"""Softmax -> QLinearSoftmax -> softmax: a table of exponentials, onnxruntime's way."""
+"""Softmax -> QLinearSoftmax -> softmax, with a table of exponentials as in onnxruntime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
 
 
 def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:
-    """axis, and (outer, depth, inner); before opset 13 everything from axis on is one row."""
+    """Returns axis and (outer, depth, inner); before opset 13 all dims from axis on are one row."""
     axis %= len(shape)
     if opset < 13:
         return axis, (math.prod(shape[:axis]), math.prod(shape[axis:]), 1)

@@ -1,5 +1,6 @@
-"""Known faults of a runtime or its chip, one family per file: NAME, a docstring that states the fault, variants(case). LATE = 1
-for a family of hundreds of variants, 2 for one that sums products one by one: these are tried last, as the time is limited."""
+"""Known faults of a runtime or its chip, one family per file: NAME, a docstring that states the fault, variants(case).
+LATE = 1 for a family of hundreds of variants, 2 for one that sums products one by one: these are tried last, as the
+time is limited."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class FaultVariant:
-    """One way a fault can be. said: the fault in words. make: computes the output under it, for this case or the same unit on
-    other inputs; shape and dtype of the output's spec. bits: log2 of the number of alternatives, where it was chosen by the
-    recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the elements it cannot
-    predict, because they are left over in memory from before; make returns them as recorded."""
+    """One way a fault can be. said: the fault in words. make: computes the output under it, for this case or the same
+    unit on other inputs; shape and dtype of the output's spec. bits: log2 of the number of alternatives, where it was
+    chosen by the recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the
+    elements it cannot predict, because they are left over in memory from before; make returns them as recorded."""
 
     said: str
     make: Callable[[Case], Array]
@@ -31,8 +32,8 @@ class FaultVariant:
 
 
 class Page(Protocol):
-    """A file of this folder. variants: yields nothing where the family does not apply to the unit. It is lazy, since examining
-    the recorded elements takes time."""
+    """A file of this folder. variants: yields nothing where the family does not apply to the unit. It is lazy, since
+    examining the recorded elements takes time."""
 
     NAME: str
     __doc__: str

@@ -1,4 +1,5 @@
-"""The accumulator is narrower than it must be: it wraps, or it saturates at the end, at every step, or for two products."""
+"""The accumulator is narrower than it must be: it wraps, or it saturates at the end, at every step, or for two
+products."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
 
 
 def _pairwise(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults where two neighbouring products are added in 16 bits, as byte instructions do, and the sums in 32 bits."""
+    """Yields faults where two neighbouring products are added in 16 bits, as byte instructions do, and the sums in 32
+    bits."""
     if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
         return
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}

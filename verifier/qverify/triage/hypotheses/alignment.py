@@ -1,4 +1,5 @@
-"""Rows or planes are written with another stride than they are read with: padding is read as data, or data is skipped."""
+"""Rows or planes are written with another stride than they are read with: padding is read as data, or data is
+skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if case.raw is not None and case.spec.aligned_shape != case.spec.shape:
         yield FaultVariant("alignment: the output's padding is read as data", partial(_raw, raw=case.raw))
     for place in memory_sources(case):
-        if place.said in ("the bias", "the scales", "the table"):
+        if place.label in ("the bias", "the scales", "the table"):
             continue
         for said, run, stride in _strides(place):
             yield from _filled(case, place, partial(padded, run=run, stride=stride), _said(place, said, stride, run))
@@ -29,11 +30,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _said(place: MemorySource, rows: str, written: int, read: int) -> str:
-    return f"alignment: {place.said} is written with {rows} of {written} elements and read with {read}"
+    return f"alignment: {place.label} is written with {rows} of {written} elements and read with {read}"
 
 
 def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
-    """Yields (rows or planes, elements of one, stride): up to the next multiple, or one unit more where it is one already."""
+    """Yields (rows or planes, elements of one, stride): up to the next multiple, or one unit more where it is one
+    already."""
     shape, aligned = place.spec.shape, place.spec.aligned_shape
     seen = set()
     for said, axis in (("rows", -1), ("planes", -2)):
@@ -49,7 +51,8 @@ def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
 
 
 def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: str) -> Iterator[FaultVariant]:
-    """Yields the fault with each value that may be where nothing was written; in the output also with the recorded values."""
+    """Yields the fault with each value that may be where nothing was written; in the output also with the recorded
+    values."""
     fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
     if place.kind == "output":
         free = move(np.arange(1, case.recorded.size + 1), fill=0) == 0
@@ -70,7 +73,8 @@ def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:
 
 
 def padded(values: Array, run: int, stride: int, fill: int) -> Array:
-    """Returns the elements written in rows of `run` elements every `stride` elements, but read from the start as dense rows."""
+    """Returns the elements written in rows of `run` elements every `stride` elements, but read from the start as dense
+    rows."""
     rows = values.reshape(-1, run)
     if stride < run:  # the next row overwrites the end of the one before
         return _overlapping(rows, stride, fill).reshape(values.shape)
@@ -87,7 +91,8 @@ def _overlapping(rows: Array, stride: int, fill: int) -> Array:
 
 
 def skipped(values: Array, run: int, stride: int, fill: int) -> Array:
-    """Returns the elements written as dense rows, but read every `stride` elements; elements beyond the end are `fill`."""
+    """Returns the elements written as dense rows, but read every `stride` elements; elements beyond the end are
+    `fill`."""
     rows = values.size // run
     positions = (np.arange(rows)[:, None] * stride + np.arange(run)).reshape(-1)
     flat = values.reshape(-1)

@@ -28,6 +28,6 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
-        if place.said == "the bias":
+        if place.label == "the bias":
             for said, way in WAYS.items():
                 yield FaultVariant(f"bias {said}", output_from(place, way))

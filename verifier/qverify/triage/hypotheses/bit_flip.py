@@ -1,4 +1,4 @@
-"""A bit is wrong: at one element, at every element, in one weight, bias, scale or table entry; or a few bits at some elements."""
+"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry; or a few bits at some elements."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def _everywhere(case: Case) -> Iterator[FaultVariant]:
             for said, way in ways.items():
                 yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
     for place in memory_sources(case, "input", "constant"):
-        if place.spec.numpy_dtype.itemsize == 1 and place.said not in ("the scales", "the bias"):
+        if place.spec.numpy_dtype.itemsize == 1 and place.label not in ("the scales", "the bias"):
             for bit in range(8):
                 for said, way in ways.items():
                     yield FaultVariant(
-                        f"bit {bit} of every element of {place.said} is {said}",
+                        f"bit {bit} of every element of {place.label} is {said}",
                         output_from(place, partial(_on_bits, way=way, bit=bit)),
                     )
 
@@ -109,8 +109,8 @@ def _few(case: Case) -> Iterator[FaultVariant]:
 
 
 def _as_steps(case: Case) -> float:
-    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements differ
-    that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
+    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements
+    differ that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
     made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
@@ -141,18 +141,18 @@ def _of_channel(case: Case) -> Iterator[FaultVariant]:
     channel = int(touched[0])
     for place in memory_sources(case, "constant"):
         value = case.graph.constants[place.name]
-        if place.said == "the weights":
+        if place.label == "the weights":
             for index, bit in flipped_weights(case, of, channel):
                 yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
-        elif place.said in ("the bias", "the scales") and value.shape[-1] > channel:
+        elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):
                 for bit in range(8 * value.itemsize):
-                    said = f"{place.said[4:]} of channel {channel}"
+                    said = f"{place.label[4:]} of channel {channel}"
                     yield _one(place, at_place, bit, said, log2(value.size * 8 * value.itemsize))
 
 
 def _one(place: MemorySource, at_place: int, bit: int, said: str, cost: float) -> FaultVariant:
-    if place.said == "the weights":
+    if place.label == "the weights":
         said = f"weight {tuple(int(i) for i in np.unravel_index(at_place, place.spec.shape))}"
     return FaultVariant(
         f"bit {bit} of {said} is inverted", output_from(place, partial(_flipped, place=at_place, bit=bit)), cost

@@ -20,17 +20,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         item = place.spec.numpy_dtype.itemsize
         if item > 1:
             yield FaultVariant(
-                f"byte order: {place.said} is big-endian", output_from(place, partial(_reversed, size=item))
+                f"byte order: {place.label} is big-endian", output_from(place, partial(_reversed, size=item))
             )
         for size in (2, 4, 8, 16):
-            if size > item and place.said not in ("the bias", "the scales"):
-                said = f"byte order: {place.said} reversed within words of {size} bytes"
+            if size > item and place.label not in ("the bias", "the scales"):
+                said = f"byte order: {place.label} reversed within words of {size} bytes"
                 yield FaultVariant(said, output_from(place, partial(_reversed, size=size)))
                 if size > 2 and item == 1:
-                    said = f"byte order: {place.said}, halves of words of {size} bytes exchanged"
+                    said = f"byte order: {place.label}, halves of words of {size} bytes exchanged"
                     yield FaultVariant(said, output_from(place, partial(_halves, size=size)))
         if item == 1:
-            yield FaultVariant(f"byte order: {place.said}, nibbles exchanged", output_from(place, _nibbles))
+            yield FaultVariant(f"byte order: {place.label}, nibbles exchanged", output_from(place, _nibbles))
 
 
 def _words(values: Array, size: int) -> tuple[Array, Array]:

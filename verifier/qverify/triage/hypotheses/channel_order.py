@@ -29,9 +29,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place, axis in axes(case):
         count = place.spec.shape[axis]
         which = (
-            f"channels of {place.said}"
+            f"channels of {place.label}"
             if place.kind != "constant"
-            else f"{('output', 'input')[axis]} channels of {place.said}"
+            else f"{('output', 'input')[axis]} channels of {place.label}"
         )
         for said, order in ORDERS.items():
             if (order(np.arange(count)) != np.arange(count)).any():
@@ -52,7 +52,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def axes(case: Case) -> Iterator[tuple[MemorySource, int]]:
     """Yields every tensor with channels and their axis: 1 for activations, 0 and 1 for weights."""
     for place in memory_sources(case):
-        of_weights = place.said in ("the weights", "the second input") and place.kind == "constant"
+        of_weights = place.label in ("the weights", "the second input") and place.kind == "constant"
         if place.kind != "constant" and len(place.spec.shape) < 2:
             continue
         for axis in (0, 1) if of_weights else (1,) if place.kind != "constant" else ():

@@ -20,7 +20,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     low, high = words.get("act_min", lowest), words.get("act_max", highest)
     zero = case.spec.zero_point[0]
     six = zero + int(np.rint(6 / case.spec.scale[0]))
-    known = {
+    clamps = {
         "left out": (lowest, highest),
         "left out at the lower end": (lowest, high),
         "left out at the upper end": (low, highest),
@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "at zero instead of the zero point": (0, high),
         "below zero": (low, min(high, zero)),
     }
-    for said, (a, b) in known.items():
+    for said, (a, b) in clamps.items():
         if (a, b) != (low, high) and lowest <= a <= b <= highest:
             yield FaultVariant(f"clamp {said} ({a}..{b} instead of {low}..{high})", _Clamped(a, b))
     yield from _measured(case, low, high)

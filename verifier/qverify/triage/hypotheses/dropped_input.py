@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -> Iterator[FaultVariant]:
-    said, size = f"{name} {line} of {place.said}", place.spec.shape[axis]
+    said, size = f"{name} {line} of {place.label}", place.spec.shape[axis]
     for value in sorted({0, *place.spec.zero_point[:1]}):
         yield FaultVariant(
             f"{said} left out: {value} there",
@@ -75,7 +75,8 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
 
 
 def _channels(case: Case, place: MemorySource) -> list[int]:
-    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its outputs."""
+    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its
+    outputs."""
     of, node = linear(case), case.last
     if node.op != "conv" or of is None or place.name != node.inputs[0]:
         return []
@@ -102,13 +103,14 @@ def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> lis
     part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
     matches = np.zeros(own.shape[1], bool)
     for other in (np.zeros_like(own), zero, before, after):
-        made = of.output(one - own + other, rq=part)
-        matches |= (made == case.recorded[:, output : output + 1]).all((0, 2, 3))
+        result = of.output(one - own + other, rq=part)
+        matches |= (result == case.recorded[:, output : output + 1]).all((0, 2, 3))
     return [int(i) for i in np.flatnonzero(matches)[:FEW]]
 
 
 def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
-    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per channel."""
+    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per
+    channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]

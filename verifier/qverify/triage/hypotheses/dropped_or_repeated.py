@@ -37,7 +37,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the others."""
+    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the
+    others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
@@ -56,9 +57,9 @@ def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
 
 
 def _filled(case: Case, box: Box, value: Any) -> Array:
-    made = case.made.copy()
-    made[box] = value
-    return made
+    output = case.made.copy()
+    output[box] = value
+    return output
 
 
 def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
@@ -78,14 +79,15 @@ def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> It
 
 
 def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
-    made, (start, stop, _) = case.made.copy(), box[axis].indices(case.made.shape[axis])
+    output, (start, stop, _) = case.made.copy(), box[axis].indices(case.made.shape[axis])
     source = (*box[:axis], slice(start + by, stop + by), *box[axis + 1 :])
-    made[box] = case.made[source]
-    return made
+    output[box] = case.made[source]
+    return output
 
 
 def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements differ."""
+    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements
+    differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
     for tile in TILES:
@@ -102,9 +104,9 @@ def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
-    made = case.made.copy()
-    made[box] = case.made[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
-    return made
+    output = case.made.copy()
+    output[box] = case.made[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
+    return output
 
 
 def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
@@ -133,19 +135,19 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
-    made = case.made.copy()
-    moved, own = np.moveaxis(made, axis, 0), np.moveaxis(case.made, axis, 0)
+    output = case.made.copy()
+    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
     moved[start:-1] = own[start + 1 :]
     if fill is not None:
         moved[-1] = fill
-    return made
+    return output
 
 
 def _inserted(case: Case, axis: int, start: int) -> Array:
-    made = case.made.copy()
-    moved, own = np.moveaxis(made, axis, 0), np.moveaxis(case.made, axis, 0)
+    output = case.made.copy()
+    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
     moved[start + 1 :] = own[start:-1]
-    return made
+    return output
 
 
 def _runs(case: Case) -> Iterator[FaultVariant]:
@@ -166,6 +168,6 @@ def _runs(case: Case) -> Iterator[FaultVariant]:
 
 
 def _run(case: Case, first: int, last: int, value: Any) -> Array:
-    made = case.made.copy().reshape(-1)
-    made[first:last] = value
-    return made.reshape(case.spec.shape)
+    output = case.made.copy().reshape(-1)
+    output[first:last] = value
+    return output.reshape(case.spec.shape)

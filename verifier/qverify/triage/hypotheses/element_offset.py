@@ -23,7 +23,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         steps = [1, 4] if place.kind == "constant" else sorted({*STEPS, shape[-1] if shape else 1, prod(shape[-2:])})
         fills = {0: "0", **{z: "the zero point" for z in place.spec.zero_point[:1]}}
         for by in [s * sign for s in steps if s < place.spec.elements for sign in (1, -1)]:
-            way = f"{place.said} {abs(by)} element{'s' * (abs(by) > 1)} too {'late' if by > 0 else 'early'}"
+            way = f"{place.label} {abs(by)} element{'s' * (abs(by) > 1)} too {'late' if by > 0 else 'early'}"
             yield FaultVariant(f"offset: {way}, wrapped around", output_from(place, partial(_rolled, by=by)))
             yield FaultVariant(
                 f"offset: {way}, the end repeated", output_from(place, partial(_moved, by=by, fill=None))

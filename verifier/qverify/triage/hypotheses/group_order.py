@@ -30,7 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 ("one group too far", _further),
                 ("one group too early", _earlier),
             ):
-                text = f"channels of {place.said}{' (outputs)' if place.kind == 'constant' and not axis else ''}, {groups} groups: {said}"
+                text = f"channels of {place.label}{' (outputs)' if place.kind == 'constant' and not axis else ''}, {groups} groups: {said}"
                 yield FaultVariant(
                     text, output_from(place, partial(ordered, order=partial(order, groups=groups), axis=axis))
                 )

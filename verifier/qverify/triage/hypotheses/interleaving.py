@@ -1,4 +1,4 @@
-"""Elements are interleaved or deinterleaved, as a load or store of structures does: every second, third or fourth together."""
+"""Elements are interleaved or deinterleaved, as by a load or store of structures: every 2nd, 3rd, 4th together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS_READ = (2, 4)  # for a tensor that the unit reads: each costs a run
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case):
-        if place.said in ("the bias", "the scales", "the table"):
+        if place.label in ("the bias", "the scales", "the table"):
             continue
         if place.kind == "output" and not is_permutation(case):
             continue
@@ -30,13 +30,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     dealt = np.concatenate([np.arange(first, run, ways) for first in range(ways)])
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
                         yield FaultVariant(
-                            f"elements of {said} of {place.said} are {text} {ways} ways",
+                            f"elements of {said} of {place.label} are {text} {ways} ways",
                             output_from(place, partial(_in_order, order=order)),
                         )
 
 
 def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
-    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by group-order."""
+    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by
+    group-order."""
     shape, seen = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):
         if run > 2 and run not in seen:

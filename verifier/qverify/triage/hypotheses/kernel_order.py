@@ -16,7 +16,7 @@ NAME = "kernel-order"
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
-        if place.said != "the weights":
+        if place.label != "the weights":
             continue
         weights = case.graph.constants[place.name]
         if weights.ndim == 4 and weights.shape[2:] != (1, 1):

@@ -24,7 +24,7 @@ KNOWN = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case):
         shape = _before_flattening(case, place)
-        if place.said in ("the bias", "the scales", "the table") or not 2 <= len(shape) <= 4:
+        if place.label in ("the bias", "the scales", "the table") or not 2 <= len(shape) <= 4:
             continue
         seen: set[tuple[int, ...]] = set()
         for order in permutations(range(len(shape))):
@@ -34,10 +34,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             seen.add(kept)
             name = KNOWN.get(order, f"axis order {order}")
             yield FaultVariant(
-                f"layout: {place.said} is stored {name}", output_from(place, partial(_stored, order=order, shape=shape))
+                f"layout: {place.label} is stored {name}",
+                output_from(place, partial(_stored, order=order, shape=shape)),
             )
             yield FaultVariant(
-                f"layout: {place.said} is read as if it were {name}",
+                f"layout: {place.label} is read as if it were {name}",
                 output_from(place, partial(_read, order=order, shape=shape)),
             )
 

@@ -39,7 +39,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     real = [p for p in memory_sources(case, "output", "input") if p.spec.numpy_dtype.kind == "f"]
     for place in real:
         for said, way in WAYS.items():
-            yield FaultVariant(f"NaN scrub: in {place.said} {said}", output_from(place, way))
+            yield FaultVariant(f"NaN scrub: in {place.label} {said}", output_from(place, way))
     if sum(p.kind == "input" for p in real) == len(case.unit.inputs) > 1:
         for said, way in WAYS.items():
             yield FaultVariant(f"NaN scrub: in every input {said}", output_from_all(case, way))

@@ -1,4 +1,5 @@
-"""The accumulator is requantized in another rounding mode, with fewer multiplier bits, or cut off instead of rounded."""
+"""The accumulator is requantized in another rounding mode, with fewer multiplier bits, or cut off instead of
+rounded."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
-        if place.said == "the scales":
+        if place.label == "the scales":
             value = case.graph.constants[place.name]
             channels = value.shape[-1] if case.last.op != "add" else 1
             if channels > 1 and case.last.op != "average_pool":
@@ -83,7 +83,8 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
 
 
 def _of_specs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another input."""
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another
+    input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
     specs = [case.graph.spec(n) for n in case.unit.inputs]

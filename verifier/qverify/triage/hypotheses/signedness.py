@@ -24,7 +24,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         other = OTHER[place.spec.dtype]
         half = 1 << 8 * place.spec.numpy_dtype.itemsize - 1
         yield FaultVariant(
-            f"signedness: the highest bit of {place.said} is inverted ({half} added)", output_from(place, _inverted)
+            f"signedness: the highest bit of {place.label} is inverted ({half} added)", output_from(place, _inverted)
         )
         if place.kind == "output":
             yield from _of_output(case, other)
@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             (f", its zero point {half} further", half),
             (f", its zero point {half} less", -half),
         ):
-            text = f"signedness: {place.said} is read as {other}{said}"
+            text = f"signedness: {place.label} is read as {other}{said}"
             yield FaultVariant(text, partial(_read, place=place, dtype=other, zero=zero))
 
 

@@ -29,11 +29,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _before(case: Case) -> list[str]:
-    """Returns the tensors computed before the unit ran: a later one cannot have been in its buffer, and may copy its output."""
+    """Returns the tensors computed before the unit ran: a later one cannot have been in its buffer, and may copy its
+    output."""
     nodes = [node.name for node in case.graph.nodes]
     first = nodes.index(case.unit.nodes[0].name)
-    made = {o for node in case.graph.nodes[:first] for o in node.outputs}
-    return [n for n in case.graph.observable() if n in made and n not in case.unit.outputs]
+    computed = {o for node in case.graph.nodes[:first] for o in node.outputs}
+    return [n for n in case.graph.observable() if n in computed and n not in case.unit.outputs]
 
 
 def _previous(case: Case, name: str) -> Array | None:
@@ -82,9 +83,9 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
     earlier = find(case)
     old = None if earlier is None else fitting(earlier, case)
     assert old is not None
-    made = case.made.copy().reshape(-1)
-    made[part] = old.reshape(-1)[part]
-    return made.reshape(case.spec.shape)
+    output = case.made.copy().reshape(-1)
+    output[part] = old.reshape(-1)[part]
+    return output.reshape(case.spec.shape)
 
 
 def _input(case: Case, name: str) -> Array:

@@ -25,7 +25,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             for said, whole in (("whole tiles", True), ("tiles, at the edge as much as is square,", False)):
                 order = _turned(rows, columns, size, whole)
                 if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
-                    text = f"{said} of {size}x{size} of {place.said} are transposed"
+                    text = f"{said} of {size}x{size} of {place.label} are transposed"
                     yield FaultVariant(text, output_from(place, partial(_in_order, order=order)))
 
 
@@ -35,7 +35,7 @@ def _has_planes(place: MemorySource) -> bool:
     return (
         len(shape) > 1
         and min(shape[-2:]) > 1
-        and (place.kind != "constant" or (place.said == "the weights" and len(shape) == 2))
+        and (place.kind != "constant" or (place.label == "the weights" and len(shape) == 2))
     )
 
 

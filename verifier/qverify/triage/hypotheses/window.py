@@ -1,4 +1,4 @@
-"""A window is off by one in kernel, stride, dilation or padding, its padding sides are exchanged, or padding is counted wrongly."""
+"""A window is off by one: kernel, stride, dilation or padding; or padding is on the wrong side, or counted wrongly."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array]) -> FaultV
     )
     usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
-    return FaultVariant(f"zero point of {place.said}: {said}", partial(make, place=place, by=by), bits)
+    return FaultVariant(f"zero point of {place.label}: {said}", partial(make, place=place, by=by), bits)
 
 
 def _shifted(spec: TensorSpec, by: int) -> Change:
@@ -82,7 +82,8 @@ def _moved(case: Case, place: MemorySource, by: int) -> Array:
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
-    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual ones."""
+    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual
+    ones."""
     low, high = limits(place.spec)
     own = place.spec.zero_point[0]
     every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()

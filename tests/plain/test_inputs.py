@@ -202,7 +202,7 @@ def test_pictures_of_every_kind(tmp_path: Path) -> None:
     [
         ({"format": "nv12", "size": "225x160"}, "both sides must be even"),
         ({"format": "nv13", "size": "224x160"}, "wanted one of nv12"),
-        ({"format": "gray", "size": "2x2", "train": "rgb"}, "possible (train: formats)"),
+        ({"format": "gray", "size": "2x2", "train": "rgb"}, r"possible \(train: formats\)"),
         ({"format": "rgb"}, "size is missing"),
         ({"format": "rgb", "size": "224"}, "WIDTHxHEIGHT"),
         ({"format": "rgb", "size": "0x5"}, "wanted 1x1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from qverify_agents.capabilities import ALL
@@ -125,3 +125,37 @@ def opened(agent: ScriptedAgent, deadline_s: float = 60.0, **traits: Any) -> Age
 def kinds(agent: ScriptedAgent, but: Sequence[int] = (frames.HELLO,)) -> list[int]:
     """Types of the requests that came."""
     return [f.type for f in agent.asked if f.type not in but]
+
+
+def echoes(f: Frame) -> Iterator[Reply]:
+    yield f.type, f.payload
+
+
+def in_turn(*handlers: Handler) -> Handler:
+    """The first request is answered by the first of them, and so on; the last one answers all that follow."""
+    left = list(handlers)
+    return lambda f: (left.pop(0) if len(left) > 1 else left[0])(f)
+
+
+def nothing(f: Frame) -> Iterator[Reply]:
+    yield from ()
+
+
+def says(*replies: Reply) -> Handler:
+    return lambda f: iter(replies)
+
+
+def damaged(f: Frame) -> Iterator[Reply]:
+    whole = frame_bytes(f.type, f.sequence, f.payload)
+    yield whole[:-1] + bytes([whole[-1] ^ 1])
+
+
+def half(f: Frame) -> Iterator[Reply]:
+    yield frame_bytes(f.type, f.sequence, f.payload)[:-9]
+
+
+def link_of(agent: Agent) -> ScriptedLink:
+    return agent._link  # type: ignore[return-value]
+
+
+A, B = "a1" * 32, "b2" * 32

@@ -12,15 +12,73 @@ import pytest
 from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
-from qverify.triage.forensics import explained
+from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import pages
-from qverify.triage.linear import linear
+from qverify.triage.linear_sums import linear
 
+from tests.plain.fault_units import POOL, Table, among, case_of, check, found, pool, pooled, small_case
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator
-from tests.plain.test_hypotheses_of_arithmetic import POOL, among, case_of, pool, pooled, small_case
-from tests.plain.test_hypotheses_of_order import SCRUBBED, Table, check, found
 
 Array = Any
+
+
+def test_operands() -> None:
+    rng = generator(5)
+    a, b = (rng.integers(-100, 100, (3, 4)).astype(np.int8) for _ in range(2))
+    small = Small(
+        "add", (0, -128, 127), ("int8", 1.0, 3), (3, 4),
+        a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(np.array([0.25, 0.5]),),
+    )  # fmt: skip
+
+    def total(a: Array, b: Array) -> Array:
+        return np.clip(np.rint((a.astype(int) - 4) * 0.25 + (b.astype(int) + 6) * 0.5) + 3, -128, 127).astype(np.int8)
+
+    case = small_case(small, total(a, b))
+    assert case.differing.size == 0
+    wanted = {
+        "b is read in place of a": total(b, b),
+        "a is read in place of b": total(a, a),
+        "a and b are exchanged": total(b, a),
+    }
+    check("operand-order", case, wanted)
+
+
+def test_lines_of_what_is_read() -> None:
+    """A row that only the places that differ read: left out, or another in its place."""
+    c = Conv()
+    x = c.x.copy()
+    x[:, :, 5] = 0
+    recorded = c.out(c.acc(x=x))
+    every = found("dropped-input", case_of(c, recorded))
+    variants = {said: v for said, v in every.items() if not said.startswith("channel")}
+    wanted = {"row 5 of the input left out: 0 there": x}
+    for value, other, said in (
+        (ZX, None, "left out: -7 there"),
+        (None, 4, "repeats row 4"),
+        (None, 6, "repeats row 6"),
+    ):
+        changed = c.x.copy()
+        changed[:, :, 5] = value if other is None else c.x[:, :, other]
+        wanted[f"row 5 of the input {said}"] = changed
+    assert set(variants) == wanted.keys()
+    for said, changed in wanted.items():
+        assert np.array_equal(variants[said].make(case_of(c)), c.out(c.acc(x=changed))), said
+        assert variants[said].bits == pytest.approx(np.log2(9))
+
+
+def test_channels_of_what_is_read() -> None:
+    """Of a grouped convolution: those that the outputs that differ read."""
+    c = Conv(group=2)
+    x = c.x.copy()
+    x[:, 4, :, 3:9] = 0
+    recorded = c.out(c.acc(x=x))
+    variants = found("dropped-input", case_of(c, recorded))
+    said = {s.split(" of the input")[0] for s in variants if s.startswith("channel")}
+    assert said == {"channel 3", "channel 4", "channel 5"}
+    whole = c.x.copy()
+    whole[:, 4] = c.x[:, 3]
+    made = variants["channel 4 of the input repeats channel 3"]
+    assert np.array_equal(made.make(case_of(c)), c.out(c.acc(x=whole))) and made.bits == pytest.approx(np.log2(6))
 
 
 class Wide:
@@ -120,9 +178,6 @@ def test_columns_that_a_window_reads(columns: tuple[int, ...], lines: list[int])
     assert sorted({int(s.split()[1]) for s in every if s.startswith("column")}) == lines
 
 
-# Scales that an operator reads from its tensors
-
-
 def quantized(real: Array, scale: float, zero: int) -> Array:
     return np.clip(np.rint(real / np.float32(scale)) + zero, -128, 127).astype(np.int8)
 
@@ -154,23 +209,6 @@ def test_an_input_taken_with_the_scale_of_another() -> None:
         "operands in the order b, a": np.concatenate([out(specs["a"], specs["b"])[2:], out(specs["a"], specs["b"])[:2]])
     }
     among("operand-order", case, orders)
-
-
-def test_what_is_scrubbed_from_every_input() -> None:
-    x = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40, -1e-40, 1.5], np.float32)
-    small = Small("concat", (0,), ("float32", 0, 0), (14,), a=(x,), b=(x,))
-    case = small_case(small, np.concatenate([x, x]))
-    wanted = {}
-    for said, values in SCRUBBED.items():
-        new = np.array(values, np.float32)
-        wanted[f"NaN scrub: in the output {said}"] = np.concatenate([new, new])
-        wanted[f"NaN scrub: in the input a {said}"] = np.concatenate([new, x])
-        wanted[f"NaN scrub: in the input b {said}"] = np.concatenate([x, new])
-        wanted[f"NaN scrub: in every input {said}"] = np.concatenate([new, new])
-    check("nan-scrub", case, wanted)
-
-
-# Accumulators
 
 
 @pytest.mark.parametrize(
@@ -210,12 +248,9 @@ def test_the_real_scale_of_integer_multipliers(mode: str) -> None:
         assert np.array_equal(of.acc[0], c.acc())
 
 
-# The search
-
-
 def test_a_search_without_time_tries_nothing() -> None:
     c = Conv()
-    result = explained(case_of(c, c.out(low=20)), deadline_s=-1.0)
+    result = explain_fault(case_of(c, c.out(low=20)), deadline_s=-1.0)
     assert result.not_tried == [f"{p.NAME}: the time was over" for p in pages()]
     assert (result.tried, result.unexplained, result.exact, result.general, result.families) == (0, False, [], [], {})
     assert result.description.differing > 0
@@ -225,7 +260,7 @@ def test_a_search_says_which_family_it_tries() -> None:
     unit = Table(4, 10)
     told: list[tuple[str, int, int]] = []
     recorded = unit.y | np.int8(4)
-    result = explained(unit.case(recorded), watch=lambda *words: told.append(words))
+    result = explain_fault(unit.case(recorded), watch=lambda *words: told.append(words))
     assert told == [(page.NAME, at, len(pages())) for at, page in enumerate(pages())]
     assert result.kinds == ["bit-flip"] and result.families["bit-flip"] == 1.0 and not result.unexplained
     (group,) = result.exact
@@ -235,7 +270,7 @@ def test_a_search_says_which_family_it_tries() -> None:
 
 def test_equal_bytes_are_searched_for_nothing() -> None:
     unit = Table(4, 10)
-    result = explained(unit.case(unit.y))
+    result = explain_fault(unit.case(unit.y))
     assert (result.tried, result.unexplained, result.description.differing, result.not_tried) == (0, False, 0, [])
 
 
@@ -244,7 +279,7 @@ def test_what_reproduces_a_part_is_partial() -> None:
     unit = Table(20, 50)
     recorded = unit.y | np.int8(4)
     recorded[3, 7] = unit.y[3, 7] ^ 91
-    result = explained(unit.case(recorded))
+    result = explain_fault(unit.case(recorded))
     assert result.unexplained and result.exact == result.general == []
     best = result.partial[0]
     differing = int((recorded != unit.y).sum())

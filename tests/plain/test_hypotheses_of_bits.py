@@ -1,0 +1,189 @@
+"""Faults of single bits, of floats that are scrubbed and of the places a table is read at; as plain numpy makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import comb, log2
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.requantize import requantize
+from qverify.model_bin.units import units
+from qverify.triage.case import Case
+
+from tests.plain.fault_units import (
+    ALL,
+    BOTH,
+    INF,
+    NAN,
+    PAGES,
+    SCRUBBED,
+    TINY,
+    Dense,
+    Table,
+    Way,
+    case_of,
+    check,
+    each,
+    found,
+    small_case,
+)
+from tests.plain.forensic_units import SX, SY, ZY, Conv, Small
+
+Array = Any
+
+
+def test_a_bit_of_one_element() -> None:
+    unit = Table(1, 4, 3, 5)
+    recorded = unit.y.copy()
+    recorded[0, 2, 1, 3] ^= 4
+    wanted: dict[str, Array] = {}
+    bits: dict[str, float] = {}
+    for place in ALL:
+        for bit in [2] if place == "the output" else range(8):
+            name = f"bit {bit} of every element" + ("" if place == "the output" else f" of {place}")
+            mask = np.array([1 << bit], np.uint8).view(np.int8)[0]
+            wanted[f"{name} is always 0"] = unit.under(place, lambda v, mask=mask: v & ~mask)
+            wanted[f"{name} is always 1"] = unit.under(place, lambda v, mask=mask: v | mask)
+            wanted[f"{name} is inverted"] = unit.under(place, lambda v, mask=mask: v ^ mask)
+    said = "bit 2 of the element at (0, 2, 1, 3) is inverted"
+    wanted[said], bits[said] = recorded, log2(60 * 8)
+    entry = int(unit.x[0, 2, 1, 3]) + 128
+    for bit in range(8):
+        table = unit.table.copy()
+        table[entry] = (table[entry : entry + 1].view(np.uint8) ^ np.uint8(1 << bit)).view(np.int8)[0]
+        said = f"bit {bit} of table entry {entry} is inverted"
+        wanted[said], bits[said] = unit.read(unit.x, table), log2(256 * 8)
+    check("bit-flip", unit.case(recorded), wanted, bits)
+
+
+def flips(unit: Table, recorded: Array) -> list[str]:
+    every = found("bit-flip", unit.case(recorded))
+    return [said for said in every if "every element" not in said and "table" not in said]
+
+
+def test_bits_of_several_elements() -> None:
+    """At most sixteen, of at least two elements; one element's only where there are eight."""
+    unit = Table(20, 50)
+    recorded = unit.y.copy()
+    recorded.reshape(-1)[[3, 400, 900]] ^= np.array([64, 32, 64], np.int8)
+    assert flips(unit, recorded) == ["3 bits are inverted, of 3 elements"]
+    (variant,) = (v for s, v in found("bit-flip", unit.case(recorded)).items() if s.startswith("3 bits"))
+    assert np.array_equal(variant.make(unit.case(recorded)), recorded)
+    assert variant.bits == pytest.approx(log2(comb(8000, 3)))
+    many = unit.y.copy()
+    many.reshape(-1)[np.arange(16) * 60] ^= 64
+    assert flips(unit, many) == ["16 bits are inverted, of 16 elements"]
+    many.reshape(-1)[16 * 60] ^= 64
+    assert flips(unit, many) == []
+    for count, said in ((7, []), (8, ["bit 6 of the element at (0, 1) is inverted"])):
+        few = Table(1, count)
+        one = few.y.copy()
+        one[0, 1] ^= 64
+        assert flips(few, one) == said
+
+
+def test_what_is_scrubbed_from_floats() -> None:
+    x = np.array([NAN, INF, -INF, -0.0, TINY, -TINY, 1.5], np.float32)
+    unit = Small("reshape", (), ("float32", 0, 0), (7, 1), x=(x,))
+    case = Case(unit.graph, units(unit.graph)[0], unit.inputs, "y", x.reshape(7, 1))
+    wanted = {
+        f"NaN scrub: in {p} {s}": np.array(v, np.float32).reshape(7, 1) for p in BOTH for s, v in SCRUBBED.items()
+    }
+    check("nan-scrub", case, wanted)
+
+
+def read_at(index: Callable[[int], int]) -> Way:
+    return lambda table: np.array([table[index(i)] for i in range(256)])
+
+
+def test_lookup_index() -> None:
+    unit = Table(1, 3, 10, 10)
+    ways: dict[str, Way] = {
+        "one too high": read_at(lambda i: min(i + 1, 255)),
+        "one too high, wrapping": read_at(lambda i: (i + 1) % 256),
+        "one too low": read_at(lambda i: max(i - 1, 0)),
+        "one too low, wrapping": read_at(lambda i: (i - 1) % 256),
+        "without the offset of the type's sign": read_at(lambda i: (i + 128) % 256),
+        "backward": read_at(lambda i: 255 - i),
+        "without its highest bit": read_at(lambda i: i & 127),
+        "without its lowest bit": read_at(lambda i: i & 254),
+        "with its lowest bit set": read_at(lambda i: i | 1),
+        "saturated to the lower half": read_at(lambda i: min(i, 127)),
+        "saturated to the upper half": read_at(lambda i: max(i, 128)),
+        "by its absolute value": read_at(lambda i: min(128 + abs(i - 128), 255)),
+    }
+    ways["negative indices taken as 0"] = ways["saturated to the upper half"]
+    check("lookup-index", unit.case(unit.y), each(unit, ["the table"], ways, "table index {way}"))
+
+
+def test_what_is_scrubbed_from_every_input() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40, -1e-40, 1.5], np.float32)
+    small = Small("concat", (0,), ("float32", 0, 0), (14,), a=(x,), b=(x,))
+    case = small_case(small, np.concatenate([x, x]))
+    wanted = {}
+    for said, values in SCRUBBED.items():
+        new = np.array(values, np.float32)
+        wanted[f"NaN scrub: in the output {said}"] = np.concatenate([new, new])
+        wanted[f"NaN scrub: in the input a {said}"] = np.concatenate([new, x])
+        wanted[f"NaN scrub: in the input b {said}"] = np.concatenate([x, new])
+        wanted[f"NaN scrub: in every input {said}"] = np.concatenate([new, new])
+    check("nan-scrub", case, wanted)
+
+
+@pytest.mark.parametrize("mode", ["gemmlowp", "mul31"])
+def test_a_bit_of_a_multiplier_or_its_shift(mode: str) -> None:
+    c = Conv()
+    rq = parameters(mode, SX * c.sw.astype(np.float64) / SY, False)
+    graph = replace(c.graph(), rounding=mode)
+    graph.constants["rq"] = rq
+    recorded = requantize(c.acc()[None], rq, ZY, -128, 127, "int8", mode, False, 1)
+    recorded[0, 4, 2, 2:5] ^= 1
+    case = Case(graph, units(graph)[0], {"x": c.x}, "y", recorded)
+    every = [v for v in PAGES["bit-flip"].variants(case) if "scales of channel 4" in v.said]
+    assert len(every) == 64 and all(v.bits == pytest.approx(log2(20 * 32)) for v in every)
+    for row in (0, 1):
+        for bit in (0, 1):
+            changed = rq.copy()
+            changed[row, 4] ^= 1 << bit
+            value = requantize(c.acc()[None], changed, ZY, -128, 127, "int8", mode, False, 1)
+            assert np.array_equal(every[32 * row + bit].make(case), value), (row, bit)
+
+
+def test_a_bit_of_a_weight_or_a_bias() -> None:
+    c = Conv()
+    w = c.w.copy()
+    w[7, 2, 1, 0] ^= 32
+    case = case_of(c, c.out(c.acc(w=w)))
+    every = {s: v for s, v in found("bit-flip", case).items() if "every element" not in s}
+    biases, scales = ([f"bit {b} of {n} of channel 7 is inverted" for b in range(32)] for n in ("bias", "scales"))
+    weight = "bit 5 of weight (7, 2, 1, 0) is inverted"
+    assert every.keys() == {weight, *biases, *scales}
+    assert np.array_equal(every[weight].make(case), case.recorded)
+    assert every[weight].bits == pytest.approx(log2(540 * 8))
+    for bit, said in enumerate(biases):
+        changed = c.b.copy()
+        changed[7] = (changed[7:8].view(np.uint32) ^ np.uint32(1 << bit)).view(np.int32)[0]
+        if bit < 24:  # beyond, sums wrap
+            assert np.array_equal(every[said].make(case), c.out(c.acc(bias=changed))), said
+        assert every[said].bits == pytest.approx(log2(10 * 32))
+    for bit in (0, 12, 22, 23):
+        changed = c.rq.copy()
+        changed[7] = (changed[7:8].view(np.uint32) ^ np.uint32(1 << bit)).view(np.float32)[0]
+        assert np.array_equal(every[scales[bit]].make(case), c.out(rq=changed))
+        assert every[scales[bit]].bits == pytest.approx(log2(10 * 32))
+    recorded = case.recorded.copy()
+    recorded[0, 3, 0, 0] ^= 1
+    assert not [s for s in found("bit-flip", case_of(c, recorded)) if "channel" in s or "weight (" in s]  # two channels
+
+
+@pytest.mark.parametrize(("at", "bit"), [((0, 0), 7), ((1, 4), 6), ((2, 2), 7)])
+def test_a_bit_of_a_dense_weight(at: tuple[int, int], bit: int) -> None:
+    d = Dense()
+    w = d.w.copy()
+    w[at] = np.uint8(int(w[at]) % 256 ^ 1 << bit).view(np.int8)
+    case = small_case(d.small, d.out(w))
+    assert f"bit {bit} of weight {at} is inverted" in found("bit-flip", case)

@@ -1,0 +1,230 @@
+"""Faults of rounding and of zero points, on scales of powers of two where every sum is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.model_bin.graph import ROUNDINGS
+from qverify.triage.hypotheses import FaultVariant
+
+from tests.plain.fault_units import PAGES, RULES, Table, among, case_of, found, small_case
+from tests.plain.forensic_units import SX, SY, ZY, Conv, Small, generator
+
+Array = Any
+
+
+def test_zero_points() -> None:
+    c = Conv()
+    among(
+        "zero-point",
+        case_of(c, c.out(c.acc(zero=11))),
+        {"zero point of the input: 11 instead of -7": c.out(c.acc(zero=11))},
+        8.0,
+    )
+    usual = {f"zero point of the input: {z} instead of -7": c.out(c.acc(zero=z)) for z in (0, 121, -135)}
+    usual |= {f"zero point of the weights: {z} instead of 0": c.out(c.acc(w=c.w.astype(int) - z)) for z in (128, -128)}
+    among("zero-point", case_of(c, c.out(c.acc(zero=11))), usual)
+    recorded = c.out(c.acc(w=c.w.astype(np.int64) - 3))
+    among("zero-point", case_of(c, recorded), {"zero point of the weights: 3 instead of 0": recorded}, 8.0)
+    steps = np.rint(c.acc().astype(np.float32) * c.rq[:, None, None])
+    for by, said in ((4, "4 added to"), (-4, "4 taken from")):
+        wrapped = ((c.out().astype(np.int64) + by + 128) % 256 - 128).astype(np.int8)
+        wanted = {f"zero point: {said} every element of the output, not saturated": wrapped}
+        among("zero-point", case_of(c, wrapped), wanted, 8.0)
+    moved = np.clip(c.out().astype(int) - 5, -128, 127).astype(np.int8)
+    case = case_of(c, moved)
+    every = [v for v in PAGES["zero-point"].variants(case) if v.said == "zero point of the output: 0 instead of 5"]
+    for variant, wanted_value in zip(
+        every, (c.clipped(steps, zero=0), moved), strict=True
+    ):  # before and after the clamp
+        assert np.array_equal(variant.make(case), wanted_value) and variant.bits == 0
+
+
+def test_rounding_rules() -> None:
+    """On products of which a half are ties, of both signs."""
+    c = Conv(coarse=True)
+    c.rq = np.full(10, 0.5, np.float32)
+    half = c.acc() * 0.5
+    assert (half % 1 == 0.5).any() and (half < 0).any()
+    wanted = {}
+    for rule, rounded in RULES.items():
+        for product in ("float32 product", "float64 product"):
+            wanted[f"rounding {rule}, {product}"] = c.clipped(rounded(half))
+        wanted[f"rounding {rule}"] = c.clipped(rounded(half))
+        zeroed = np.clip(rounded(half + ZY), -128, 127).astype(np.int8)[None]
+        wanted[f"rounding {rule}, the zero point added before"] = zeroed
+    wanted["rounding by a float64 product"] = c.clipped(np.round(half))
+    wanted["rounding: 31-bit multiplier, truncated (floor)"] = c.clipped(half // 1)
+    case = case_of(c)
+    among("rounding", case, wanted)
+    from qverify.model_bin.graph import ROUNDINGS
+
+    assert found("rounding", case).keys() == wanted.keys() | {f"rounding {m}" for m in ROUNDINGS[1:]}
+
+
+@pytest.mark.parametrize("bits", [8, 15, 16])
+def test_rounding_with_fewer_multiplier_bits(bits: int) -> None:
+    c = Conv()
+    fraction, exponent = np.frexp(SX * c.sw.astype(np.float64) / SY)
+    m, t = np.floor(fraction * 2.0**bits + 0.5).astype(np.int64), (bits - exponent)[:, None, None]
+    product = c.acc() * m[:, None, None]
+    among("rounding", case_of(c), {f"rounding mul{bits}": c.clipped((product + (1 << (t - 1))) >> t)})
+
+
+class Sum:
+    """y = a / 4 + b / 2, zero points 4, -6 and 3; swap: the parameters of b stand first."""
+
+    def __init__(self, swap: int = 0, dtype: type = np.float32):
+        rng = generator(5)
+        self.a, self.b = (rng.integers(-128, 128, (3, 40)).astype(np.int8) for _ in range(2))
+        ratios = [0.5, 0.25] if swap else [0.25, 0.5]
+        rq = np.array([*ratios, 5.0], np.float32) if dtype is np.float32 else np.array(ratios)
+        self.fused = dtype is np.float32  # the zero point is added before rounding
+        self.small = Small(
+            "add", (swap, -100, 120), ("int8", 1.0, 3), (3, 40),
+            a=(self.a, 0.25, 4), b=(self.b, 0.5, -6), c_rq=(rq,),
+        )  # fmt: skip
+
+    def real(self, za: int = 4, zb: int = -6) -> Array:
+        return (self.a.astype(int) - za) * 0.25 + (self.b.astype(int) - zb) * 0.5
+
+    def made(self, za: int = 4, zb: int = -6, zero: int = 3) -> Array:
+        """ref-exact in float32; in float64 the zero point is added to whole steps."""
+        real = self.real(za, zb)
+        return self.out(np.rint(real + zero), zero=0) if self.fused else self.out(np.rint(real), zero)
+
+    def out(self, steps: Array, zero: int = 3, low: int = -100, high: int = 120) -> Array:
+        return np.clip(steps + zero, low, high).astype(np.int8)
+
+
+def zero_points(case: Any) -> list[FaultVariant]:
+    return list(PAGES["zero-point"].variants(case))
+
+
+@pytest.mark.parametrize(("swap", "dtype"), [(0, np.float32), (1, np.float32), (0, np.float64)])
+def test_zero_points_of_an_addition(swap: int, dtype: type) -> None:
+    s = Sum(swap, dtype)
+    case = small_case(s.small, s.made(zero=5))
+    assert np.array_equal(case.made, s.made())
+    variants = zero_points(case)
+    wanted: dict[str, tuple[Array, float]] = {}
+    for name, own in (("a", 4), ("b", -6)):
+        for zero in (z for z in range(-128, 129) if z != own):
+            value = s.made(za=zero) if name == "a" else s.made(zb=zero)
+            bits = 0.0 if zero == 0 or abs(zero - own) == 128 else 8.0
+            wanted[f"zero point of the input {name}: {zero} instead of {own}"] = (value, bits)
+    output = [v for v in variants if "output" in v.said]
+    assert {v.said for v in variants} - {v.said for v in output} == wanted.keys()
+    for variant in variants:
+        if variant.said in wanted:
+            value, bits = wanted[variant.said]
+            assert variant.bits == bits, variant.said
+            if any(f" {zero} instead" in variant.said for zero in (-128, -6, -5, 0, 4, 5, 77, 127, 128)):
+                assert np.array_equal(variant.make(case), value), variant.said
+    made = [v.make(case) for v in output]
+    limited = np.clip(s.made().astype(int) + 2, -128, 127).astype(np.int8)
+    assert [v.said for v in output] == ["zero point of the output: 5 instead of 3"] * 2 + [
+        "zero point: 2 added to every element of the output, not saturated"
+    ]
+    assert np.array_equal(made[0], s.made(zero=5)) and np.array_equal(made[1], limited)
+
+
+def test_zero_points_of_a_table_change_nothing() -> None:
+    unit = Table(4, 10)
+    variants = zero_points(unit.case(unit.y ^ np.int8(1)))
+    inputs = [v for v in variants if "the input" in v.said]
+    assert [v.said for v in inputs] == [
+        f"zero point of the input: {z} instead of 3" for z in range(-128, 129) if z != 3
+    ]
+    assert all(np.array_equal(v.make(unit.case(unit.y)), unit.y) for v in inputs)
+
+
+def test_the_usual_zero_points_of_a_large_unit() -> None:
+    """Where every other would take too long."""
+    unit = Table(400, 400)
+    inputs = [v.said for v in zero_points(unit.case(unit.y ^ np.int8(1))) if "the input" in v.said]
+    wanted = sorted({0, -128, 127, 128, 2, 4, -3})
+    assert inputs == [f"zero point of the input: {z} instead of 3" for z in wanted]
+
+
+EVERY_RULE = {*(f"rounding {r}" for r in RULES), *(f"rounding {r}, the zero point added before" for r in RULES)}
+
+
+def by_mode(mode: str, value: Array) -> Array:
+    if mode == "pow2-floor":
+        return value // 1
+    return RULES[
+        "to the nearest, ties away from zero" if mode in ("gemmlowp", "pow2-half-away") else "to the nearest, ties up"
+    ](value)
+
+
+def test_rounding_of_an_addition() -> None:
+    s = Sum()
+    real = s.real()
+    assert (real % 1 == 0.5).any() and (real < 0).any()
+    wanted = {f"rounding {mode}": s.out(by_mode(mode, real)) for mode in ROUNDINGS[1:]}
+    wanted["rounding: 30-bit multipliers, floor"] = s.out(real // 1)
+    wanted["rounding by a float64 sum"] = s.out(np.rint(real))
+    for rule, rounded in RULES.items():
+        wanted[f"rounding {rule}"] = s.out(rounded(real))
+        wanted[f"rounding {rule}, the zero point added before"] = s.out(rounded(real + 3), zero=0)
+    case = small_case(s.small, s.out(np.rint(real)))
+    assert found("rounding", case).keys() == wanted.keys()
+    among("rounding", case, wanted)
+
+
+def test_rounding_of_an_average() -> None:
+    x = generator(4).integers(-128, 128, (1, 5, 8, 6)).astype(np.int8)
+    small = Small(
+        "average_pool", (2, 2, 2, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 4, 3),
+        x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
+    )  # fmt: skip
+    real = (x.astype(int) + 7).reshape(1, 5, 4, 2, 3, 2).sum((3, 5)) / 8
+
+    def out(steps: Array, zero: int = 3) -> Array:
+        return np.clip(steps + zero, -100, 90).astype(np.int8)
+
+    wanted = {"rounding by a float64 mean": out(np.rint(real)), "rounding pow2-floor": out(real // 1)}
+    wanted |= {f"rounding {mode}": out(by_mode(mode, real)) for mode in ("pow2-half-up", "pow2-half-away")}
+    for rule, rounded in RULES.items():
+        wanted[f"rounding {rule}"] = out(rounded(real))
+        wanted[f"rounding {rule}, the zero point added before"] = out(rounded(real + 3), zero=0)
+    case = small_case(small, out(np.rint(real)))
+    assert found("rounding", case).keys() == wanted.keys() | {f"rounding {m}" for m in ROUNDINGS[1:]}
+    among("rounding", case, wanted)
+
+
+@pytest.mark.parametrize("op", ["concat", "lookup"])
+def test_rounding_of_what_rounds_in_no_way_of_its_own(op: str) -> None:
+    if op == "lookup":
+        unit = Table(4, 10)
+        assert found("rounding", unit.case(unit.y)) == {}
+        return
+    a, b = (generator(at).integers(-100, 100, (3, 5)).astype(np.int8) for at in (1, 2))
+    small = Small("concat", (1,), ("int8", 1.0, 3), (3, 10), a=(a, 0.25, 4), b=(b, 0.5, -6))
+    real = np.concatenate([(a.astype(int) - 4) * 0.25, (b.astype(int) + 6) * 0.5], 1)
+    wanted = {f"rounding {r}": np.clip(rounded(real) + 3, -128, 127).astype(np.int8) for r, rounded in RULES.items()}
+    case = small_case(small, np.clip(np.rint(real) + 3, -128, 127).astype(np.int8))
+    assert found("rounding", case).keys() == EVERY_RULE
+    among("rounding", case, wanted)
+
+
+def test_rounding_of_a_subtraction() -> None:
+    """Its second parameter is negative, and stays so in every mode."""
+    rng = generator(9)
+    a, b = (rng.integers(-128, 128, (3, 40)).astype(np.int8) for _ in range(2))
+    small = Small(
+        "add", (0, -128, 127), ("int8", 2.0, 3), (3, 40),
+        a=(a, 0.5, 4), b=(b, 1.0, -6), c_rq=(np.array([0.25, -0.5, -1.0], np.float32),),
+    )  # fmt: skip
+    real = (a.astype(int) - 4) * 0.25 - (b.astype(int) + 6) * 0.5
+    wanted = {
+        "rounding by a float64 sum": np.rint(real),
+        "rounding pow2-floor": real // 1,
+        "rounding down (floor)": real // 1,
+    }
+    case = small_case(small, np.clip(np.rint(real + 3), -128, 127).astype(np.int8))
+    assert case.differing.size == 0
+    among("rounding", case, {said: np.clip(v + 3, -128, 127).astype(np.int8) for said, v in wanted.items()})

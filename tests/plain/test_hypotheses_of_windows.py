@@ -1,0 +1,151 @@
+"""Faults of windows, of padding and of interpolation; as plain numpy makes them."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.plain.fault_units import MODES, POOL, POSITIONS, case_of, check, found, pool, pooled, small_case, sources
+from tests.plain.forensic_units import Conv, Small, generator
+
+Array = Any
+
+
+@pytest.mark.parametrize(("value", "bits"), [(77, 8.0), (0, 0.0), (127, 0.0), (-128, 0.0)])
+def test_pad_value_of_a_convolution(value: int, bits: float) -> None:
+    c = Conv()
+    recorded = c.out(c.acc(pad=value))
+    said = f"pad value {value} instead of the zero point"
+    check("pad-value", case_of(c, recorded), {said: recorded}, {said: bits})
+
+
+def test_window() -> None:
+    small, x = pooled()
+    case = small_case(small, pool(x, **POOL).astype(np.int8))
+    assert case.differing.size == 0
+    changes: dict[str, dict[str, Any]] = {
+        "padding of the two row sides exchanged": {"pads": (0, 0, 1, 1)},
+        "padding of the two column sides exchanged": {"pads": (1, 1, 0, 0)},
+        "it starts one row earlier": {"pads": (0, 0, 1, 1)},
+        "it starts one row further": {"pads": (2, 0, 0, 1)},
+        "it starts one column further": {"pads": (1, 1, 0, 0)},
+        "no padding of rows": {"pads": (0, 0, 0, 1)},
+        "no padding of columns": {"pads": (1, 0, 0, 0)},
+        "no padding": {"pads": (0, 0, 0, 0)},
+        "stride 1x2 instead of 2x1": {"stride": (1, 2)},
+        "stride 1": {"stride": (1, 1)},
+        "stride_h 1 instead of 2": {"stride": (1, 1)},
+        "stride 1 too large": {"stride": (3, 2)},
+        "stride_h 3 instead of 2": {"stride": (3, 1)},
+        "stride_w 2 instead of 1": {"stride": (2, 2)},
+        "dilation 1 too large": {"dilation": (2, 2)},
+        "dilation_h 2 instead of 1": {"dilation": (2, 1)},
+        "dilation_w 2 instead of 1": {"dilation": (1, 2)},
+        "kernel 2x3 instead of 3x2": {"kernel": (2, 3)},
+        "kernel 1": {"kernel": (1, 1)},
+        "kernel 1 too small": {"kernel": (2, 1)},
+        "kernel_h 2 instead of 3": {"kernel": (2, 2)},
+        "kernel_w 1 instead of 2": {"kernel": (3, 1)},
+        "kernel 1 too large": {"kernel": (4, 3)},
+        "kernel_h 4 instead of 3": {"kernel": (4, 2)},
+        "kernel_w 3 instead of 2": {"kernel": (3, 3)},
+    }
+    variants = found("window", case)
+    assert variants.keys() == {f"window: {said}" for said in changes}
+    fitting = 0
+    for said, change in changes.items():
+        value = pool(x, **POOL | change)
+        if np.isfinite(value).all():  # else what it gives is not said
+            fitting += 1
+            assert np.array_equal(variants[f"window: {said}"].make(case), value), said
+    assert fitting > 12
+
+
+def test_pad_value_of_a_pool() -> None:
+    small, x = pooled()
+    small.inputs["x"] = x = np.minimum(x, -20).astype(np.int8)
+    case = small_case(small, pool(x, **POOL).astype(np.int8))
+    said = "pad value {} instead of the zero point"
+    wanted = {said.format(v): pool(x, **POOL, fill=v).astype(np.int8) for v in range(-128, 128)}
+    check("pad-value", case, wanted, {said.format(v): 8.0 for v in range(-127, 127) if v != 0})
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_pad_modes(mode: int) -> None:
+    x = generator(2).integers(-128, 128, (3, 4)).astype(np.int8)
+    names = {0: "constant", 1: "reflected", 2: "repeated edge"}
+    ways = {0: {"mode": "constant", "constant_values": 9}, 1: {"mode": "reflect"}, 2: {"mode": "edge"}}
+    made = {m: np.pad(x, ((1, 2), (2, 1)), **how) for m, how in ways.items()}
+    small = Small("pad", (mode, 9, 1, 2), ("int8", 0.5, 0), (6, 7), x=(x, 0.5, 0))
+    recorded = made[mode].copy()
+    recorded[0, :2] = (5, 6)
+    case = small_case(small, recorded)
+    wanted = {f"pad mode {names[m]}": made[m] for m in names if m != mode}
+    values = {f"pad value {v} instead of 9": np.pad(x, ((1, 2), (2, 1)), constant_values=v) for v in (5, 6)}
+    check("pad-value", case, wanted | (values if mode == 0 else {}), dict.fromkeys(values, 8.0))
+
+
+def test_resize_to_the_nearest() -> None:
+    x = generator(8).permutation(105).astype(np.uint8).reshape(1, 3, 5, 7)
+    own = [sources(n, m, POSITIONS["asymmetric"], floor) for n, m in ((5, 10), (7, 9))]
+    index = np.array([0, 0, 1, 2, *own[0], *own[1]], np.int32)
+    small = Small("resize_nearest", (), ("uint8", 0.1, 9), (1, 3, 10, 9), x=(x, 0.1, 9), c_index=(index,))
+    wanted = {}
+    for coordinates, position in POSITIONS.items():
+        for name, mode in MODES.items():
+            rows, columns = (sources(n, m, position, mode) for n, m in ((5, 10), (7, 9)))
+            wanted[f"resize: {coordinates}, {name}"] = x[:, :, rows][..., columns]
+    for by, said in ((-1, "early"), (1, "far")):
+        rows, columns = ([min(max(i + by, 0), n - 1) for i in o] for o, n in zip(own, (5, 7), strict=True))
+        wanted[f"resize: source 1 too {said}"] = x[:, :, rows][..., columns]
+    case = small_case(small, x[:, :, own[0]][..., own[1]])
+    assert case.differing.size == 0
+    check("resize-mode", case, wanted)
+
+
+def taps(size: int, out: int, position: Any) -> tuple[list[int], list[int], list[float]]:
+    """First and second source, and the share of the second."""
+    places = [min(max(position(at, size, out), 0), size - 1) for at in range(out)]
+    first = [floor(p) for p in places]
+    return first, [min(i + 1, size - 1) for i in first], [p - i for p, i in zip(places, first, strict=True)]
+
+
+def linearly(x: Array, position: Any) -> Array:
+    value = x.astype(np.float64)
+    for axis, out in ((2, 6), (3, 8)):
+        first, second, share = taps(x.shape[axis], out, position)
+        share = np.array(share).reshape([-1 if i == axis else 1 for i in range(4)])
+        value = value.take(first, axis) * (1 - share) + value.take(second, axis) * share
+    return value
+
+
+def test_resize_by_interpolation() -> None:
+    x = generator(3).integers(-100, 100, (1, 2, 3, 4)).astype(np.int8)
+    index, weight = [], []
+    for size, out in ((3, 6), (4, 8)):
+        first, second, share = taps(size, out, POSITIONS["half_pixel"])
+        index += [first, second]
+        weight += [[0.5 if a == b else 1 - s for a, b, s in zip(first, second, share, strict=True)],
+                   [0.5 if a == b else s for a, b, s in zip(first, second, share, strict=True)]]  # fmt: skip
+    small = Small(
+        "resize_linear", (0,), ("int8", 1.0, 0), (1, 2, 6, 8), x=(x, 1.0, 0),
+        c_index=(np.concatenate(index).astype(np.int32),), c_weight=(np.concatenate(weight).astype(np.float32),),
+    )  # fmt: skip
+    case = small_case(small, np.rint(linearly(x, POSITIONS["half_pixel"])).astype(np.int8))
+    assert case.differing.size == 0
+    variants = found("resize-mode", case)
+    wanted = {"resize: cut off instead of rounded": np.trunc(linearly(x, POSITIONS["half_pixel"]))}
+    for name, position in POSITIONS.items():
+        if name != "align_corners":  # thirds are not exact in binary
+            wanted[f"resize: {name}"] = np.rint(linearly(x, position))
+        for mode, rounded in MODES.items():
+            rows, columns = (sources(n, m, position, rounded) for n, m in ((3, 6), (4, 8)))
+            wanted[f"resize: nearest ({name}, {mode}) instead of linear"] = x[:, :, rows][..., columns]
+    assert variants.keys() == wanted.keys() | {"resize: align_corners"}
+    for said, value in wanted.items():
+        assert np.array_equal(variants[said].make(case), value.astype(np.int8)), said
+    corners = variants["resize: align_corners"].make(case).astype(float)
+    assert np.abs(corners - linearly(x, POSITIONS["align_corners"])).max() <= 0.501

@@ -93,7 +93,9 @@ def test_another_shape_or_type_of_a_recorded_output_fails_forced():
     report = report_of(record("reference"), board)
     assert report.blame.node == "n1" and "n2" in report.blame.also
     last = report_of(record("reference"), _only_shape("y"))
-    assert "the reference computes all of 40 elements differently, int8[3] recorded, int8[40] computed" in last.blame.why
+    assert (
+        "the reference computes all of 40 elements differently, int8[3] recorded, int8[40] computed" in last.blame.why
+    )
 
 
 def _only_shape(name):
@@ -131,7 +133,8 @@ def test_a_graph_input_that_only_the_sides_hold():
     a.tensors["x"] = X
     found = report_of(a, b, inputs=False)
     assert (
-        found.blame.node == "n1" and "computes 1 of 40 elements differently, up to 1 LSB (limit 0 LSB)" in found.blame.why
+        found.blame.node == "n1"
+        and "computes 1 of 40 elements differently, up to 1 LSB (limit 0 LSB)" in found.blame.why
     )
 
 

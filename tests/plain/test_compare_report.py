@@ -55,7 +55,8 @@ def test_the_pair_that_speaks_for_a_blame():
     assert "up to 3 LSB" in why["board"] and "up to 2 LSB" in why["compiler"]
     (board,) = culprits(known, {RS: {"n2": GOOD}, RB: every[RB], SB: every[SB]})
     assert (
-        "given the board's recorded inputs, the simulator" in board.why and "reference and simulator agree here" in board.why
+        "given the board's recorded inputs, the simulator" in board.why
+        and "reference and simulator agree here" in board.why
     )
     assert "not excluded" not in board.why
     (compiler,) = culprits(known, {RS: every[RS], SB: {"n2": GOOD}})
@@ -240,7 +241,9 @@ def test_the_side_that_is_alone_by_its_outputs_is_a_hint():
     assert notes(reference=2, simulator=1, board=1) == ["simulator and board agree; the reference differs from both"]
     assert notes(reference=1, simulator=2, board=3) == notes(reference=1, simulator=1, board=1) == []
     assert notes(reference=1, simulator=2) == notes(reference=1, board=2) == []
-    assert notes(reference=1, simulator=1, board=np.nan) == ["reference and simulator agree; the board differs from both"]
+    assert notes(reference=1, simulator=1, board=np.nan) == [
+        "reference and simulator agree; the board differs from both"
+    ]
 
 
 def test_the_scope_says_which_side_offers_outputs_only():

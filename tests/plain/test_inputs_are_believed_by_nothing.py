@@ -304,7 +304,7 @@ def test_frames_of_two_inputs_by_folder(tmp_path, capsys):
     assert "frames: 3 of 3 ran" in capsys.readouterr().out
     (tmp_path / "r" / "2.npy").unlink()
     assert main([*words, f"left:{tmp_path}/l,right:{tmp_path}/r"]) == 2
-    assert "wanted as many for each" in one_line(capsys)
+    assert "wanted equally many for each" in one_line(capsys)
 
 
 def test_doubts_are_said(net, capsys):

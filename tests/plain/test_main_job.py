@@ -92,7 +92,7 @@ def test_model_bin_of_another_onnx_is_refused(digits, model_bin, tmp_path, capsy
     [
         (["-m", "absent.onnx"], 2, "No such file"),
         (["-b", "nowhere://x", "-m", "X"], 2, "no board kind"),
-        (["--json", "absent/r.json"], 2, "cannot be written"),
+        (["--json", "absent/r.json"], 2, "there is no folder absent"),
         (["-i", "absent.npy"], 2, "no such file"),
         (["-c", "x"], 2, "not a valid integer"),
         (["--wrong"], 2, "No such option"),

@@ -98,7 +98,7 @@ def _describe_pairs(report: Report) -> list[str]:
             f"{who}: {ledger.compared} of {count(ledger.expected, 'tensor')}, {count(ledger.elements, 'element')} compared{digests}, "
             f"{len(ledger.missing)} missing, {len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
         )
-        lines += [f"  missing {within(m.side)}: {m.tensor}: {m.why}" for m in ledger.missing[:SHOWN]]
+        lines += [f"  missing: {m.tensor} {within(m.side)}: {m.why}" for m in ledger.missing[:SHOWN]]
         if pair.first_divergence is not None:
             first = pair.first_divergence
             lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also)}")

@@ -193,7 +193,7 @@ def test_a_good_network_with_nothing_to_see(
     assert (found["rungs"][0]["verdict"], found["rungs"][0]["kind"]) == (verdict, kind)
     assert {q["tensor"] for q in found["quiet"] if q["output"]} == quiet
     if quiet:
-        assert "not judged, quiet on this input: obj_8" in capsys.readouterr().out
+        assert "not judged, too small on this input: obj_8" in capsys.readouterr().out
 
 
 def test_text_seen_where_the_float_sees_none_is_told_by_how_much(tmp_path: Path) -> None:

@@ -321,7 +321,7 @@ def test_a_key_twice_in_a_capture_is_refused(captured, tmp_path, capsys):
     place = text.rindex(f'"{NODE}": [')
     manifest.write_text(f'{text[:place]}"{NODE}": [0, null], {text[place:]}')
     assert main(["replay", str(tmp_path / "cap"), "-r"]) == 2
-    assert f"'{NODE}' stands in it twice" in capsys.readouterr().err
+    assert f"'{NODE}' appears twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", [{"precision": -300}, {"precision": 0}, {"runtime": "other"}])

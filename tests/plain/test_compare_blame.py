@@ -77,7 +77,7 @@ def test_a_board_that_offers_finals_only():
     )
     bad = three(board=wrong_at("n1"), board_caps=finals)
     assert bad.verdict == "FAILED" and bad.blame is None and bad.pairs[2].cause == "unlocated"
-    assert "the board is alone" in bad.notes[0]
+    assert "the board differs from both" in bad.notes[0]
 
 
 def test_only_what_differs_is_pulled_and_what_comes_is_checked():

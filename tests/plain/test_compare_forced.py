@@ -44,7 +44,7 @@ def test_why_a_unit_could_not_be_forced():
     bad = wrong_at("n1")
     report = report_of(record("reference"), record("board", bad), run=None)
     assert (
-        forced_of(report).verdict == "INCONCLUSIVE" and forced_of(report).why == "the reference cannot run a unit alone"
+        forced_of(report).verdict == "INCONCLUSIVE" and forced_of(report).why == "the reference cannot run a node alone"
     )
     assert report.pairs[0].cause == "node"  # n1: the reference's own run was on these very inputs
     assert (
@@ -71,7 +71,7 @@ def test_an_input_that_is_not_there():
     board = without(record("board", wrong_at("n1")), "n1")
     report = report_of(record("reference"), board)
     found = forced_of(report)
-    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is not there on the board")
+    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is missing on the board")
     assert (found.elements, found.max_lsb, found.mismatched, found.by, found.on) == (
         0,
         None,
@@ -80,8 +80,8 @@ def test_an_input_that_is_not_there():
         "board",
     )
     assert report.verdict == "FAILED" and report.pairs[0].cause == "unlocated"
-    assert "n1 is missing on the board: declared, but it did not come" in report.pairs[0].notes
-    assert "2 of 3 units could not be forced: its output n1 is not there on the board" in report.pairs[0].notes
+    assert "n1 is missing on the board: declared, but not sent" in report.pairs[0].notes
+    assert "2 of 3 nodes could not be forced: its output n1 is missing on the board" in report.pairs[0].notes
 
 
 def test_another_shape_or_type_of_a_recorded_output_fails_forced():
@@ -93,7 +93,9 @@ def test_another_shape_or_type_of_a_recorded_output_fails_forced():
     report = report_of(record("reference"), board)
     assert report.blame.node == "n1" and "n2" in report.blame.also
     last = report_of(record("reference"), _only_shape("y"))
-    assert "the reference computes all of 40 elements otherwise, int8[3] recorded, int8[40] computed" in last.blame.why
+    assert (
+        "the reference computes all of 40 elements differently, int8[3] recorded, int8[40] computed" in last.blame.why
+    )
 
 
 def _only_shape(name):
@@ -127,11 +129,12 @@ def test_a_graph_input_that_only_the_sides_hold():
     """A folder of dumps beside the model: the values of x are the recorded ones, the measuring side's where only it has them."""
     a, b = without(record("reference"), "n1"), record("board", wrong_at("n1"))
     said = report_of(a, b, inputs=False).pairs[0].notes
-    assert any("could not be forced: its input x is not there on the board" in note for note in said), said
+    assert any("could not be forced: its input x is missing on the board" in note for note in said), said
     a.tensors["x"] = X
     found = report_of(a, b, inputs=False)
     assert (
-        found.blame.node == "n1" and "computes 1 of 40 elements otherwise, up to 1 LSB (limit 0 LSB)" in found.blame.why
+        found.blame.node == "n1"
+        and "computes 1 of 40 elements differently, up to 1 LSB (limit 0 LSB)" in found.blame.why
     )
 
 
@@ -186,7 +189,7 @@ def test_a_nan_that_only_digests_tell_of_is_pulled_and_seen():
 
     report = two_with(lone("reference"), lone("board"), pull)
     assert report.verdict == "INCONCLUSIVE" and asked == ["y"]
-    assert report.pairs[0].why == "y: 1 elements are NaN or Inf on both sides; --nan-equal accepts them"
+    assert report.pairs[0].why == "y: 1 element is NaN or Inf on both sides; --nan-equal accepts this"
     fine = np.array([1.0, 2.0], np.float32)
     sides = [lone("reference"), lone("board")]
     for s in sides:
@@ -237,7 +240,7 @@ def test_a_value_is_asked_for_once_and_not_where_another_side_holds_its_bytes():
     values.fetch(["n1"])
     assert asked == []
     values.fetch(["a", "b", "a"])
-    assert asked == [["a", "b"]] and values.failed == {"b": "declared, but it did not come when pulled"}
+    assert asked == [["a", "b"]] and values.failed == {"b": "declared, but not sent when pulled"}
     assert values.get("b") is None and values.get("a") is X and len(asked) == 1
     other = without(record("board"), "n1")
     assert Values(other).held("n1") is None
@@ -318,7 +321,7 @@ def test_a_tie_that_no_input_is_there_to_tell():
         {"reference": a, "board": b}, graph, units(graph), Options(), {"reference": step}, None, {"x": X}
     )
     found = report.pairs[0].tensors[0].forced
-    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is not there on the board")
+    assert (found.verdict, found.why) == ("INCONCLUSIVE", "its input n1 is missing on the board")
     assert report.verdict == "FAILED" and report.pairs[0].cause == "unlocated"
 
 

@@ -12,10 +12,10 @@ def test_what_the_rule_that_was_not_asked_for_would_have_said():
     a = side("reference", y=[1.0, 2.0])
     (pair,) = two(a, side("board", y=[1.0, 2.1]), Options(atol=0.5)).pairs
     rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
-    assert pair.notes == [f"{rule}: not asked for, would have FAILED (y: 1 elements do not match to {rule})"]
+    assert pair.notes == [f"{rule}: not requested, would have FAILED (y: 1 element does not match to {rule})"]
     assert pair.verdict == "PASSED" and pair.tensors[0].failing == 1
     (pair,) = two(a, side("board", y=[1.0, 2.0]), Options(atol=0.5)).pairs
-    assert pair.notes == [f"{rule}: not asked for, would have PASSED"]
+    assert pair.notes == [f"{rule}: not requested, would have PASSED"]
     assert two(a, side("board", y=[1.0, 2.0])).pairs[0].notes == []
 
 
@@ -24,8 +24,8 @@ def test_why_a_tensor_fails_gate_by_gate():
     (pair,) = two(a, b, Options(atol=0.01, rtol=0.01, max_rmse=0.5, digits_given=True)).pairs
     rule = "5 decimals, rule half: |a-b| <= 0.5e-5"
     assert pair.why == (
-        "y: 1 elements are NaN or Inf on one side, or differently; "
-        f"2 elements do not match to {rule}; 2 elements beyond atol + rtol*|a|; rmse inf, wanted <= 0.5"
+        "y: 1 element is NaN or Inf on one side only, or not the same on both; "
+        f"2 elements do not match to {rule}; 2 elements are beyond atol + rtol*|a|; rmse inf, wanted <= 0.5"
     )
     near = side("board", y=[1.0, 2.03, 3.03])
     for options, verdict in (
@@ -40,5 +40,5 @@ def test_why_a_tensor_fails_gate_by_gate():
 
 def test_several_tensors_that_fail_are_counted():
     (pair,) = two(side("reference", x=[1], y=[1], z=[1]), side("board", x=[2], y=[1], z=[2])).pairs
-    assert pair.why.startswith("x: 1 elements do not match") and pair.why.endswith(" (and 1 more tensors)")
+    assert pair.why.startswith("x: 1 element does not match") and pair.why.endswith(" (and 1 more tensor)")
     assert not pair.bit_equal and [r.bit_equal for r in pair.tensors] == [False, True, False]

@@ -52,7 +52,7 @@ def test_what_one_side_alone_has():
     b.missing["gone"] = "it was lost"
     pairs, ledger = expect_tensors(a, b, None)
     assert [p.name for p in pairs] == ["y"] and ledger.expected == 2
-    assert ledger.missing == [MissingTensor("z", "reference", "a final output the reference does not have")]
+    assert ledger.missing == [MissingTensor("z", "reference", "a final output that the reference does not have")]
     assert ledger.not_offered == [
         MissingTensor("a1", "board", "the board does not offer it"),
         MissingTensor("gone", "reference", "the reference does not offer it"),
@@ -65,7 +65,7 @@ def test_a_final_output_that_no_side_has_is_missing():
     graph.outputs = ("y", "n9")
     pairs, ledger = expect_tensors(*sides, graph)
     assert [p.name for p in pairs] == ["y"] and ledger.expected == 2
-    assert ledger.missing == [MissingTensor("n9", "board", "a final output the board does not have")]
+    assert ledger.missing == [MissingTensor("n9", "board", "a final output that the board does not have")]
 
 
 def ledger(**more):
@@ -147,7 +147,7 @@ def test_the_gate_says_what_it_asks_for_and_how_it_is_milder():
         ({"digits": 4}, "judged to 4 decimals, rule half: |a-b| <= 0.5e-4"),
         ({"rule": "numpy"}, "judged to 5 decimals, rule numpy: |a-b| < 1.5e-5"),
         ({"atol": 0.5, "min_cosine": 0.9}, "judged by atol 0.5; cosine >= 0.9 instead of 5 decimals"),
-        ({"nan_equal": True}, "NaN and Inf alike on both sides accepted (--nan-equal)"),
+        ({"nan_equal": True}, "the same NaN and Inf on both sides accepted (--nan-equal)"),
     ):
         assert values_pair(**options).relaxed == (text,)
     assert values_pair(digits=5, digits_given=True, max_lsb=1).relaxed == ()

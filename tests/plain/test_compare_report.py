@@ -37,13 +37,13 @@ def test_the_numbers_of_a_blame():
     (blame,) = culprits(known, {RB: {"n1": GOOD, "n2": BAD, "y": BAD}, RS: {"n2": GOOD}, SB: {"n1": GOOD}})
     assert (blame.side, blame.node, blame.also) == ("board", "n2", ["y"])
     assert blame.why == (
-        "add: from the board's own inputs the reference computes 3 of 40 elements otherwise, up to 2 LSB (limit 1 LSB); "
-        "reference and simulator agree here; no simulator ran, so the compiler is not excluded"
+        "add: given the board's recorded inputs, the reference computes 3 of 40 elements differently, up to 2 LSB (limit 1 LSB); "
+        "reference and simulator agree here; no simulator ran, so the compiler cannot be ruled out"
     )
     floats = Forced("FAILED", None, 3, 0.00123456, 40, "a share", "reference", "board")
     assert "up to 0.00123 (limit a share)" in culprits(known, {RB: {"n2": floats}})[0].why
     shape = Forced("FAILED", None, None, None, 40, "1 LSB", "reference", "board", "int8[3] recorded")
-    assert "computes all of 40 elements otherwise, int8[3] recorded" in culprits(known, {RB: {"n2": shape}})[0].why
+    assert "computes all of 40 elements differently, int8[3] recorded" in culprits(known, {RB: {"n2": shape}})[0].why
     assert not culprits(known, {RB: {"n2": Forced("INCONCLUSIVE", None, None)}, RS: {}})
 
 
@@ -55,11 +55,12 @@ def test_the_pair_that_speaks_for_a_blame():
     assert "up to 3 LSB" in why["board"] and "up to 2 LSB" in why["compiler"]
     (board,) = culprits(known, {RS: {"n2": GOOD}, RB: every[RB], SB: every[SB]})
     assert (
-        "from the board's own inputs the simulator" in board.why and "reference and simulator agree here" in board.why
+        "given the board's recorded inputs, the simulator" in board.why
+        and "reference and simulator agree here" in board.why
     )
     assert "not excluded" not in board.why
     (compiler,) = culprits(known, {RS: every[RS], SB: {"n2": GOOD}})
-    assert compiler.side == "compiler" and "from the simulator's own inputs the reference" in compiler.why
+    assert compiler.side == "compiler" and "given the simulator's recorded inputs, the reference" in compiler.why
     assert "simulator and board agree here" in compiler.why
 
 
@@ -95,9 +96,9 @@ def test_a_distrusted_node_condemns_no_pair_with_the_reference():
             sides, graph, units(graph), Options(), {"reference": step}, None, {"x": X}, distrusted=distrusted
         )
         assert report.verdict == verdict, distrusted
-    assert (report.pairs[0].why, report.blame.node) == ("n2 fails recomputed from its recorded inputs", "n1")
+    assert (report.pairs[0].why, report.blame.node) == ("n2 fails when recomputed from its recorded inputs", "n1")
     both = judge_all(sides, graph, units(graph), Options(), {"reference": step}, None, {"x": X})
-    assert both.pairs[0].why == "n1 fails recomputed from its recorded inputs (and 1 more tensors)"
+    assert both.pairs[0].why == "n1 fails when recomputed from its recorded inputs (and 1 more tensor)"
 
 
 def test_a_dump_of_another_runtime_is_not_condemned_by_a_node_inside():
@@ -117,7 +118,7 @@ def test_no_unit_to_force():
     report = judge_all(
         {"reference": a, "board": b}, chain(), [], Options(dump_all=True), {"reference": step}, None, {"x": X}
     )
-    assert report.pairs[0].cause == "unlocated" and "no unit to force" in report.pairs[0].notes
+    assert report.pairs[0].cause == "unlocated" and "no node to force" in report.pairs[0].notes
 
 
 def test_bytes_of_a_board_that_its_own_inputs_give_when_recomputed():
@@ -236,11 +237,13 @@ def test_the_side_that_is_alone_by_its_outputs_is_a_hint():
         assert report.blame is None
         return report.notes
 
-    assert notes(reference=1, simulator=1, board=2) == ["reference and simulator agree; the board is alone"]
-    assert notes(reference=2, simulator=1, board=1) == ["simulator and board agree; the reference is alone"]
+    assert notes(reference=1, simulator=1, board=2) == ["reference and simulator agree; the board differs from both"]
+    assert notes(reference=2, simulator=1, board=1) == ["simulator and board agree; the reference differs from both"]
     assert notes(reference=1, simulator=2, board=3) == notes(reference=1, simulator=1, board=1) == []
     assert notes(reference=1, simulator=2) == notes(reference=1, board=2) == []
-    assert notes(reference=1, simulator=1, board=np.nan) == ["reference and simulator agree; the board is alone"]
+    assert notes(reference=1, simulator=1, board=np.nan) == [
+        "reference and simulator agree; the board differs from both"
+    ]
 
 
 def test_the_scope_says_which_side_offers_outputs_only():
@@ -248,7 +251,7 @@ def test_the_scope_says_which_side_offers_outputs_only():
     a, b = record("reference"), record("board")
     for caps_a, caps_b, said in (
         (ALL, few, "final outputs only: the board offers no per-node dump"),
-        (few, few, "final outputs only: the reference and the board offers no per-node dump"),
+        (few, few, "final outputs only: the reference and the board offer no per-node dump"),
         (ALL, ALL, "all tensors"),
     ):
         a.capabilities, b.capabilities = caps_a, caps_b
@@ -283,7 +286,7 @@ def test_a_board_whose_every_unit_is_right_was_fed_something_else():
     sides = {"simulator": sim, "board": board}
     (pair,) = judge_all(sides, graph, units(graph), Options(), {"simulator": step}, None, {"x": x}).pairs
     assert (pair.verdict, pair.cause) == ("FAILED", "unlocated")
-    assert any(note.startswith("every unit, forced, gives the board's bytes") for note in pair.notes)
+    assert any(note.startswith("every node, when forced, gives the board's bytes") for note in pair.notes)
 
 
 def test_without_a_model_a_failure_is_unlocated():

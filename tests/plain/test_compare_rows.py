@@ -36,7 +36,7 @@ def test_equal_bytes_of_another_scale_or_shape_are_not_equal_values():
     (pair,) = two(integers("reference", [1, 2]), integers("board", [1, 2], (0.25,))).pairs
     assert pair.verdict == "FAILED" and pair.tensors[0].digests_equal and pair.tensors[0].metrics["max_abs"] == 0.5
     (pair,) = two(integers("reference", [1, 2]), integers("board", [1, 2], shape=(2, 1))).pairs
-    assert pair.why == "y: shape [2] on the reference, [2, 1] on the board"
+    assert pair.why == "y: shape [2] in the reference, [2, 1] on the board"
     (pair,) = two(integers("reference", [1, 2]), integers("board", [1, 2], dtype="uint8")).pairs
     assert pair.verdict == "PASSED" and pair.tensors[0].metrics["max_lsb"] is None  # other types: by their real values
 
@@ -54,9 +54,9 @@ def test_a_side_whose_bytes_are_not_of_its_own_model_fails():
     board.tensors["y"] = np.array([1, 2], np.int16)
     board.digests = {}
     (pair,) = two(integers("reference", [1, 2]), board).pairs
-    assert pair.why == "y: the board gave int16[2], its model says int8[2]" and pair.tensors[0].metrics == {}
+    assert pair.why == "y: the board gave int16[2], wanted int8[2] by its model" and pair.tensors[0].metrics == {}
     (pair,) = two(board_as("reference", board), integers("board", [1, 2])).pairs
-    assert pair.why == "y: the reference gave int16[2], its model says int8[2]"
+    assert pair.why == "y: the reference gave int16[2], wanted int8[2] by its model"
 
 
 def board_as(name, recording):

@@ -219,10 +219,10 @@ def test_relax_board_is_said_with_what_was_lost():
     off = Options(relax_board=True, max_lsb=1)
     pair = three(board=wrong_at("n2"), options=off).pairs[2]
     assert pair.verdict == "PASSED" and not pair.bit_equal and pair.coverage.compared == 3
-    for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "bits lost in 2 of 3 tensors, first n2"):
+    for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "not bit-equal in 2 of 3 tensors, first n2"):
         assert words in verdict_lines.line(pair)
     healthy = three(options=off).pairs[2]
-    assert "bits equal in all 3 tensors compared" in verdict_lines.line(healthy) and healthy.bit_equal
+    assert "bit-equal in all 3 tensors compared" in verdict_lines.line(healthy) and healthy.bit_equal
     assert three(board=wrong_at("n2", by=3), options=off).pairs[2].verdict == "FAILED"
 
 
@@ -262,7 +262,7 @@ def test_names_pair_through_covers_and_it_is_said():
         {},
         None,
     )
-    assert report.verdict == "PASSED" and "covers" in report.pairs[0].notes[0]
+    assert report.verdict == "PASSED" and "paired by the nodes they cover" in report.pairs[0].notes[0]
 
 
 def test_arg_max_and_top5():

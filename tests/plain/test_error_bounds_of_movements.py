@@ -37,7 +37,7 @@ def moves(op, words, x, y, *more, fill=0):
 def test_reshape():
     moves("reshape", (), (2, 3), counted(3, 2))
 
-    with pytest.raises(NoBound, match="not there"):
+    with pytest.raises(NoBound, match="absent input"):
         page("reshape", [None], (), (3, 2))
 
 

@@ -94,7 +94,7 @@ def table_of(function):
     return np.array([function(v) for v in range(-128, 128)], np.int8)
 
 
-def test_a_table_is_looked_up_at_both_ends():
+def test_a_table_is_look_up_at_both_ends():
     """The value of element 0 is open by one step: 12.5 LSB."""
     rising, falling = table_of(lambda v: v // 2), table_of(lambda v: -v // 2)
     humped = table_of(lambda v: -abs(v - 12) // 2)
@@ -124,7 +124,7 @@ def test_a_table_is_entered_by_the_type_of_its_input():
 
 
 def test_a_table_after_what_every_side_computes_alike():
-    found = chain._looked_up(Whole(np.array([3]), np.array([3])), table_of(lambda v: v + 1 if v < 127 else v), "int8")
+    found = chain._look_up(Whole(np.array([3]), np.array([3])), table_of(lambda v: v + 1 if v < 127 else v), "int8")
     assert found.low.tolist() == [4] and found.ours is None and found.error is None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.plural import count
 from qverify.renderers.fault_explanation import verdict
 from qverify.triage.forensics import FaultExplanation
 
@@ -65,8 +66,8 @@ def test_what_is_taken_from_the_record_is_said():
     found = c.explained(_rows_apart(c.out(), 11, 16))
     (cause,) = found.exact[0]
     assert cause.taken == 990 - 990 // 16 * 11 - min(11, 990 % 16) and cause.bits > 8 * cause.taken
-    assert f"but the {cause.taken} elements nothing predicts" in verdict(found)
-    assert verdict(c.explained(c.out(c.acc(zero=0)))).endswith("every byte the board gave")
+    assert f"except {count(cause.taken, 'element')} that nothing predicts" in verdict(found)
+    assert verdict(c.explained(c.out(c.acc(zero=0)))).endswith("reproduces every byte of the board")
 
 
 def _unexplained(found: FaultExplanation) -> bool:

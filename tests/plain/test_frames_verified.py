@@ -101,7 +101,8 @@ def test_the_link_counts_every_connection(folder, digits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"), [("empty", "holds no files"), ("none", "none of 1 frames"), ("list", "is empty")]
+    ("make", "said"),
+    [("empty", "contains no files"), ("none", "the only frame could not be prepared"), ("list", "is empty")],
 )
 def test_nothing_to_verify_is_a_mistake(make, said, digits, tmp_path, capsys):
     path = tmp_path / "x"

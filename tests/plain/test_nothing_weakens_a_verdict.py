@@ -89,7 +89,7 @@ def test_the_one_option_that_relaxes_bits_is_named(models, capsys):
     assert main(words) == 1
     assert main([*words, "--gate", "lsb:1"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert "relaxed by --relax-board to max_lsb <= 1" in last and "bits lost in 2 of 8 tensors" in last
+    assert "relaxed by --relax-board to max_lsb <= 1" in last and "not bit-equal in 2 of 8 tensors" in last
 
 
 @pytest.mark.parametrize(

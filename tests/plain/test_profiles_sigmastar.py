@@ -101,7 +101,7 @@ def test_equal_axes_are_not_guessed(tmp_path, capsys):
 def test_what_one_side_lacks_is_never_passed(net, tmp_path, capsys):
     values, host = net
     more = container(tmp_path, record("conv1/out:0", nhwc(values)), record("conv2", nhwc(values)))
-    assert main(["compare", host, more]) == 3 and "conv2 on the A: not in the dump" in capsys.readouterr().out
+    assert main(["compare", host, more]) == 3 and "conv2 in A: not in the dump" in capsys.readouterr().out
     assert main(["compare", host, container(tmp_path, record("conv1/out", nhwc(values)))]) == 3
 
 

@@ -84,14 +84,14 @@ def test_every_format_defines_what_the_folder_asks_for():
     assert "json" in formats.names()
     for name in formats.names():
         assert formats.page(name).SUFFIX.startswith(".") and callable(formats.page(name).write)
-    with pytest.raises(UsageError, match="no report format 'pdf'; there are: json"):
+    with pytest.raises(UsageError, match="report format: got 'pdf', wanted one of json"):
         formats.page("pdf")
 
 
 def test_a_page_that_lacks_something_is_named(tmp_path, monkeypatch):
     (tmp_path / "half.py").write_text('SUFFIX = ".half"\n')
     monkeypatch.setattr(formats, "__path__", [str(tmp_path)])
-    with pytest.raises(ImportError, match=r"renderers/formats/half\.py: a page of this folder defines write"):
+    with pytest.raises(ImportError, match=r"renderers/formats/half\.py: a page of this folder must define write"):
         formats.page("half")
 
 

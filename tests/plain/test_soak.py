@@ -45,7 +45,7 @@ def test_a_board_that_errs_every_second_run(digits: Path, tmp_path: Path, capsys
 
 def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> None:
     """The board's connection breaks in this run after the first; for good: it is never made again."""
-    real, opened, runs = Board.again, soak._opened, list[int]()
+    real, opened, runs = Board.again, soak._connect, list[int]()
 
     def again(self: Board, given: dict[str, str] | None) -> object:
         runs.append(1)
@@ -60,7 +60,7 @@ def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> N
         return opened(*given)
 
     monkeypatch.setattr(Board, "again", again)
-    monkeypatch.setattr(soak, "_opened", open_again)
+    monkeypatch.setattr(soak, "_connect", open_again)
     monkeypatch.setattr(soak, "PAUSE_S", 0.01)
 
 
@@ -140,7 +140,7 @@ def test_a_board_that_stays_away_is_not_well(
     pulled_at(monkeypatch, 4, for_good=True)
     status, rows = soaked(digits, "local", tmp_path / "log")
     assert status == 3 and "lost" in rows[-1]
-    assert "4 runs, 0 wrong" in (said := capsys.readouterr().out) and "it was not there at the end" in said
+    assert "4 runs, 0 wrong" in (said := capsys.readouterr().out) and "the board was unreachable at the end" in said
 
 
 def test_interrupted_it_says_what_it_found(digits: Path, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_every_gate_holds_on_good_models(made: Path, tmp_path: Path, capsys: pyt
         ("float", "reference"), ("reference", "simulator"), ("simulator", "board")
     ]  # fmt: skip
     assert all(r["not_forced"] == 0 for r in found["rungs"][1:]) and not found["unpaired"]
-    assert "TRIAGE: all 3 gates hold" in capsys.readouterr().out
+    assert "TRIAGE: all 3 gates pass" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", ["x.npy", "frames"])

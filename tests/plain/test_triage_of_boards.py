@@ -46,7 +46,7 @@ def test_an_unknown_fault_is_not_explained(digits: Path, capsys: pytest.CaptureF
     assert "EXPLAINED" not in capsys.readouterr().out
     assert main([*words, "--explain", "0.000001"]) == 1
     told = capsys.readouterr().out
-    assert "NOT TRIED: the time was over" in told and "UNEXPLAINED" not in told
+    assert "NOT TRIED: time ran out" in told and "UNEXPLAINED" not in told
 
 
 def test_reduced_by_the_command(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,9 +65,9 @@ def test_out_of_a_capture(digits: Path, tmp_path: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     assert main(["triage", cap]) == 1
     told = capsys.readouterr().out
-    assert f"blame: board at {NODE}" in told and "EXPLAINED" in told and "TRIAGE: breaks at simulator ~ board" in told
+    assert f"blame: board at {NODE}" in told and "EXPLAINED" in told and "TRIAGE: fails at simulator ~ board" in told
     assert main(["triage", cap, "--seed", "3"]) == 2
-    assert "--seed is for a run of now" in capsys.readouterr().err
+    assert "--seed applies only to a new run" in capsys.readouterr().err
     assert main(["triage", cap, "-b", "local"]) == 2
     assert "has its own inputs and board" in capsys.readouterr().err
     assert main(["triage", cap, "--reduce", str(tmp_path / "o")]) == 2
@@ -129,7 +129,7 @@ def test_a_gate_of_simulator_and_board_speaks_to_every_tensor(
     faulty = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=bitflip@{NODE}", "--explain", "0"]
     assert main(["triage", *faulty, "--gate", f"simulator~board={words[0]}", *words[1:]]) == status
     told = capsys.readouterr()
-    wanted = ["but 1 tensors fail forced (X above) (", "TRIAGE: breaks", "their bytes must be equal"]
+    wanted = ["but 1 tensor fails when forced (X above) (", "TRIAGE: fails", "their bytes must be equal"]
     assert wanted[status] in told.out + told.err
     if status == 0:
         assert "simulator ~ board judged by 0 decimals" in told.out.splitlines()[-1]
@@ -220,7 +220,7 @@ def other_input(held):
 @pytest.mark.parametrize(
     ("change", "status", "said"),
     [
-        (without_output, 3, "prob is missing on the dump"),
+        (without_output, 3, "prob is missing in the dump"),
         (cut_output, 1, "prob: "),
         (other_input, 3, "the dump was computed from other inputs"),
     ],

@@ -63,7 +63,7 @@ def report_of(graph, ref, sim, board, caps, lost, options):
     sides = {n: record(n, run, caps if n == "board" else ALL, graph) for n, run in runs.items()}
     if "board" in sides and lost in sides["board"].digests:
         del sides["board"].digests[lost], sides["board"].tensors[lost]
-        sides["board"].missing[lost] = "it did not come"
+        sides["board"].missing[lost] = "it was not sent"
     return judge_all(sides, graph, units(graph), options, runs, None, {"x": X})
 
 

@@ -54,7 +54,7 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
-        def gathered(
+        def wrapper(
             user: str | None,
             ssh_config: str | None,
             ssh_backend: str | None,
@@ -67,7 +67,7 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
             return command(reach={k: str(v) for k, v in reach.items() if v is not None}, **others)
 
         for option in reversed((timeout, *OPTIONS)):
-            gathered = option(gathered)
-        return gathered
+            wrapper = option(wrapper)
+        return wrapper
 
     return decorate

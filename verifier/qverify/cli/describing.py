@@ -44,7 +44,7 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as `wanted` (Description, None where none was given) and `name`."""
 
     @wraps(command)
-    def gathered(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:
+    def wrapper(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:
         from qverify.session.inputs.merge_descriptions import description
 
         values = {key: others.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
@@ -52,11 +52,9 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
         return command(wanted=wanted, name=input_name, **others)
 
     for key, text in reversed(CHOICES.items()):
-        gathered = click.option(f"--{key}", help=text)(gathered)
-    gathered = click.option("--name", help="name of the model input")(gathered)
-    gathered = click.option("-m", "--model", help="a model.bin that describes its inputs; options override it")(
-        gathered
-    )
+        wrapper = click.option(f"--{key}", help=text)(wrapper)
+    wrapper = click.option("--name", help="name of the model input")(wrapper)
+    wrapper = click.option("-m", "--model", help="a model.bin that describes its inputs; options override it")(wrapper)
     return click.option(
         "--description", "toml", metavar="FILE", help="TOML or JSON with [inputs.NAME]; options override it"
-    )(gathered)
+    )(wrapper)

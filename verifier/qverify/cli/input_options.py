@@ -35,7 +35,7 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `inputs` (inputs.sources.InputRequest)."""
 
     @wraps(command)
-    def gathered(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
+    def wrapper(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
         from qverify.inputs.description_tables import tables
         from qverify.inputs.sources import InputRequest
 
@@ -53,5 +53,5 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
         return command(inputs=InputRequest(files, seed, described), **others)
 
     for option in reversed(OPTIONS):
-        gathered = option(gathered)
-    return gathered
+        wrapper = option(wrapper)
+    return wrapper

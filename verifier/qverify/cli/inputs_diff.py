@@ -34,11 +34,11 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
     if path:
         _write(a, b, frames, path)
     if path != "-":
-        click.echo("\n".join(_lines(frames)))
+        click.echo("\n".join(_render(frames)))
     return 0 if all(f.difference.equal for f in frames) else 1
 
 
-def _lines(frames: list[ComparedFrame]) -> list[str]:
+def _render(frames: list[ComparedFrame]) -> list[str]:
     from qverify.printable import printable
     from qverify.renderers.inputs_difference import details, verdict
 
@@ -46,16 +46,16 @@ def _lines(frames: list[ComparedFrame]) -> list[str]:
         (only,) = frames
         return [
             verdict(only.difference),
-            *(f"  {line}" for line in details(only.difference, partial(_advice, only.wanted))),
+            *(f"  {line}" for line in details(only.difference, partial(_advise, only.wanted))),
         ]
-    lines = [_summary(frames)]
+    lines = [_summarize(frames)]
     for frame in frames:
         lines.append(printable(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}"))
-        lines += [f"  {line}" for line in details(frame.difference, partial(_advice, frame.wanted))]
+        lines += [f"  {line}" for line in details(frame.difference, partial(_advise, frame.wanted))]
     return lines
 
 
-def _summary(frames: list[ComparedFrame]) -> str:
+def _summarize(frames: list[ComparedFrame]) -> str:
     from qverify.plural import count
     from qverify.session.inputs.compare_inputs import common_mistakes
 
@@ -67,19 +67,19 @@ def _summary(frames: list[ComparedFrame]) -> str:
     return f"DIFFERENT: {differing} of {count(len(frames), 'frame')}; {common}"
 
 
-def _advice(wanted: Description | None, one: MistakeExplanation) -> str:
+def _advise(wanted: Description | None, one: MistakeExplanation) -> str:
     """Returns what would make both sides agree: options of the description where these can express it, else the advice
     of the mistakes' families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 
     if changed := compare_inputs.fix(one, wanted):
-        options = " ".join(f"--{k.replace('_', '-')} {_text(v)}" for k, v in changed.items())
+        options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
     return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
 
 
-def _text(value: object) -> str:
+def _format(value: object) -> str:
     return ",".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
 

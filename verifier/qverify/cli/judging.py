@@ -64,7 +64,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options; the command gets them as one `options` (compare.options.Options)."""
 
     @wraps(command)
-    def gathered(**others: Any) -> int:
+    def wrapper(**others: Any) -> int:
         from qverify.compare.gate_text import parse_gates
         from qverify.compare.options import Options
 
@@ -82,5 +82,5 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
         )
 
     for option in reversed(OPTIONS):
-        gathered = option(gathered)
-    return gathered
+        wrapper = option(wrapper)
+    return wrapper

@@ -53,14 +53,14 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
-        def gathered(**others: Any) -> int:
+        def wrapper(**others: Any) -> int:
             files = _parse_files(others.pop("report"), others.pop("json_path"))
             _check_writer(files, writer)
             return command(reports=ReportFiles(files, writer), **others)
 
         for option in reversed(OPTIONS):
-            gathered = option(gathered)
-        return gathered
+            wrapper = option(wrapper)
+        return wrapper
 
     return decorate
 

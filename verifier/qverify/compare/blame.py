@@ -71,7 +71,7 @@ def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()
 
 
 def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
-    """Whether every output of the unit passes when forced; None where not all of them are known."""
+    """Returns whether every output of the unit passes when forced; None where not all of them are known."""
     states = [verdicts[o].verdict for o in unit.outputs if o in verdicts]
     if "FAILED" in states:
         return False

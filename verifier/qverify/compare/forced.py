@@ -50,7 +50,7 @@ class Forcing:
     def prefetch(self, units: list[Unit]) -> None:
         """Pulls everything these units need from b in one request."""
         needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._fed and not self.same(n)]
-        self.judged.b.fetch([self._names(n)[1] for n in needed if self.offered(n)])
+        self.judged.b.fetch([self._map_names(n)[1] for n in needed if self.offered(n)])
 
     def same(self, name: str) -> bool | None:
         """Returns whether both sides have the same bytes of this tensor; None when that cannot be known."""
@@ -61,7 +61,7 @@ class Forcing:
             if row is not None:
                 self._same[name] = row.bit_equal
             elif self.offered(name):
-                self._same[name] = same_bytes(self.judged.a, self.judged.b, *self._names(name))
+                self._same[name] = same_bytes(self.judged.a, self.judged.b, *self._map_names(name))
             else:
                 self._same[name] = None
         return self._same[name]
@@ -72,23 +72,23 @@ class Forcing:
         outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
         inputs_same = all(self.same(n) for n in unit.inputs)
         if inputs_same and all(self.same(o) for o in outputs):
-            return {o: self._settled(unit, o) for o in outputs}
+            return {o: self._accept_equal(unit, o) for o in outputs}
         computed = self._compute(unit, outputs, inputs_same)
         if isinstance(computed, str):
-            return {o: self._unknown(unit, o, computed) for o in outputs}
-        return {o: self._verdict(unit, o, computed[o]) for o in outputs}
+            return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
+        return {o: self._judge(unit, o, computed[o]) for o in outputs}
 
     def _compute(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
         """Returns a's outputs for b's inputs, or the reason why there are none."""
         if inputs_same:  # a's own run was on these very inputs
-            own = {o: self.judged.a.held(self._names(o)[0]) for o in outputs}
+            own = {o: self.judged.a.held(self._map_names(o)[0]) for o in outputs}
             if all(v is not None for v in own.values()):
                 return own  # type: ignore[return-value]
         if self.run_unit is None:
             return f"{named(self.judged.pair.a)} cannot run a node alone"
         arrays = {}
         for name in unit.inputs:
-            value = self._value(name)
+            value = self._read_input(name)
             if value is None:
                 return f"its input {name} is missing {within(self.judged.pair.b)}"
             arrays[name] = value
@@ -103,24 +103,24 @@ class Forcing:
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
 
-    def _value(self, name: str) -> Array | None:
+    def _read_input(self, name: str) -> Array | None:
         """Returns b's recorded value, or a's copy where the bytes are the same; None where neither can be had."""
         if name in self.inputs:
             return self.inputs[name]
-        name_a, name_b = self._names(name)
+        name_a, name_b = self._map_names(name)
         if name in self._fed or self.same(name):
             for side, called in ((self.judged.b, name_b), (self.judged.a, name_a)):
                 if (value := side.held(called)) is not None:
                     return value
         return self.judged.b.get(name_b) if self.offered(name) else None
 
-    def _verdict(self, unit: Unit, name: str, made: Array) -> Forced:
-        spec, recorded = self.graph.spec(name), self.judged.b.get(self._names(name)[1])
+    def _judge(self, unit: Unit, name: str, made: Array) -> Forced:
+        spec, recorded = self.graph.spec(name), self.judged.b.get(self._map_names(name)[1])
         if recorded is None and self.same(name):
-            recorded = self.judged.a.held(self._names(name)[0])
+            recorded = self.judged.a.held(self._map_names(name)[0])
         if recorded is None:
-            return self._unknown(unit, name, f"its output {name} is missing {within(self.judged.pair.b)}")
-        limit, by_ties = self._limit(unit, name)
+            return self._make_inconclusive(unit, name, f"its output {name} is missing {within(self.judged.pair.b)}")
+        limit, by_ties = self._choose_limit(unit, name)
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             why = f"{recorded.dtype}{list(recorded.shape)} recorded, {made.dtype}{list(made.shape)} computed"
             return Forced(
@@ -133,20 +133,22 @@ class Forcing:
         """Returns the verdict under a tie-aware limit, for which the unit is evaluated once more in float64."""
         plain, arrays = limit_for(unit, name, self.graph), {}
         for source in unit.inputs:
-            value = self._value(source)
+            value = self._read_input(source)
             if value is None:
-                return self._unknown(unit, name, f"its input {source} is missing {within(self.judged.pair.b)}")
+                return self._make_inconclusive(
+                    unit, name, f"its input {source} is missing {within(self.judged.pair.b)}"
+                )
             arrays[source] = value
         try:
-            limit = self._limit(unit, name)[0]
+            limit = self._choose_limit(unit, name)[0]
             outcome = check_both(ExactUnit(unit, name, self.graph, arrays), made, recorded, limit, plain)
         except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
-            return self._unknown(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
+            return self._make_inconclusive(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
             return distance(made, recorded, self.graph.spec(name), outcome, measured.by, measured.on)
         return _conclude(measured, outcome, made.shape)
 
-    def _limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
+    def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
         """Returns the limit as stated before any evaluation, and whether it is tie-aware. It is not for another
         runtime, which rounds in its own way."""
         if self.exact:
@@ -156,8 +158,8 @@ class Forcing:
             return another_runtime(limit, unit, name, self.graph), False
         return tie_aware(limit, unit, name, self.graph)
 
-    def _settled(self, unit: Unit, name: str) -> Forced:
-        spec, (limit, _) = self.graph.spec(name), self._limit(unit, name)
+    def _accept_equal(self, unit: Unit, name: str) -> Forced:
+        spec, (limit, _) = self.graph.spec(name), self._choose_limit(unit, name)
         lsb = 0 if spec.numpy_dtype.kind in "iub" else None
         return Forced(
             "PASSED",
@@ -171,26 +173,26 @@ class Forcing:
             "inputs and outputs agree bit for bit",
         )
 
-    def _unknown(self, unit: Unit, name: str, why: str) -> Forced:
+    def _make_inconclusive(self, unit: Unit, name: str, why: str) -> Forced:
         return Forced(
             "INCONCLUSIVE",
             None,
             None,
             None,
             0,
-            self._limit(unit, name)[0].text,
+            self._choose_limit(unit, name)[0].text,
             self.judged.pair.a,
             self.judged.pair.b,
             why,
         )
 
-    def _names(self, name: str) -> tuple[str, str]:
+    def _map_names(self, name: str) -> tuple[str, str]:
         pair = self.judged.names.get(name)
         return (name, name) if pair is None else (pair.a, pair.b)
 
     def offered(self, name: str) -> bool:
         """Returns whether b declares this tensor."""
-        side, called = self.judged.b.recording, self._names(name)[1]
+        side, called = self.judged.b.recording, self._map_names(name)[1]
         return called in side.digests or called in side.tensors or called in self._finals
 
 

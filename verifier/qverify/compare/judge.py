@@ -60,12 +60,12 @@ class Judge:
         pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
         pair.relaxed = list(self.gate.relaxed)
         judged = Judged(pair, self.a, self.b, self.gate, {}, {})
-        if why := _cannot_be_judged(a, b):
+        if why := _check_runs(a, b):
             pair.cause, pair.why = "does_not_run", why
             pair.coverage.expected = len(self.outputs)
             return judged
         pairs, pair.coverage = coverage.expect_tensors(a, b, self.graph)
-        pair.scope, judged.declared = self._scope(), pairs
+        pair.scope, judged.declared = self._describe_scope(), pairs
         pair.notes += [
             f"{p.a} of {label_a} and {p.b} of {label_b} are paired by the nodes they cover"
             for p in pairs
@@ -73,10 +73,10 @@ class Judge:
         ]
         self._compare(judged, self._select(pairs, pair))
         conclude(judged)
-        self._note(judged)
+        self._add_notes(judged)
         return judged
 
-    def _scope(self) -> str:
+    def _describe_scope(self) -> str:
         lacking = [s.recording.side for s in (self.a, self.b) if "per_node" not in s.recording.capabilities]
         if lacking:
             offers = "offers" if len(lacking) == 1 else "offer"
@@ -100,7 +100,7 @@ class Judge:
         self.a.fetch([p.a for p in differing])
         self.b.fetch([p.b for p in differing])
         for p in pairs:
-            row = self._row(p, judged)
+            row = self._compare_tensor(p, judged)
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
@@ -121,21 +121,21 @@ class Judge:
         one, two = self.a.digest(p.a), self.b.digest(p.b)
         return None if one is None or two is None else one == two
 
-    def _row(self, p: NamePair, judged: Judged) -> TensorRow | None:
+    def _compare_tensor(self, p: NamePair, judged: Judged) -> TensorRow | None:
         """Returns the row of the compared tensor; None, with an entry in the ledger, where it is missing."""
         pair = judged.pair
-        spec_a, spec_b = self._spec(self.a, p.a), self._spec(self.b, p.b)
+        spec_a, spec_b = self._find_spec(self.a, p.a), self._find_spec(self.b, p.b)
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
             pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
             return None
         equal = self._digests_equal(p)
         if spec_a and spec_b and equal and spec_a.same_meaning(spec_b) and spec_a.shape == spec_b.shape:
             if spec_a.numpy_dtype.kind != "f":
-                return self._same_bytes(p, spec_a, equal)
+                return self._accept_equal(p, spec_a, equal)
             one = self.a.held(p.a)
             one = self.b.get(p.b) if one is None else one
             if one is not None and bool(np.isfinite(one).all()):
-                return self._same_bytes(p, spec_a, equal)
+                return self._accept_equal(p, spec_a, equal)
         a, b = self.a.get(p.a), self.b.get(p.b)
         if equal and (a is None) != (b is None):  # equal digests: one copy stands for both
             a = b = b if a is None else a
@@ -146,30 +146,30 @@ class Judge:
                 )
                 return None
         assert a is not None and b is not None
-        spec_a, spec_b = spec_a or _bare(p.a, a), spec_b or _bare(p.b, b)
-        if wrong := _mismatch(a, spec_a, pair.a) or _mismatch(b, spec_b, pair.b) or _sizes(a, b, pair):
-            return self._entry(p, spec_a, "FAILED", equal, False, wrong)
+        spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
+        if wrong := _check_type(a, spec_a, pair.a) or _check_type(b, spec_b, pair.b) or _check_shapes(a, b, pair):
+            return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
-            return self._same_bytes(p, spec_a, None)
-        return self._measured(p, PairedValues(a, b, spec_a, spec_b), equal, judged)
+            return self._accept_equal(p, spec_a, None)
+        return self._measure(p, PairedValues(a, b, spec_a, spec_b), equal, judged)
 
-    def _spec(self, side: Values, name: str) -> TensorSpec | None:
+    def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
 
-    def _same_bytes(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
+    def _accept_equal(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
         context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
-        row = self._entry(p, spec, "PASSED", digests_equal, True, "")
+        row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
         row.metrics, row.failing = {name: m.result() for name, m in measures(context).items()}, 0
         return row
 
-    def _measured(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
+    def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
         metrics = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
         for block in values.blocks():
             counted.add(block)
             for measure in metrics.values():
                 measure.add(block)
-        row = self._entry(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
+        row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
         if missed and refusals == [missed] and not values.one_sided and not values.both_sided:
@@ -187,7 +187,7 @@ class Judge:
             row.why = f"{some} NaN or Inf on both sides; --nan-equal accepts this"
         return row
 
-    def _entry(
+    def _make_row(
         self, p: NamePair, spec: TensorSpec, verdict: Verdict, digests_equal: bool | None, bit_equal: bool, why: str
     ) -> TensorRow:
         maker: Node | None = self.makers.get(p.name)
@@ -207,7 +207,7 @@ class Judge:
             why=why,
         )
 
-    def _note(self, judged: Judged) -> None:
+    def _add_notes(self, judged: Judged) -> None:
         """Adds what a reader of the pair should know besides its verdict."""
         pair = judged.pair
         hole = coverage.gap(pair)
@@ -227,7 +227,7 @@ class Judge:
             )
 
 
-def _cannot_be_judged(a: Recording, b: Recording) -> str:
+def _check_runs(a: Recording, b: Recording) -> str:
     """Returns why the two sides were not run on the same model; "" where they were."""
     for side in (a, b):
         if side.state == "did not run":
@@ -256,17 +256,17 @@ def conclude(judged: Judged) -> None:
             pair.why = f"{named(side.side)} ran only partly: {side.why}"
 
 
-def _bare(name: str, value: Array) -> TensorSpec:
+def _make_spec(name: str, value: Array) -> TensorSpec:
     return TensorSpec(name, value.dtype.name, value.shape)
 
 
-def _mismatch(value: Array, spec: TensorSpec, side: str) -> str:
+def _check_type(value: Array, spec: TensorSpec, side: str) -> str:
     if value.shape == spec.shape and value.dtype == spec.numpy_dtype:
         return ""
     return f"{named(side)} gave {value.dtype}{list(value.shape)}, wanted {spec.dtype}{list(spec.shape)} by its model"
 
 
-def _sizes(a: Array, b: Array, pair: Pair) -> str:
+def _check_shapes(a: Array, b: Array, pair: Pair) -> str:
     if a.shape == b.shape:
         return ""
     return f"shape {list(a.shape)} {within(pair.a)}, {list(b.shape)} {within(pair.b)}"

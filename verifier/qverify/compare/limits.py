@@ -70,7 +70,7 @@ def eight_bit_bound(unit: Unit, graph: Graph) -> int:
 
 def _bound_adds(unit: Unit, graph: Graph, rounding: str) -> list[int]:
     """Returns, for each add of the unit, the LSB by which this mode and exact scales may differ."""
-    ratios = [_ratios(n, graph) for n in unit.nodes if n.op == "add"]
+    ratios = [_scale_ratios(n, graph) for n in unit.nodes if n.op == "add"]
     return [_bound_add(add_parameters(rounding, *r)[2]) for r in ratios if r is not None]
 
 
@@ -89,7 +89,7 @@ def another_runtime(limit: Limit, unit: Unit, output: str, graph: Graph) -> Limi
     return limit if limit.lsb >= bound else Limit(bound, 0.0, f"{bound} LSB")
 
 
-def _ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
+def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
     """Returns the scales of both operands in LSB of the output; None where one is not quantized, or beyond what the
     modes can represent."""
     if len(node.inputs) < 2:
@@ -107,10 +107,14 @@ def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
         multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
     else:
         multiplier = 0.0 if bits is None else 2.0 ** (16 - bits - 1)
-    return 1 + math.ceil(multiplier) + math.ceil(max((_float32_error(node, graph) for node in unit.nodes), default=0.0))
+    return (
+        1
+        + math.ceil(multiplier)
+        + math.ceil(max((_bound_float32_error(node, graph) for node in unit.nodes), default=0.0))
+    )
 
 
-def _float32_error(node: Node, graph: Graph) -> float:
+def _bound_float32_error(node: Node, graph: Graph) -> float:
     """Returns the worst float32 error of the node's sum, in LSB of its output."""
     amplitude, terms = 2.0**17, 8.0
     weights = graph.constants.get(node.inputs[1] or "") if len(node.inputs) > 1 else None

@@ -59,11 +59,13 @@ def judge_all(
     _share([r for _, r in sides])
     judged, forcing, matrix = [], [], {}
     for (label_a, a), (label_b, b) in paired:
-        one = Judge(values[label_a], values[label_b], graph, options).run(_role(label_a, a), _role(label_b, b))
+        one = Judge(values[label_a], values[label_b], graph, options).run(
+            _name_side(label_a, a), _name_side(label_b, b)
+        )
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}))
-            matrix[(a.side, b.side)] = _force(forcing[-1], units, progress, located is not None)
+            matrix[(a.side, b.side)] = _force_pair(forcing[-1], units, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
             one.pair.others = other_differences(one)
@@ -75,7 +77,7 @@ def judge_all(
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _keep_rows(one, options)
-    return _report([j.pair for j in judged], blamed, recordings, options)
+    return _make_report([j.pair for j in judged], blamed, recordings, options)
 
 
 def _share(recordings: list[Recording]) -> None:
@@ -94,12 +96,12 @@ def _share(recordings: list[Recording]) -> None:
                     tensors[name] = first
 
 
-def _role(label: str, recording: Recording) -> str:
+def _name_side(label: str, recording: Recording) -> str:
     """Returns the side's name in the report: its role; a dump keeps the name it was given."""
     return label if recording.side == "dump" else recording.side
 
 
-def _force(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
+def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
     """Returns the forced verdicts, by tensor, of every unit that both sides can answer for. A pair whose gate passes is
     forced only where the report has rows or bytes are known to differ, unless `everywhere`."""
     judged = force.judged
@@ -173,7 +175,7 @@ def _keep_rows(judged: Judged, options: Options) -> None:
         judged.pair.cause = "unlocated"
 
 
-def _report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
+def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
     report = Report(
         verdict=worst([p.verdict for p in pairs]),
         blame=blamed[0] if blamed else None,

@@ -39,9 +39,9 @@ def details(found: FaultExplanation) -> list[str]:
     """Returns the lines below: the difference, where it is, other causes, the nearest ones, what was not tried."""
     if not found.description.differing:
         return []
-    lines = _difference(found.description)
+    lines = _describe_difference(found.description)
     if found.description.differing < found.description.elements:  # otherwise it is everywhere
-        lines += _axes(found.description) + [f"  |{row}|" for row in _draw(found.description)]
+        lines += _describe_axes(found.description) + [f"  |{row}|" for row in _draw(found.description)]
     for at, group in enumerate(found.exact):
         lines += [f"equally exact: {group[0].said}"] if at else []
         others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
@@ -49,16 +49,16 @@ def details(found: FaultExplanation) -> list[str]:
         lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
     if found.unexplained:
-        lines += [f"nearest: {_partial(one)}" for one in found.partial]
+        lines += [f"nearest: {_describe_partial(one)}" for one in found.partial]
     left = found.not_tried[:MOST_SAID] + [f"... and {n} more" for n in [len(found.not_tried) - MOST_SAID] if n > 0]
     return lines + [f"not tried: {what}" for what in left]
 
 
-def _partial(one: Partial) -> str:
+def _describe_partial(one: Partial) -> str:
     return f"{one.cause.said}: {one.of_differing:.1%} of the differing elements, {one.of_all:.1%} of all"
 
 
-def _difference(d: DifferenceDescription) -> list[str]:
+def _describe_difference(d: DifferenceDescription) -> list[str]:
     share = d.differing / d.elements
     elements = count(d.elements, "element")
     verb = "differs" if d.differing == 1 else "differ"
@@ -74,11 +74,11 @@ def _difference(d: DifferenceDescription) -> list[str]:
     return lines
 
 
-def _axes(d: DifferenceDescription) -> list[str]:
-    return [f"{axis.name}: {_axis(axis)}" for axis in d.axes if axis.size > 1]
+def _describe_axes(d: DifferenceDescription) -> list[str]:
+    return [f"{axis.name}: {_describe_axis(axis)}" for axis in d.axes if axis.size > 1]
 
 
-def _axis(axis: Axis) -> str:
+def _describe_axis(axis: Axis) -> str:
     if axis.touched == axis.size and len(axis.whole) != axis.size:
         return f"all {axis.size}"
     span = f"{axis.first}" if axis.first == axis.last else f"{axis.first}..{axis.last}"
@@ -94,10 +94,10 @@ def _axis(axis: Axis) -> str:
 def _draw(d: DifferenceDescription) -> list[str]:
     """Returns rows of one shade per cell; a cell with any difference is never blank."""
     top = max((share for row in d.drawing for share in row), default=0.0)
-    return ["".join(_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
+    return ["".join(_choose_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
 
 
-def _shade(share: float) -> str:
+def _choose_shade(share: float) -> str:
     return SHADES[0] if share == 0 else SHADES[max(1, round(share * (len(SHADES) - 1)))]
 
 

@@ -21,20 +21,20 @@ def verdict(found: Difference) -> str:
     if found.exact:
         return f"DIFFERENT: {found.exact[0][0].said} reproduces all {found.size_bytes} bytes"
     none = f"none of the {found.tried} tried" if found.not_searched else "no known mistake"
-    return f"DIFFERENT: {none} reproduces them; {_nearest(found)}"
+    return f"DIFFERENT: {none} reproduces them; {_describe_nearest(found)}"
 
 
-def _nearest(found: Difference) -> str:
+def _describe_nearest(found: Difference) -> str:
     if found.nearest is None:
         return f"nothing tried gives {count(found.size_bytes, 'byte')}; the intended input has {found.intended_bytes}"
     one, rest = found.nearest
     if rest.first == {"plane": "padding"}:
         return f"only the padding differs: {one.said}, every valid element is equal"
     near = "nothing comes close; the nearest" if rest.unrelated else "nearest"
-    return f"{near}: {one.said} (residual: {_residual(rest, found.size_bytes)})"
+    return f"{near}: {one.said} (residual: {_describe_residual(rest, found.size_bytes)})"
 
 
-def _residual(rest: Residual, size_bytes: int) -> str:
+def _describe_residual(rest: Residual, size_bytes: int) -> str:
     first = " ".join(f"{k} {v}" for k, v in rest.first.items())
     differing = f"{round((1 - rest.equal) * size_bytes)} of {size_bytes} bytes differ"
     return f"mean {rest.mean_abs:.4g}, max {rest.max_abs:.4g}, {differing}, first at {first}"
@@ -60,18 +60,18 @@ def to_json(found: Difference) -> dict[str, Any]:
         "verdict": "EQUAL" if found.equal else "DIFFERENT",
         "size_bytes": found.size_bytes,
         "intended_bytes": found.intended_bytes,
-        "exact": [[_causes(one) for one in group] for group in found.exact],
-        "nearest": None if found.nearest is None else _with_residual(*found.nearest),
+        "exact": [[_list_causes(one) for one in group] for group in found.exact],
+        "nearest": None if found.nearest is None else _add_residual(*found.nearest),
         "tried": found.tried,
         "not_searched": found.not_searched,
     }
 
 
-def _causes(one: MistakeExplanation) -> list[dict[str, str]]:
+def _list_causes(one: MistakeExplanation) -> list[dict[str, str]]:
     return [asdict(cause) for cause in one.causes]
 
 
-def _with_residual(one: MistakeExplanation, rest: Residual) -> dict[str, Any]:
+def _add_residual(one: MistakeExplanation, rest: Residual) -> dict[str, Any]:
     residual = asdict(rest)
     numbers = {k: v if math.isfinite(v) else str(v) for k, v in residual.items() if isinstance(v, float)}
-    return {"causes": _causes(one), **residual, **numbers}
+    return {"causes": _list_causes(one), **residual, **numbers}

@@ -13,22 +13,22 @@ SHOWN = 6
 def draw(around: Neighbourhood) -> str:
     """Returns the lines: MARK NAME (OP) WHY for each tensor, joined by a stem."""
     above, below = around.above[:SHOWN], around.below[:SHOWN]
-    lines = [f"  {'┌' if i == 0 else '├'}─ {_label(n)}" for i, n in enumerate(above)]
+    lines = [f"  {'┌' if i == 0 else '├'}─ {_mark_name(n)}" for i, n in enumerate(above)]
     unshown = len(around.above) - SHOWN
     lines += [f"  ├─ and {count(unshown, 'more input')}"] if unshown > 0 else []
     lines += ["  │"] if above else []
-    lines.append(f"[{MARKS[around.at.mark]}] {_name(around.at)}")
+    lines.append(f"[{MARKS[around.at.mark]}] {_describe(around.at)}")
     lines += ["  │"] if below else []
     rest = len(around.below) - len(below)
     for i, neighbour in enumerate(below):
-        lines.append(f"  {'└' if i == len(below) - 1 and not rest else '├'}─ {_label(neighbour)}")
+        lines.append(f"  {'└' if i == len(below) - 1 and not rest else '├'}─ {_mark_name(neighbour)}")
     lines += [f"  └─ and {count(rest, 'more reader')}"] if rest else []
     return "\n".join(lines)
 
 
-def _label(neighbour: Neighbour) -> str:
-    return f"{MARKS[neighbour.mark]} {_name(neighbour)}"
+def _mark_name(neighbour: Neighbour) -> str:
+    return f"{MARKS[neighbour.mark]} {_describe(neighbour)}"
 
 
-def _name(neighbour: Neighbour) -> str:
+def _describe(neighbour: Neighbour) -> str:
     return f"{neighbour.tensor} ({neighbour.op})" + (f": {neighbour.why}" if neighbour.why else "")

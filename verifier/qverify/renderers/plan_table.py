@@ -14,12 +14,12 @@ def render(rows: Sequence[Any]) -> str:
         [
             r.link,
             r.assumed,
-            _size(r.first_bytes),
-            _time(r.first_s),
-            _size(r.cached_bytes),
-            _time(r.cached_s),
-            _size(r.everything_bytes),
-            _time(r.everything_s),
+            _format_size(r.first_bytes),
+            _format_time(r.first_s),
+            _format_size(r.cached_bytes),
+            _format_time(r.cached_s),
+            _format_size(r.everything_bytes),
+            _format_time(r.everything_s),
         ]
         for r in rows
     ]
@@ -27,11 +27,11 @@ def render(rows: Sequence[Any]) -> str:
     return tabulate(lines, head, disable_numparse=True, colalign=("left", "left", *["right"] * 6))
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return (
         f"{count} B" if count < 10_000 else f"{count / 1e3:.0f} kB" if count < 10_000_000 else f"{count / 1e6:.0f} MB"
     )
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -24,18 +24,18 @@ def render(report: Report, finals: list[str], dump_all: bool) -> str:
         dict.fromkeys(r.name for r in rows if dump_all or r.final or r.name in finals or r.verdict != "PASSED")
     )
     names = list(dict.fromkeys([*names, *(() if dump_all else finals)]))
-    parts = [_table(report.pairs, names)] if names else []
-    parts += ["\n".join([*_rule(report), *_pairs(report), *_around(report)])]
+    parts = [_render_table(report.pairs, names)] if names else []
+    parts += ["\n".join([*_describe_rule(report), *_describe_pairs(report), *_describe_context(report)])]
     if report.blame is not None:
         parts.append("\n".join(blame_line(b) for b in report.blamed or [report.blame]))
     return "\n\n".join([*parts, verdict_lines.render(report)])
 
 
-def _table(pairs: list[Pair], names: list[str]) -> str:
+def _render_table(pairs: list[Pair], names: list[str]) -> str:
     from tabulate import tabulate
 
     by_name = [{r.name: r for r in pair.tensors} for pair in pairs]
-    lines: list[list[Any]] = [_line(name, [rows.get(name) for rows in by_name]) for name in names]
+    lines: list[list[Any]] = [_render_row(name, [rows.get(name) for rows in by_name]) for name in names]
     head = [
         "tensor",
         "op",
@@ -49,7 +49,7 @@ def _table(pairs: list[Pair], names: list[str]) -> str:
     return tabulate(lines, head, disable_numparse=True)
 
 
-def _line(name: str, rows: list[TensorRow | None]) -> list[Any]:
+def _render_row(name: str, rows: list[TensorRow | None]) -> list[Any]:
     known = [r for r in rows if r is not None]
     kind = [known[0].op, known[0].dtype, "x".join(map(str, known[0].shape))] if known else ["", "", ""]
     steps = [n for r in known if isinstance(n := r.metrics.get("max_lsb"), int)]
@@ -61,7 +61,7 @@ def _line(name: str, rows: list[TensorRow | None]) -> list[Any]:
         *[_mark(r) for r in rows],
         max(steps) if steps else "",
         cosine,
-        _forced([r.forced for r in known if r.forced]),
+        _describe_forced([r.forced for r in known if r.forced]),
     ]
 
 
@@ -75,7 +75,7 @@ def _mark(row: TensorRow | None) -> str:
     return row.verdict if differing is None else f"{row.verdict} {differing}/{row.elements}"
 
 
-def _forced(verdicts: list[Forced]) -> str:
+def _describe_forced(verdicts: list[Forced]) -> str:
     if not verdicts:
         return ""
     bad = [f for f in verdicts if f.verdict == "FAILED"]
@@ -84,11 +84,11 @@ def _forced(verdicts: list[Forced]) -> str:
     return "ok" if all(f.verdict == "PASSED" for f in verdicts) else "not possible"
 
 
-def _rule(report: Report) -> list[str]:
+def _describe_rule(report: Report) -> list[str]:
     return [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
 
 
-def _pairs(report: Report) -> list[str]:
+def _describe_pairs(report: Report) -> list[str]:
     lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     for pair in report.pairs:
         ledger, who = pair.coverage, f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
@@ -98,7 +98,7 @@ def _pairs(report: Report) -> list[str]:
             f"{who}: {ledger.compared} of {count(ledger.expected, 'tensor')}, {count(ledger.elements, 'element')} compared{digests}, "
             f"{len(ledger.missing)} missing, {len(ledger.not_offered)} not offered; {bits}; gate: {pair.gate}; scope: {pair.scope}"
         )
-        lines += [f"  missing {within(m.side)}: {m.tensor}: {m.why}" for m in ledger.missing[:SHOWN]]
+        lines += [f"  missing: {m.tensor} {within(m.side)}: {m.why}" for m in ledger.missing[:SHOWN]]
         if pair.first_divergence is not None:
             first = pair.first_divergence
             lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also)}")
@@ -107,19 +107,22 @@ def _pairs(report: Report) -> list[str]:
             lines.append(f"  would still pass at N = {min(digits)}")
         lines += [f"  {note}" for note in pair.notes]
         lines += [
-            line for a in pair.agreement if a.arg_max is not None for line in [_agreement(a.output, a.arg_max, a.top5)]
+            line
+            for a in pair.agreement
+            if a.arg_max is not None
+            for line in [_describe_agreement(a.output, a.arg_max, a.top5)]
         ]
         if pair.cause in verdict_lines.CAUSES and pair.verdict == "FAILED":
             lines.append(f"  {verdict_lines.CAUSES[pair.cause]}")
     return lines
 
 
-def _agreement(output: str, arg_max: float, top5: float | None) -> str:
+def _describe_agreement(output: str, arg_max: float, top5: float | None) -> str:
     text = f"  {output}: arg-max agrees in {arg_max:.0%} of the items"
     return text if top5 is None else f"{text}, top-5 in {top5:.0%}"
 
 
-def _around(report: Report) -> list[str]:
+def _describe_context(report: Report) -> list[str]:
     """Returns the lines on default onnxruntime, nodes without an integer reference, inputs, link, and notes."""
     lines = []
     for item in report.plain_onnxruntime.get("outputs", []):

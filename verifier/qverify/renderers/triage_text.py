@@ -18,17 +18,19 @@ SHOWN = 5
 def render(found: Triage, top: int = 10) -> str:
     """Returns the whole text. top: how many tensors of the loss table are shown."""
     found = visible(found)
-    parts = [_ladder(found)]
+    parts = [_draw_ladder(found)]
     parts += [
-        _evidence(r) for r in found.rungs if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
+        _list_evidence(r)
+        for r in found.rungs
+        if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
     ]
     parts += [_explain(one, len(found.frames)) for one in found.explained]
-    parts += [_losses(found.losses, top)] if found.losses else []
-    parts += [_what_if(found)] if found.what_if is not None else []
-    parts += [_quiet(found)] if found.quiet else []
+    parts += [_render_losses(found.losses, top)] if found.losses else []
+    parts += [_describe_what_if(found)] if found.what_if is not None else []
+    parts += [_list_quiet(found)] if found.quiet else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
     parts += ["\n".join(around)] if around else []
-    return "\n\n".join([*(p for p in parts if p), _conclusion(found)])
+    return "\n\n".join([*(p for p in parts if p), _conclude(found)])
 
 
 def _explain(one: Any, frames: int) -> str:
@@ -40,7 +42,7 @@ def _explain(one: Any, frames: int) -> str:
     return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation))])
 
 
-def _ladder(found: Triage) -> str:
+def _draw_ladder(found: Triage) -> str:
     """Returns every stage on a line of its own, and between two of them the rung: whether it passes, its gate, the
     worst output."""
     width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
@@ -71,7 +73,7 @@ def _describe_worst(rung: Rung) -> str:
     return "equal" if same else f"{worst.name}: cosine {worst.cosine:.4f}, max |a-b| {worst.max_abs:.4g}"
 
 
-def _evidence(rung: Rung) -> str:
+def _list_evidence(rung: Rung) -> str:
     lines = [f"{rung.a} ~ {rung.b}: {MARKS[rung.verdict]}" + (f": {rung.why}" if rung.why else "")]
     lines += [f"  {line}" for line in rung.evidence]
     first = rung.first_divergence
@@ -96,14 +98,14 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _losses(rows: list[TensorLoss], top: int) -> str:
+def _render_losses(rows: list[TensorLoss], top: int) -> str:
     from tabulate import tabulate
 
     ranked = any(r.single is not None for r in rows)
     shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
     head = ["tensor", "op", "SQNR dB", "cosine", "RMSE", "step dB", "clipped", "range used", "weights dB"]
     table = tabulate(
-        [_row(r, ranked) for r in shown],
+        [_render_row(r, ranked) for r in shown],
         [*head, *(["alone: worst output", "cosine"] if ranked else [])],
         disable_numparse=True,
     )
@@ -111,7 +113,7 @@ def _losses(rows: list[TensorLoss], top: int) -> str:
     return f"quantization loss of {count(len(rows), 'tensor')}, {order}:\n{table}"
 
 
-def _row(row: TensorLoss, ranked: bool) -> list[str]:
+def _render_row(row: TensorLoss, ranked: bool) -> list[str]:
     cells = [
         row.tensor,
         row.op or "input",
@@ -128,7 +130,7 @@ def _row(row: TensorLoss, ranked: bool) -> list[str]:
     return cells
 
 
-def _quiet(found: Triage) -> str:
+def _list_quiet(found: Triage) -> str:
     """Returns the tensors that stay small in all frames: either the inputs do not exercise them, or their scale is too
     large."""
     tensors, frames = count(len(found.quiet), "tensor"), count(len(found.frames), "frame")
@@ -140,7 +142,7 @@ def _quiet(found: Triage) -> str:
     return "\n".join([*lines, *([f"  and {len(found.quiet) - SHOWN} more"] if len(found.quiet) > SHOWN else [])])
 
 
-def _what_if(found: Triage) -> str:
+def _describe_what_if(found: Triage) -> str:
     tested = found.what_if
     assert tested is not None
     lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
@@ -157,7 +159,7 @@ def _what_if(found: Triage) -> str:
     return "\n".join(lines)
 
 
-def _conclusion(found: Triage) -> str:
+def _conclude(found: Triage) -> str:
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
         but = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""

@@ -30,6 +30,8 @@ def _name_cause(pair: Pair) -> str:
         return CAUSES["unlocated"]
     if pair.cause != "does_not_run":
         return str(pair.cause)
+    if pair.why.endswith("ran different models"):
+        return "different models"
     side = next((s for s in (pair.a, pair.b) if pair.why.startswith(f"{named(s)} ")), "a side")
     return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
 

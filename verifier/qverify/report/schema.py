@@ -25,7 +25,7 @@ METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks th
 }
 
 
-def _rows(**columns: dict[str, Any]) -> dict[str, Any]:
+def _describe_rows(**columns: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "object", "properties": columns, "required": [*columns]}}
 
 
@@ -36,9 +36,9 @@ ROWS: dict[str, Any] = {
         "properties": {"digits": {"type": "integer"}, "rule": _TEXT},
         "required": ["digits", "rule"],
     },
-    "inputs": _rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
-    "models": _rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
-    "sides": _rows(
+    "inputs": _describe_rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
+    "models": _describe_rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
+    "sides": _describe_rows(
         name=_TEXT,
         engine=_TEXT,
         version=_TEXT,
@@ -48,7 +48,7 @@ ROWS: dict[str, Any] = {
         state={"enum": ["complete", "partial", "did not run"]},
         why=_TEXT,
     ),
-    "frames": _rows(
+    "frames": _describe_rows(
         frame={"type": "integer"},
         source=_TEXT,
         verdict=_TEXT,
@@ -57,10 +57,10 @@ ROWS: dict[str, Any] = {
         max_abs=_REAL,
         board={"type": ["string", "null"]},
     ),
-    "no_integer_reference": _rows(node=_TEXT, op=_TEXT, why=_TEXT),
+    "no_integer_reference": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",
-        "properties": {"outputs": _rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL)},
+        "properties": {"outputs": _describe_rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL)},
     },
 }
 _CAUSE: dict[str, Any] = {
@@ -75,7 +75,7 @@ _EXPLANATION: dict[str, Any] = {
         "description": {"type": "object"},
         "exact": _GROUPS,
         "general": _GROUPS,
-        "partial": _rows(cause=_CAUSE, of_differing=NUMBER, of_all=NUMBER),
+        "partial": _describe_rows(cause=_CAUSE, of_differing=NUMBER, of_all=NUMBER),
         "families": {"type": "object", "additionalProperties": NUMBER},
         "unexplained": {"type": "boolean"},
         "tried": {"type": "integer"},
@@ -83,7 +83,7 @@ _EXPLANATION: dict[str, Any] = {
     },
     "required": ["description", "exact", "general", "partial", "families", "unexplained", "tried", "not_tried"],
 }
-EXPLAINED = _rows(
+EXPLAINED = _describe_rows(
     node=_TEXT,
     op=_TEXT,
     tensor=_TEXT,
@@ -103,23 +103,23 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 def report_schema() -> dict[str, Any]:
     """Returns the JSON Schema (draft 2020-12) of `to_json(report)`."""
-    return _document(Report, SCHEMA)
+    return _make_document(Report, SCHEMA)
 
 
 def triage_schema() -> dict[str, Any]:
     """Returns the JSON Schema of `Triage.to_json()`."""
-    return _document(Triage, triage_document.SCHEMA)
+    return _make_document(Triage, triage_document.SCHEMA)
 
 
-def _document(kind: type, name: str) -> dict[str, Any]:
+def _make_document(kind: type, name: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    body = _object(kind, definitions)
+    body = _describe_object(kind, definitions)
     body["properties"] = {"schema": {"const": name}} | body["properties"]
     body["required"] = ["schema", *body["required"]]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name} | body | {"$defs": definitions}
 
 
-def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind)}
     if kind is Report:
@@ -148,6 +148,6 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if is_dataclass(kind) and isinstance(kind, type):
         if kind.__name__ not in definitions:
             definitions[kind.__name__] = {}  # a type may contain itself
-            definitions[kind.__name__] = _object(kind, definitions)
+            definitions[kind.__name__] = _describe_object(kind, definitions)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     raise TypeError(f"no schema for {kind}")

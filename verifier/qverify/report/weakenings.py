@@ -12,7 +12,7 @@ def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
     """Returns the reservations about the same two sides over several frames or boards, each at its worst: tensors
     judged node by node, not bit-equal, tensors that differ outside the scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]
-    facts = [_node_by_node(judged, pairs)] if judged else []
+    facts = [_describe_node_by_node(judged, pairs)] if judged else []
     facts += ["not bit-equal"] if not all(p.bit_equal for p in pairs) else []
     others = [p.others for p in pairs if p.others is not None]
     if others:
@@ -24,7 +24,7 @@ def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
     return facts
 
 
-def _node_by_node(judged: Sequence[NodeByNode], pairs: Sequence[Pair]) -> str:
+def _describe_node_by_node(judged: Sequence[NodeByNode], pairs: Sequence[Pair]) -> str:
     """Returns the largest numbers of any frame, in words."""
     lsb = max((j.max_lsb for j in judged if j.max_lsb is not None), default=None)
     apart = max((j.max_abs for j in judged if j.max_abs is not None), default=0.0)

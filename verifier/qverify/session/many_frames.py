@@ -141,7 +141,8 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
         for row in rows:
             row["board"] = request.board
         if not kept.reports:
-            raise UsageError(f"none of {count(len(frames), 'frame')} could be prepared: {rows[0]['why']}")
+            which = f"none of {len(frames)} frames could" if len(frames) > 1 else "the only frame could not"
+            raise UsageError(f"{which} be prepared: {rows[0]['why']}")
         whole = kept.whole(rows)
         job.captured(whole)
     except (QVerifyError, LinkError) as error:

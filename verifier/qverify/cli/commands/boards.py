@@ -36,7 +36,7 @@ def list() -> int:
     from qverify.renderers import board_table
 
     rows = [
-        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _tags(b.tags), b.file]
+        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _join_tags(b.tags), b.file]
         for b in boards().values()
     ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
@@ -59,7 +59,7 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
         try:
-            say(f"ok      {name}: {_describe(_hello(name, deadline_s, reach))}")
+            say(f"ok      {name}: {_describe(_connect(name, deadline_s, reach))}")
         except LinkError as error:
             worst = max(worst, error.exit_status)
             say(f"FAILED  {name}: {error}")
@@ -72,7 +72,7 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
 def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     import json
 
-    click.echo(json.dumps(_hello(name, deadline_s, reach), indent=1))
+    click.echo(json.dumps(_connect(name, deadline_s, reach), indent=1))
     return 0
 
 
@@ -85,7 +85,7 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.emulation.image import image
     from qverify_agents.emulation.machine import keep, running, start
 
-    kind = _emulated(name)
+    kind = _require_emulated(name)
     with _lock(kind):
         machine = running(kind)
         if machine is None:
@@ -110,7 +110,7 @@ def down(name: str, force: bool) -> int:
     from qverify_agents.emulation.machine import running, stop, sweep
     from qverify_agents.power import refuse_used
 
-    kind = _emulated(name)
+    kind = _require_emulated(name)
     with _lock(kind):
         swept, machine = sweep(kind), running(kind)
         if machine is not None:
@@ -147,9 +147,9 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     from qverify_agents.errors import BadAddress
     from qverify_agents.ssh.ssh_command import ssh_command
 
-    address = _address(name)
+    address = _resolve(name)
     if address.scheme == "qemu":
-        address = _ssh_of(name, _emulated(name))
+        address = _find_ssh(name, _require_emulated(name))
     if address.scheme != "ssh":
         raise BadAddress(f"{name}: got a {address.scheme}: board, wanted a qemu: board or one reached by ssh")
     os.execvp("ssh", [*ssh_command(address), *words])
@@ -161,7 +161,7 @@ def console(name: str) -> int:
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
-    machine = running(_emulated(name))
+    machine = running(_require_emulated(name))
     if machine is None:
         raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")
     click.echo((Path(machine.folder) / "console.log").read_text(errors="replace"), nl=False)
@@ -209,7 +209,7 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     return 0
 
 
-def _address(name: str) -> Address:
+def _resolve(name: str) -> Address:
     """Returns the address for a name in boards.toml, for tags that match one board, or for an address as -b takes it.
     BadAddress where several boards match."""
     from qverify_agents.address import parse
@@ -222,18 +222,18 @@ def _address(name: str) -> Address:
     return parse(fitting[0])
 
 
-def _emulated(name: str) -> str:
+def _require_emulated(name: str) -> str:
     from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
-    address = _address(name)
+    address = _resolve(name)
     if address.scheme != "qemu":
         raise BadAddress(f"{name}: not an emulated board; wanted qemu:arm64 ..., or the name of one in boards.toml")
     kind_of(address.rest)
     return address.rest
 
 
-def _ssh_of(name: str, kind: str) -> Address:
+def _find_ssh(name: str, kind: str) -> Address:
     """Returns the ssh address of an emulated board. BoardUnreachable where it is not up."""
     from qverify_agents.boards.qemu_system import ssh_address
     from qverify_agents.emulation.image import image
@@ -262,11 +262,11 @@ def _describe(hello: dict[str, Any]) -> str:
     return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {shown}, lock {hello.get('lock', '?')}"
 
 
-def _tags(tags: dict[str, str]) -> str:
+def _join_tags(tags: dict[str, str]) -> str:
     return " ".join(f"{k}={v}" for k, v in tags.items())
 
 
-def _hello(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
+def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     from qverify_agents.connect import connect
 
     with connect(name, deadline_s, reach) as agent:

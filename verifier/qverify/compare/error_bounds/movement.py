@@ -1,4 +1,7 @@
-"""Ops that move values or choose among them: a value's error bound moves with it."""
+"""Ops that move values or choose among them: a value's error bound moves with it.
+
+Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
+there is no bound."""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     return [Real(value, np.maximum(largest.of(x.value + x.error) - value, value - largest.of(x.value - x.error)))]
 
 
-def _branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:
+def _requantize_branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:
     y = graph.spec(node.outputs[0])
     values = [
         requantized(value, graph.spec(name), y)
@@ -118,12 +121,12 @@ def _branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -
 
 
 def concat(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    return [_join(_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
+    return [_join(_requantize_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
 
 
 def where(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     condition = certain(inputs[0]) != 0
-    return [_join(_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
+    return [_join(_requantize_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
 
 
 def _join(parts: list[Held], join: Callable[[list[Array]], Array]) -> Held:

@@ -1,5 +1,8 @@
 """Ops that sum float rows: layer_norm, softmax_float, softmax, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md
-section 4)."""
+section 4).
+
+Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
+there is no bound."""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
 def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
-    mean, mean_error = _mean(rows)
+    mean, mean_error = _average(rows)
     centred = rows.value - mean
-    root, root_error = _deviation(rows, mean, mean_error, epsilon)
+    root, root_error = _bound_deviation(rows, mean, mean_error, epsilon)
     least = root - root_error
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
@@ -48,14 +51,14 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
 
 
-def _mean(rows: Real) -> tuple[Reals, Reals]:
+def _average(rows: Real) -> tuple[Reals, Reals]:
     """Returns the mean of each row, and its error: gamma(D + 1) * mean |x| plus the mean of the terms' own errors."""
     moved = rows.error.mean(1, keepdims=True)
     size = np.abs(rows.value).mean(1, keepdims=True) + moved
     return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
 
 
-def _deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals]:
+def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals]:
     """Returns sqrt(var + eps) and its error, with var as mean((x - mean)^2) or as mean(x^2) - mean^2, whichever is
     worse."""
     depth = rows.value.shape[1]

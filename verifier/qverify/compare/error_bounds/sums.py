@@ -1,5 +1,8 @@
 """Integer sums that onnxruntime computes in float32 (16-bit and mixed types, conv_transpose): exact value and error
-bound of chosen elements."""
+bound of chosen elements.
+
+Each function named after an op takes its operands and flat positions of the output, and returns the sums there; NoBound
+where there is no bound."""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def conv_transpose(o: Operands, at: Array) -> Sums:
     into = w.shape[1] * group
     image, channel, row, column = np.unravel_index(at, (len(x), into, *plane_shape(o.shape)))
     rows, columns = (
-        _sources(
+        _find_sources(
             where, window.pad[axis], window.stride[axis], window.dilation[axis], window.kernel[axis], x.shape[2 + axis]
         )
         for axis, where in ((0, row), (1, column))
@@ -112,7 +115,7 @@ def conv_transpose(o: Operands, at: Array) -> Sums:
     return o.dot(patch.reshape(len(at), -1), taken.reshape(len(at), -1), channel, o.bias(channel))
 
 
-def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
+def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
     """Returns, as [E, kernel], the input that each tap of an output reads, and whether there is one."""
     far = where[:, None] + pad - np.arange(kernel) * dilation
     index = far // stride
@@ -155,17 +158,17 @@ def mul(o: Operands, at: Array) -> Sums:
 def global_average_pool(o: Operands, at: Array) -> Sums:
     x = o.centred(0)
     taken = x.reshape(x.shape[0] * x.shape[1], -1)[at]
-    return _mean(o, taken)
+    return _average(o, taken)
 
 
 def reduce_mean(o: Operands, at: Array) -> Sums:
     x = o.centred(0)
     axes = [i for i in range(x.ndim) if o.node.words[0] >> i & 1]
     count = prod(x.shape[i] for i in axes)
-    return _mean(o, np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)[at])
+    return _average(o, np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)[at])
 
 
-def _mean(o: Operands, taken: Reals) -> Sums:
+def _average(o: Operands, taken: Reals) -> Sums:
     scale = o.rq.reshape(-1)[0]
     return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1])
 

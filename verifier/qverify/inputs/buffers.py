@@ -46,7 +46,8 @@ def packed(parts: list[Array], wanted: Description) -> bytes:
 
 
 def elements(pixels: Array, wanted: Description) -> list[Array]:
-    """Returns the values to store, before they are split into planes: y, u and v of a 4:2:0 format, one (H, W, C) of others."""
+    """Returns the values to store, before they are split into planes: y, u and v of a 4:2:0 format, one (H, W, C) of
+    others."""
     if wanted.format in REAL:
         return [quantized(normalized(pixels, wanted), wanted)]
     rgb = _bytes(pixels)
@@ -98,7 +99,8 @@ def normalized(pixels: Array, wanted: Description) -> Array:
 
 
 def quantized(real: Array, wanted: Description) -> Array:
-    """Returns clip(round(x / scale) + zero point) as stored integers, raw_s16 within -32767..32767; floats are unchanged."""
+    """Returns clip(round(x / scale) + zero point) as stored integers, raw_s16 within -32767..32767; floats are
+    unchanged."""
     dtype = np.dtype(wanted.dtype)
     if dtype.kind == "f":
         return real
@@ -150,7 +152,8 @@ def _by(wanted: Description) -> str:
 
 
 def shown(data: bytes, wanted: Description) -> Array:
-    """Returns the buffer as a viewable picture, uint8 (H, W, 3) or (H, W, 1); YUV is converted by OpenCV's or the same matrix."""
+    """Returns the buffer as a viewable picture, uint8 (H, W, 3) or (H, W, 1); YUV is converted by OpenCV's or the same
+    matrix."""
     values = gathered(stored(data, wanted), wanted)
     if wanted.format in YUV420:
         return _from_420(values, wanted)

@@ -17,8 +17,8 @@ MOST_TEXT = 1 << 20  # bytes of a description file
 
 
 def tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} without a file. Raises
-    UsageError for any other file."""
+    """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} without a file.
+    Raises UsageError for any other file."""
     if path is None:
         return {}
     try:
@@ -48,7 +48,8 @@ def _underscored(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def parsed(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` into tables by name; a part without `=` continues the value before it."""
+    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` into tables by name; a part without `=` continues the value
+    before it."""
     by_name: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, _, rest = text.partition("=")

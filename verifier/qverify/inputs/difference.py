@@ -31,8 +31,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended input itself.
-    recipe: how to reproduce the bytes."""
+    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended
+    input itself. recipe: how to reproduce the bytes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -44,9 +44,9 @@ class MistakeExplanation:
 
 @dataclass(slots=True)
 class Difference:
-    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give the same
-    bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was left out, and
-    why."""
+    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give
+    the same bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was
+    left out, and why."""
 
     equal: bool
     size_bytes: int
@@ -64,8 +64,9 @@ def explain_difference(
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
 ) -> Difference:
-    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different families.
-    seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is searched."""
+    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different
+    families. seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is
+    searched."""
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     intended_bytes = trial.reproduction.made(intended)
@@ -131,7 +132,8 @@ class _MistakeTrial:
         return size_bytes(recipe) == len(self.captured)
 
     def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
-        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared stages."""
+        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared
+        stages."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:

@@ -20,8 +20,8 @@ NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"
 
 
 def read(path: str, gray: bool = False) -> Array:
-    """Returns uint8 (H, W, 3), or (H, W, 1) for gray, with EXIF rotation applied. Raises UsageError for a file that is not a
-    picture, is cut short or too large."""
+    """Returns uint8 (H, W, 3), or (H, W, 1) for gray, with EXIF rotation applied. Raises UsageError for a file that is
+    not a picture, is cut short or too large."""
     try:
         from PIL import Image
     except ImportError:
@@ -58,8 +58,8 @@ def _pixels(path: str, picture: Any, gray: bool) -> Array:
 
 
 def _sixteen(path: str, picture: Any, gray: bool) -> Array:
-    """Converts 16 bits per channel to 8: 65535 becomes 255, rounded half up; alpha is dropped. Reads colours with OpenCV, because
-    Pillow keeps only their high bytes."""
+    """Converts 16 bits per channel to 8: 65535 becomes 255, rounded half up; alpha is dropped. Reads colours with
+    OpenCV, because Pillow keeps only their high bytes."""
     from PIL import Image
 
     if picture.mode.startswith("I"):
@@ -81,7 +81,8 @@ def _eight(values: Array) -> Array:
 
 
 def fitted(pixels: Array, wanted: Description) -> Array:
-    """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in float32."""
+    """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in
+    float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)

@@ -26,8 +26,8 @@ MOST_ARRAY = 1 << 30  # bytes
 
 
 def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
-    """Returns the aligned buffer. name: that of the model input, for a .npz of several arrays. Raises UsageError, which says what
-    does not fit."""
+    """Returns the aligned buffer. name: that of the model input, for a .npz of several arrays. Raises UsageError, which
+    says what does not fit."""
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
@@ -90,7 +90,8 @@ def _of_npz(archive: zipfile.ZipFile, name: str, path: str) -> Array:
 
 
 def npy_array(file: IO[bytes], size: int, where: str) -> Array:
-    """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in bytes."""
+    """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in
+    bytes."""
     if size > MOST_ARRAY:
         raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")
     version = np.lib.format.read_magic(file)
@@ -108,7 +109,8 @@ def npy_array(file: IO[bytes], size: int, where: str) -> Array:
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
-    """Returns the pixels of a .npy: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other array."""
+    """Returns the pixels of a .npy: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other
+    array."""
     array, channels = array_of(path), 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is None:
@@ -125,9 +127,9 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
 
 
 def from_array(array: Array, wanted: Description, where: str) -> bytes:
-    """Returns the buffer of an array. uint8 (H, W, 3) and (H, W) are RGB or gray pixels, treated as a picture's. Any other array
-    must have the shape, layout and type of the buffer's only plane; float32 values are quantized if the buffer has integers.
-    Raises UsageError where it does not fit."""
+    """Returns the buffer of an array. uint8 (H, W, 3) and (H, W) are RGB or gray pixels, treated as a picture's. Any
+    other array must have the shape, layout and type of the buffer's only plane; float32 values are quantized if the
+    buffer has integers. Raises UsageError where it does not fit."""
     plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
@@ -148,7 +150,8 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
 
 
 def _raw(path: str, wanted: Description) -> bytes:
-    """Returns the file's bytes, unchanged if they have the buffer's size; valid elements without padding are aligned."""
+    """Returns the file's bytes, unchanged if they have the buffer's size; valid elements without padding are
+    aligned."""
     whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:

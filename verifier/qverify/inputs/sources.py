@@ -30,9 +30,9 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random inputs. seed:
-    of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries by path, against which
-    the files are checked."""
+    """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random
+    inputs. seed: of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries
+    by path, against which the files are checked."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
@@ -61,8 +61,9 @@ def prepare(
     tables: Tables | None = None,
     stated: Mapping[str, ManifestEntry] | None = None,
 ) -> PreparedInputs:
-    """Returns the inputs from `a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all;
-    inputs that model.bin describes need none. Raises UsageError, which says what does not fit and what would."""
+    """Returns the inputs from `a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input
+    name, "" for all; inputs that model.bin describes need none. Raises UsageError, which says what does not fit and
+    what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
     asked = [s for s in specs if wanted[s.name].fixed is None]
     by_name = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
@@ -122,8 +123,8 @@ def _named(part: str, names: list[str]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class InputRequirement:
-    """What one graph input requires. called: the network's own name of it. description: None where its tensor is enough. fed: the
-    graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
+    """What one graph input requires. called: the network's own name of it. description: None where its tensor is
+    enough. fed: the graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
 
     spec: TensorSpec
     called: str
@@ -171,8 +172,8 @@ class InputRequirement:
 
 
 def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequirement]:
-    """Returns the requirement of each graph input. Raises UsageError for a description of an unknown input, or one that changes
-    the bytes that model.bin takes."""
+    """Returns the requirement of each graph input. Raises UsageError for a description of an unknown input, or one that
+    changes the bytes that model.bin takes."""
     described, requirements = described_inputs(graph), {}
     known = {*graph.inputs, *(f.name for f in described.values()), ""}
     if strange := [n for n in tables if n not in known]:
@@ -263,8 +264,8 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
 
 
 def _image(spec: TensorSpec, path: str) -> Array:
-    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError for another
-    size."""
+    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError
+    for another size."""
     if spec.dtype not in ("uint8", "float32") or len(spec.shape) != 4:
         raise UsageError(
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"

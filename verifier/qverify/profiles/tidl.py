@@ -49,8 +49,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of its
-    dataId."""
+    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of
+    its dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
     files = folder.names()
@@ -96,7 +96,8 @@ def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None
 
 
 class _Names:
-    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the reason."""
+    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the
+    reason."""
 
     def __init__(self, folder: UntrustedFolder, given: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}

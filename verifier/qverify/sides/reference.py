@@ -68,8 +68,8 @@ class Reference:
         )
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
-        """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread), and of the
-        original ONNX under every level."""
+        """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
+        and of the original ONNX under every level."""
         fed = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
         feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
         model = expose_tensors(self._model, self.names).SerializeToString()
@@ -85,8 +85,8 @@ class Reference:
         return variants + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic. Returns its
-        outputs by name."""
+        """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic.
+        Returns its outputs by name."""
         if any(node in self._front for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
         return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
@@ -117,8 +117,8 @@ class Reference:
         return {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs. Returns name,
-        equal and max_abs for each output."""
+        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs.
+        Returns name, equal and max_abs for each output."""
         if self.original is None:
             return []
         named, feed = self._original_outputs(), self._original_feed(prepared, finals)

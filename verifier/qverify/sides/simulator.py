@@ -35,7 +35,8 @@ class Simulator:
         self._states: dict[str, Any] = {}
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed as recorded."""
+        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed
+        as recorded."""
         try:
             if node.name not in self._states:
                 ops.words(node)
@@ -58,8 +59,8 @@ class Simulator:
         progress: Callable[[int, int], None] | None = None,
         peer: Recording | None = None,
     ) -> Recording:
-        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover every observable
-        tensor. peer: a side that ran before; tensors with the same digest share its array."""
+        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover
+        every observable tensor. peer: a side that ran before; tensors with the same digest share its array."""
         start, graph = time.perf_counter(), self.graph
         seen = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
@@ -107,8 +108,8 @@ class Simulator:
 
 
 class _Seen:
-    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that the peer
-    has too shares its array."""
+    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that
+    the peer has too shares its array."""
 
     def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
         self.kept: dict[str, Array] = {}
@@ -127,7 +128,8 @@ class _Seen:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
-        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every digest."""
+        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every
+        digest."""
         unfinished = []
         for name in self._waiting:
             if not wait and not self._marks[name].done():

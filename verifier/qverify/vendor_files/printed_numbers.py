@@ -20,9 +20,9 @@ _COMMAS = bytes.maketrans(b",", b" ")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the units are
-    known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for anything that is
-    not a number, or for another count."""
+    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the
+    units are known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for
+    anything that is not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
     parsed, at, seen = np.empty(count, np.float64), 0, _Decimals()
@@ -40,7 +40,8 @@ def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals
 
 
 def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
-    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other block."""
+    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other
+    block."""
     first = _FIRST.match(block)
     if first is None:
         return None
@@ -70,8 +71,8 @@ def count_numbers(data: bytes) -> int:
 
 
 class _Decimals:
-    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number of
-    digits, so the largest value has the fewest decimals."""
+    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number
+    of digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
         self.lengths: set[int] = set()  # of decimals

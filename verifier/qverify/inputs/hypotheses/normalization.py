@@ -95,7 +95,8 @@ def _byte(x: Any) -> Any:
 
 
 def _pixel_order(values: tuple[float, ...], recipe: Recipe) -> Any:
-    """Returns the values in the order of the pixels, which are RGB until they are normalized; of four channels, the colours."""
+    """Returns the values in the order of the pixels, which are RGB until they are normalized; of four channels, the
+    colours."""
     ordered = np.array(values, np.float32)[:3]
     return ordered[::-1] if recipe.wanted.train == "bgr" else ordered
 

@@ -30,8 +30,8 @@ from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 @dataclass(frozen=True, slots=True)
 class Dumps:
-    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content. model: path
-    for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
+    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content.
+    model: path for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
 
     a: str
     b: str
@@ -43,8 +43,8 @@ class Dumps:
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
-    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never PASSED.
-    Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
+    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never
+    PASSED. Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
         _side(dumps, p, profile, opened) for p, profile in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))
@@ -89,8 +89,8 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
 
 
 def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
-    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where none of
-    them states any, or the dumps contradict each other."""
+    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where
+    none of them states any, or the dumps contradict each other."""
     stated = (
         [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
     )
@@ -112,7 +112,8 @@ def _absent(first: Recording, opened: Models | None) -> list[str]:
 
 
 def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
-    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither dump."""
+    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither
+    dump."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
     elif absent:
@@ -130,7 +131,8 @@ def _model_notes(first: Recording, second: Recording) -> list[str]:
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:
-    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an unknown dtype."""
+    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an
+    unknown dtype."""
     dtypes_by_name = {}
     for value in values:
         name, _, dtype = value.rpartition("=")
@@ -187,7 +189,8 @@ def _content(path: str) -> str:
 def _recordings(
     dumps: Dumps, sides: list[Recording | VendorDump], opened: Models | None
 ) -> tuple[Recording, Recording]:
-    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes first."""
+    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes
+    first."""
     a, b = sides
     model = opened.graph.tensors if opened is not None else {}
     outputs = opened.graph.outputs if opened is not None else ()
@@ -214,7 +217,8 @@ def _plain(recording: Recording) -> dict[str, TensorSpec]:
 
 
 def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told apart."""
+    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told
+    apart."""
     for name, spec in recording.specs.items():
         known = graph.tensors.get(name)
         if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):

@@ -1,4 +1,5 @@
-"""Extracts a capture's bytes as files: every side's tensors in the aligned layout of model.bin, described in dump.json."""
+"""Extracts a capture's bytes as files: every side's tensors in the aligned layout of model.bin, described in
+dump.json."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # as profile generic reads them
 
 @dataclass(frozen=True, slots=True)
 class ExtractRequest:
-    """What to extract, and where to. frame, side, tensors: None and empty for all. side: a label of the capture, or `inputs`."""
+    """What to extract, and where to. frame, side, tensors: None and empty for all. side: a label of the capture, or
+    `inputs`."""
 
     capture: str
     folder: str
@@ -43,9 +45,9 @@ class Extracted:
 
 
 def extract(asked: ExtractRequest) -> Extracted:
-    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder appears whole or not at all.
-    dump.json lists what the capture lacks. Raises UsageError where nothing matches the request, or the folder exists or
-    cannot be written."""
+    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder appears whole or not
+    at all. dump.json lists what the capture lacks. Raises UsageError where nothing matches the request, or the folder
+    exists or cannot be written."""
     capture = open_capture(asked.capture)
     if os.path.lexists(asked.folder):
         raise UsageError(f"{asked.folder}: exists already; name a folder that does not")

@@ -33,9 +33,9 @@ ORDER = (*RERUN, "board")
 
 @dataclass(frozen=True, slots=True)
 class RejudgeRequest:
-    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again on the
-    captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of the captured
-    models."""
+    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again
+    on the captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of
+    the captured models."""
 
     folder: str
     options: Options = field(default_factory=Options)
@@ -59,7 +59,8 @@ class CapturedJob:
         return self.capture.prepared(number, self.models.graph)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was unreachable."""
+        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was
+        unreachable."""
         ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
@@ -76,8 +77,8 @@ class CapturedJob:
 
 
 def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
-    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are judged.
-    Raises BadFileError where no frame can be judged."""
+    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
+    judged. Raises BadFileError where no frame can be judged."""
     capture, kept, rows = open_capture(asked.folder), KeptReports(), list[dict[str, Any]]()
     for number, source, outcome in frames(asked, capture, watch):
         if isinstance(outcome, QVerifyError):
@@ -97,7 +98,8 @@ def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
-    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot be read."""
+    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot
+    be read."""
     for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
         if not (results := capture.frames[number].get(key)):
             continue
@@ -156,7 +158,8 @@ def frames(
 
 
 def captured_models(capture: Capture) -> list[str]:
-    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured unused."""
+    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured
+    unused."""
     return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
 
 
@@ -215,8 +218,8 @@ def _sides(
 def _captured(
     capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
 ) -> dict[str, Recording]:
-    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a side that
-    the run had and the capture lacks."""
+    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a
+    side that the run had and the capture lacks."""
     sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
     for name in captured_sides(capture):
         if name not in sides and (run_sim or name != "simulator"):
@@ -262,7 +265,8 @@ def _mismatch(side: Recording, capture: Capture, models: Models, prepared: Prepa
 
 
 def _expect(sides: dict[str, Recording], models: Models) -> None:
-    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts them."""
+    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts
+    them."""
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs

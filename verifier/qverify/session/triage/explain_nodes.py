@@ -1,4 +1,5 @@
-"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known fault."""
+"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known
+fault."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class Explained:
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board that is
-    still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
+    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board
+    that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
@@ -67,9 +68,9 @@ def explain_blame(
 
 
 class Blamed:
-    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very first
-    frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's search, 0 for
-    none."""
+    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very
+    first frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's
+    search, 0 for none."""
 
     def __init__(self, seconds: float):
         self._seconds, self._knew_before = seconds, False
@@ -107,9 +108,9 @@ def _explained(
 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
-    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it where it
-    must; the second finds only what is on the host already, in the board's recording or with the same digest in another
-    side's, so that a search does not transfer a whole dump."""
+    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it
+    where it must; the second finds only what is on the host already, in the board's recording or with the same digest
+    in another side's, so that a search does not transfer a whole dump."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return nothing, nothing

@@ -48,10 +48,10 @@ RANDOM = "the inputs are random: what quantization costs on real ones is not kno
 
 @dataclass(frozen=True, slots=True)
 class TriageRequest:
-    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
-    application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
-    repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of simulator ~
-    board other than equal bits.
+    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output:
+    what the application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the
+    board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
+    simulator ~ board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
@@ -153,7 +153,8 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the stage after it."""
+        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the
+        stage after it."""
         chain = [s.name for s in self.report.stages if s.kind != "dump"]
         pairs = list(pairwise(chain))
         return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
@@ -235,7 +236,8 @@ class Ladder:
             self.losses.add(feed_network(self.losses.file, feed)[0], tensors)
 
     def conclude(self) -> Triage:
-        """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the last frame."""
+        """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the
+        last frame."""
         report, stages = self.report, {s.name: s for s in self.report.stages}
         judged = self.devices.rungs() | self.from_float.rungs()
         if "output" in self.ends:

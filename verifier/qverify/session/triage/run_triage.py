@@ -1,4 +1,5 @@
-"""Triage: runs every stage of the ladder once a frame, judges every rung, and gives evidence and a next step for failures."""
+"""Triage: runs every stage of the ladder once a frame, judges every rung, and gives evidence and a next step for
+failures."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from qverify.session.triage.run_ladder import Ladder, TriageRequest
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
-    """Returns the report of triage. Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves
-    its rung INCONCLUSIVE; so does one of several frames that cannot be prepared."""
+    """Returns the report of triage. Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be
+    reached leaves its rung INCONCLUSIVE; so does one of several frames that cannot be prepared."""
     return run_triage(request, watch)[0]
 
 

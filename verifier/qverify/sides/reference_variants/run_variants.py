@@ -22,8 +22,8 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Spread:
-    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it. ran: a row
-    for every interpreter, our own first."""
+    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it.
+    ran: a row for every interpreter, our own first."""
 
     widest: dict[str, tuple[float, str]] = field(default_factory=dict)
     ran: list[SpreadRun] = field(default_factory=list)
@@ -86,7 +86,8 @@ class VariantDistances:
 
 
 def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
-    """Returns the largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
+    """Returns the largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for
+    integers."""
     if a.shape != b.shape:
         return math.inf, 0
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"

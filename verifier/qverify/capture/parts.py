@@ -113,7 +113,7 @@ class PartReader:
         part = self.parts[number]
         where = f"{self.path}: part {number} at byte {part.offset}"
         if self._size < 0:
-            raise BadFileError(f"{self.path} is not there")
+            raise BadFileError(f"{self.path} does not exist")
         if part.offset + part.stored > self._size:
             raise BadFileError(f"{where} is cut off")
         if not 0 <= part.raw <= MOST_RAW or part.raw != (part.raw if wanted is None else wanted):

@@ -111,8 +111,8 @@ def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
 
 
 def _of_page(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
-    for said, made in page.variants(recipe):
-        yield MistakeExplanation((*before, Mistake(page.NAME, said)), made)
+    for cause, changed in page.variants(recipe):
+        yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 
 
 @dataclass(slots=True)
@@ -184,10 +184,10 @@ class _MistakeTrial:
         candidates = []
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
         for _, at, one in of_size + self.near[:NEAREST]:
-            made, captured = self.reproduction.made(one.recipe), self.captured
-            if (back := undone(captured, one.recipe)) is not None:
-                made, captured = self.reproduction.packed(one.recipe), back
-            candidates.append((one, residual(made, captured, one.recipe.wanted), at))
+            ours, theirs = self.reproduction.made(one.recipe), self.captured
+            if (back := undone(theirs, one.recipe)) is not None:
+                ours, theirs = self.reproduction.packed(one.recipe), back
+            candidates.append((one, residual(ours, theirs, one.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
@@ -205,11 +205,11 @@ def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[Mistake
         return [exact] if exact else []
     rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
     noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
-    made, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
+    reproduction, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
         for one in exact:
-            groups.setdefault(made.made(replace(one.recipe, evidence=evidence)), []).append(one)
+            groups.setdefault(reproduction.made(replace(one.recipe, evidence=evidence)), []).append(one)
     return list(groups.values())
 
 

@@ -39,10 +39,10 @@ def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
         if wanted.format not in REAL:
             raise UsageError(f"{path}: sound can be converted to {', '.join(REAL)}, not to {wanted.format}")
         return buffers.encoded(sound.fitted(sound.read(path), wanted, path), wanted)
-    return _of_pixels(picture.read(path, wanted.gray), wanted)
+    return _encode_pixels(picture.read(path, wanted.gray), wanted)
 
 
-def _of_pixels(pixels: Array, wanted: Description) -> bytes:
+def _encode_pixels(pixels: Array, wanted: Description) -> bytes:
     if wanted.resize_order == "before-normalize":
         return buffers.encoded(picture.fitted(pixels, wanted), wanted)
     real = picture.fitted(buffers.normalized(pixels, wanted), replace(wanted, resize_dtype="float32"))
@@ -54,7 +54,7 @@ def array_of(path: str, name: str = "") -> Array:
     if path.lower().endswith(".npy"):
         return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:
-        return _of_npz(archive, name, path)
+        return _pick_array(archive, name, path)
 
 
 def npy_of(data: bytes, path: str) -> Array:
@@ -75,7 +75,7 @@ def _readable(path: str) -> Iterator[None]:
         raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {reason}") from error
 
 
-def _of_npz(archive: zipfile.ZipFile, name: str, path: str) -> Array:
+def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
     """Returns the array of that name, or the only one."""
     listed = [n for n in archive.namelist() if n.endswith(".npy")]
     files = {n.removesuffix(".npy"): n for n in listed}
@@ -133,7 +133,7 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
     plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
-        return _of_pixels(pixels, wanted)
+        return _encode_pixels(pixels, wanted)
     values = array.astype(array.dtype.newbyteorder("="), copy=False)
     values = values[0] if values.ndim == len(plane.shape) + 1 and values.shape[0] == 1 else values
     one = len(wanted.planes) == 1

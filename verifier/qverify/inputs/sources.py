@@ -48,11 +48,11 @@ class ManifestEntry:
     sha256: str
 
 
-def prepared_inputs(graph: Graph, asked: InputRequest) -> PreparedInputs:
+def prepared_inputs(graph: Graph, request: InputRequest) -> PreparedInputs:
     """Returns the inputs, random or from files. Raises UsageError where a file does not fit."""
-    if asked.files is None:
-        return random_inputs(graph, asked.seed)
-    return prepare(graph, asked.files, asked.tables, asked.prepared)
+    if request.files is None:
+        return random_inputs(graph, request.seed)
+    return prepare(graph, request.files, request.tables, request.prepared)
 
 
 def prepare(
@@ -65,26 +65,26 @@ def prepare(
     name, "" for all; inputs that model.bin describes need none. Raises UsageError, which says what does not fit and
     what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
-    asked = [s for s in specs if wanted[s.name].fixed is None]
-    by_name = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
+    needed = [s for s in specs if wanted[s.name].fixed is None]
+    by_name = {alias: s.name for s in needed for alias in (s.name, wanted[s.name].called)}
     if not isinstance(files, str):
-        paths = _by_name(files, asked, by_name)
+        paths = _by_name(files, needed, by_name)
     else:
         parts = [p for p in files.split(",") if p]
         alone = len(parts) == 1 and parts[0].endswith(".npz")
-        paths = {s.name: parts[0] for s in asked} if alone else _assigned(parts, asked, by_name)
+        paths = {s.name: parts[0] for s in needed} if alone else _assigned(parts, needed, by_name)
     for name, path in paths.items():
         if stated and path in stated:
             wanted[name].check(path, stated[path])
     return PreparedInputs(tuple(wanted[s.name].prepared(paths.get(s.name, "")) for s in specs))
 
 
-def _by_name(files: Mapping[str, str], asked: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
+def _by_name(files: Mapping[str, str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
     """Returns the file of each graph input. files: by input name, "" for the only input."""
-    if "" in files and len(asked) == 1:
-        return {asked[0].name: files[""]}
+    if "" in files and len(specs) == 1:
+        return {specs[0].name: files[""]}
     unknown = [n for n in files if n not in called]
-    missing = [s.name for s in asked if s.name not in {called.get(n) for n in files}]
+    missing = [s.name for s in specs if s.name not in {called.get(n) for n in files}]
     if unknown or missing:
         raise UsageError(
             f"-i: {', '.join(files) or 'a folder'} for the model inputs {', '.join(dict.fromkeys(called))}; "

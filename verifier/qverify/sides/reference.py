@@ -47,8 +47,8 @@ class Reference:
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         """Returns every observable tensor; digests: with their digests."""
         start = time.perf_counter()
-        fed = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
+        network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
+        values = network_inputs | self._engine.run({**prepared.arrays(), **network_inputs}, self.names)
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
@@ -70,15 +70,15 @@ class Reference:
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
         and of the original ONNX under every level."""
-        fed = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
-        feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
+        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
+        feed, base = {n: inputs[n] for n in self._engine.inputs}, self._engine.run(inputs, self.names)
         model = expose_tensors(self._model, self.names).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
         variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
         if self.original is None:
             return variants
         stripped = self._stripped("outputs")
-        values = {**fed, **base}  # an input may be an output too
+        values = {**inputs, **base}  # an input may be an output too
         feed, named = self._original_feed(prepared, values), self._original_outputs()
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}

@@ -74,9 +74,7 @@ def npz(file: UntrustedFile) -> list[HeldArray]:
         members = _Members(file)
         _check_bounds(file, members.listed)
         if members.listed and (first := min(m.header_offset for m in members.listed)):
-            raise BadFileError(
-                f"{file.path}: {first} bytes before its first member; another file stands in front of it"
-            )
+            raise BadFileError(f"{file.path}: {first} bytes before its first member; it begins with another file")
         for member in members.listed:
             where = f"{file.path}: {member.filename!r} at byte {member.header_offset}"
             if member.file_size > min(MOST_BYTES, member.compress_size * _MOST_RATIO + 1024):

@@ -25,21 +25,21 @@ def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals
     anything that is not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
-    parsed, at, seen = np.empty(count, np.float64), 0, _Decimals()
+    parsed, at, known = np.empty(count, np.float64), 0, _Decimals()
     for start, block in _blocks(data):
-        values = _fixed(block, seen)
+        values = _fixed(block, known)
         if values is None:
-            values = _any(block, seen, where, offset + start)
+            values = _any(block, known, where, offset + start)
         if at + len(values) > count:
             raise BadFileError(f"{where}: byte {offset + start}: more than the {count} values declared")
         parsed[at : at + len(values)] = values
         at += len(values)
     if at != count:
         raise BadFileError(f"{where}: byte {offset + len(data)}: {at} values, {count} declared")
-    return parsed, seen.known()
+    return parsed, known.known()
 
 
-def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
+def _fixed(block: bytes, known: _Decimals) -> Reals | None:
     """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other
     block."""
     first = _FIRST.match(block)
@@ -49,11 +49,11 @@ def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
     if re.fullmatch(rb"[\s,]*+(?:-?\d{1,40}\.\d{%d}(?:[\s,]++|\Z))*+" % decimals, block) is None:
         return None
     values = np.array(block.translate(_COMMAS).split()).astype(np.float64)
-    seen.add_fixed(decimals, float(np.abs(values).max()))
+    known.add_fixed(decimals, float(np.abs(values).max()))
     return values
 
 
-def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
+def _any(block: bytes, known: _Decimals, where: str, offset: int) -> Reals:
     """Parses a block number by number. Raises BadFileError, which names the first token that is not a number."""
     values = []
     for token in re.finditer(rb"[^\s,]+", block):
@@ -61,7 +61,7 @@ def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
         if match is None:
             raise BadFileError(f"{where}: byte {offset + token.start()}: {token[0][:40]!r} is not a number")
         values.append(float(token[0]))
-        seen.add(match)
+        known.add(match)
     return np.array(values, np.float64)
 
 

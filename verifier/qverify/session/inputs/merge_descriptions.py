@@ -15,7 +15,7 @@ from qverify.tensors.spec import TensorSpec
 
 
 def description(
-    given: dict[str, Any], toml: str | None, model: str | None, name: str | None
+    options: dict[str, Any], toml: str | None, model: str | None, name: str | None
 ) -> tuple[Description | None, str]:
     """Returns the description of an input and its name: the table's keys, then those of the TOML file, then those of
     model.bin. The description is None where none of them states anything."""
@@ -25,7 +25,7 @@ def description(
     if toml is not None:
         name, more = _read_toml(toml, name)
         table |= more
-    table |= given
+    table |= options
     if not table:
         return None, name or "input"
     where = model or toml or "options"

@@ -244,35 +244,35 @@ def _precision(sides: tuple[Recording, Recording]) -> int | None:
 
 def _within_precision(sides: tuple[Recording, Recording], options: Options) -> None:
     """Raises UsageError for a gate finer than the precision of the dumps' printed values."""
-    known = _precision(sides)
-    if known is None:
+    decimals = _precision(sides)
+    if decimals is None:
         return
-    fine = 10.0**-known
+    fine = 10.0**-decimals
     gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > known else []
+    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > decimals else []
     too_fine += ["--rule exact"] if options.rule == "exact" else []
     too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
     too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
-    if known < 0:
+    if decimals < 0:
         raise UsageError(
             "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
         )
     if too_fine:
         raise UsageError(
-            f"{too_fine[0]}: the dump's values are known only to {count(known, 'decimal')}, and nothing finer can be judged; "
-            f"give -c {known} or less" + (", or -m, which has the exact scales" if known < 6 else "")
+            f"{too_fine[0]}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
+            f"give -c {decimals} or less" + (", or -m, which has the exact scales" if decimals < 6 else "")
         )
 
 
 def _claim_no_more(report: Report, sides: tuple[Recording, Recording]) -> None:
     """Removes bit equality and limits matching digits for printed values: equal text does not prove equal bytes."""
-    known = _precision(sides)
-    if known is None:
+    decimals = _precision(sides)
+    if decimals is None:
         return
-    report.notes.append(f"values known to {count(known, 'decimal')}: whether the bytes are equal is not known")
+    report.notes.append(f"values known to {count(decimals, 'decimal')}: whether the bytes are equal is not known")
     for pair in report.pairs:
         pair.bit_equal = False
         for row in pair.tensors:
             row.bit_equal = False
             digits = row.metrics.get("matching_digits")
-            row.metrics["matching_digits"] = min(digits, known) if isinstance(digits, int) else digits
+            row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits

@@ -14,10 +14,10 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
-def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path: str) -> Rung:
+def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
     """Returns the rung that compares the raw bytes the application fed (a file at `path`) with those prepared from
     -i."""
-    got = prepared_inputs(graph, replace(asked, files=path))
+    got = prepared_inputs(graph, replace(request, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, got.inputs, strict=True) if a.data != b.data]
     why = f"{', '.join(differ)}: the bytes differ from those prepared from -i" if differ else ""
     return Rung(

@@ -23,7 +23,7 @@ MOST_NODES = 4  # where the board is blamed
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One output of the blamed unit. explanation: None where the board's tensors cannot be had; why says so."""
+    """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why."""
 
     node: str
     op: str
@@ -98,7 +98,7 @@ def _explained(
     values = {n: board[0](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:
-        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} cannot be had")
+        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} is not available")
     recorded = values.pop(name)
     assert recorded is not None
     inputs = {n: v for n, v in values.items() if v is not None}

@@ -76,7 +76,7 @@ class FloatLosses:
         most = max(1, MOST_RUNS // (len(self.rows) + 1))
         if len(self._frames) <= most:
             return self._frames
-        ran = (self.file.run(given) for given in self._frames)
+        ran = (self.file.run(feed) for feed in self._frames)
         loud = [{n: _loud(out[n], step) for n, step in self._steps.items() if n in out} for out in ran]
         return [self._frames[at] for at in loudest_frames(loud, most)]
 

@@ -45,15 +45,15 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"]
-    reference, seen = quantized[-1] if quantized else None, False
+    reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
         if path == reference or kind == "model.bin":
             files.models.append(path)
-            seen = seen or path == reference
-        elif kind == "dump" and (seen or not stages):
+            after_reference = after_reference or path == reference
+        elif kind == "dump" and (after_reference or not stages):
             files.dumps.append(path)
-        elif seen and stages:
+        elif after_reference and stages:
             raise UsageError(f"--stages: {path} ({kind}) comes after the quantized ONNX {reference}; put it before")
         else:
             files.originals.append(_original(path, kind, files.originals))

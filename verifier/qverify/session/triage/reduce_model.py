@@ -158,11 +158,11 @@ class _Search:
     def _run_part(self, first: int, last: int, folder: str) -> ModelPart | None:
         """Runs units first..last as a model of its own on the board. Returns the part, or None where the board
         agrees."""
-        given = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
+        inputs = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
         if first == last:
-            given = set(self._units[last].inputs)
+            inputs = set(self._units[last].inputs)
         outputs = self._units[last].outputs
-        part = ModelPart(folder, given & _reads(self._graph, outputs, given), outputs, 0)
+        part = ModelPart(folder, inputs & _reads(self._graph, outputs, inputs), outputs, 0)
         return self._check_part(part)
 
     def _check_part(self, part: ModelPart) -> ModelPart | None:

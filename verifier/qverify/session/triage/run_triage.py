@@ -37,8 +37,8 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
             try:
                 if frame.wrong:
                     raise BadFileError(frame.wrong)
-                asked = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
-                ladder.frame(asked, frame.source, number)
+                frame_request = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
+                ladder.frame(frame_request, frame.source, number)
             except QVerifyError as error:
                 if len(frames) == 1:
                     raise
@@ -68,6 +68,6 @@ def _frames(request: TriageRequest) -> list[FrameSource]:
                 f"{capture.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})"
             )
         return [FrameSource("", str(row["source"]), wrong=capture.why(n)) for n, row in enumerate(capture.frames)]
-    asked = request.inputs.files
-    several = frame_sources(asked if isinstance(asked, str) else None)
-    return [FrameSource(asked or "", str(asked or "random"))] if several is None else several
+    files = request.inputs.files
+    several = frame_sources(files if isinstance(files, str) else None)
+    return [FrameSource(files or "", str(files or "random"))] if several is None else several

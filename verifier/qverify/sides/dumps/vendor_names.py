@@ -113,9 +113,9 @@ def _doubt(pairs: PairedNames, name: str, others: Iterable[str], why: str) -> No
 
 def _confirm(pairs: PairedNames, a: list[NamedTensor], b: list[NamedTensor]) -> None:
     """Removes pairs whose positions are known on both sides and differ."""
-    here, there = ({one.names[0]: one.index for one in side} for side in (a, b))
+    ours, theirs = ({one.names[0]: one.index for one in side} for side in (a, b))
     for name, other in list(pairs.to.items()):
-        one, two = here[name], there[other]
+        one, two = ours[name], theirs[other]
         if one is not None and two is not None and one != two:
             _doubt(pairs, name, (other,), f"it is output {one} on one side and output {two} on the other")
             del pairs.to[name]

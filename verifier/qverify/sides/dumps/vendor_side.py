@@ -74,9 +74,9 @@ class _Reading:
         other."""
         model, why = _model_spec(name, self.dump, self.against), ""
         for tensor in _fitting(tensors, other):
-            asked = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
+            dtype = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
-                settled = settle_tensor(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
+                settled = settle_tensor(name, tensor, other, model, dtype if len(tensor.dtypes) > 1 else "")
                 known = [spec for spec in (model, other) if spec is not None]
                 settled.said += [check_forms_agree(settled, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:

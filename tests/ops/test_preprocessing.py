@@ -243,14 +243,14 @@ def test_a_roi_outside_is_refused_by_host_and_board(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "source", "error", "said"),
     [
-        ({"format": "nv12"}, network(), UsageError, "Give train=rgb"),
+        ({"format": "nv12"}, network(), UsageError, "give train=rgb"),
         ({"format": "gray"}, network(), UnsupportedError, "makes \\[1, 1, 14, 22\\]"),
         ({"format": "rgb", "size": "8x8"}, network(), UnsupportedError, "8x8 makes"),
         ({"format": "rgb", "mean": [1.0]}, network(dtype=onnx.TensorProto.UINT8), UsageError, "need a float32 input"),
         ({"format": "rgb_128"}, network(dtype=onnx.TensorProto.UINT8), UnsupportedError, "makes int8 of it"),
         ({"format": "raw_s16"}, network(), UsageError, "needs quantize"),
         ({"format": "featuremap"}, network(dtype=onnx.TensorProto.UINT8), UnsupportedError, "QuantizeLinear"),
-        ({"format": "rgb"}, network(channels=5), UsageError, "no picture"),
+        ({"format": "rgb"}, network(channels=5), UsageError, "not a picture"),
     ],
 )
 def test_what_cannot_be_made_is_said(

@@ -131,7 +131,7 @@ def test_a_board_that_breaks_in_a_replayed_frame_is_connected_again(digits, tmp_
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda cap: (cap / "parts.zst").unlink(), "is not there"),
+        (lambda cap: (cap / "parts.zst").unlink(), "does not exist"),
         (lambda cap: os.truncate(cap / "parts.zst", (cap / "parts.zst").stat().st_size // 2), "is cut off"),
         (lambda cap: flip(cap / "parts.zst"), "was changed"),
     ],

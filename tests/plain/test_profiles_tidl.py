@@ -99,7 +99,7 @@ def test_board_against_emulation(tmp_path, capsys):
     one, two = folder(tmp_path, files, name="pc"), folder(tmp_path, files, name="evm")
     assert main(["compare", one, two]) == 0
     shown = capsys.readouterr().out
-    assert f"{NAME} fixed" in shown and f"{NAME} float" in shown and "have equal bytes" in shown
+    assert f"{NAME} fixed" in shown and f"{NAME} float" in shown and "1 tensor has equal bytes" in shown
     other = STORED.copy()
     other[0, 0, 0, 0] ^= 1
     folder(tmp_path, {current(STORED, end=".y"): other}, name="evm")

@@ -60,7 +60,7 @@ def test_a_board_that_breaks_on_the_way_is_not_passed(how: str, digits: Path, tm
     monkeypatch.setattr(Agent, "run", spoilt)
     status, held = run(digits, "local", tmp_path / "r.json", "--repeat", "5")
     assert status == 3 and held["verdict"] == "INCONCLUSIVE" and held["repeat"]["runs"] == 2
-    assert ("cable" if how == "breaks" else "did not come") in held["repeat"]["why"]
+    assert ("cable" if how == "breaks" else "was not received") in held["repeat"]["why"]
 
 
 def test_nothing_to_repeat(digits: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
-"""Checks a capture's description of its tensors against its model; where they differ, the capture is rejected (CAPTURE.md)."""
+"""Checks a capture's description of its tensors against its model; where they differ, the capture is rejected
+(CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
 
 
 def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
-    """Returns one side of one frame as a dump. side: its label; "" for the board, or the only side. Raises UsageError, which
-    lists the sides, where there is no such side."""
+    """Returns one side of one frame as a dump. side: its label; "" for the board, or the only side. Raises UsageError,
+    which lists the sides, where there is no such side."""
     capture = open_capture(folder)
     if not 0 <= frame < len(capture.frames):
         raise UsageError(f"{folder}: no frame {frame}; it has {len(capture.frames)}")

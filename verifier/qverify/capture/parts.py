@@ -22,8 +22,8 @@ _own = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One content. offset, stored: position and size of its frame in the file, in bytes. raw: uncompressed size in bytes.
-    digest: XXH64 of the uncompressed bytes, 16 hex digits."""
+    """One content. offset, stored: position and size of its frame in the file, in bytes. raw: uncompressed size in
+    bytes. digest: XXH64 of the uncompressed bytes, 16 hex digits."""
 
     offset: int
     stored: int
@@ -77,7 +77,8 @@ class PartWriter:
             self._file.close()
 
     def shorten(self, wanted: int) -> bool:
-        """Removes parts from the end of the closed file until so many bytes are free. Returns False where none are left."""
+        """Removes parts from the end of the closed file until so many bytes are free. Returns False where none are
+        left."""
         if not self.parts:
             return False
         end = self.parts[-1].offset + self.parts[-1].stored
@@ -94,7 +95,8 @@ def _compressed(view: memoryview) -> bytes:
 
 
 class PartReader:
-    """Reads contents by number and checks each. read() raises BadFileError, which names the part and what is wrong with it."""
+    """Reads contents by number and checks each. read() raises BadFileError, which names the part and what is wrong with
+    it."""
 
     def __init__(self, path: str, parts: list[Part]):
         self.path, self.parts = path, parts
@@ -104,13 +106,14 @@ class PartReader:
             self._size = -1
 
     def read(self, number: int, wanted: int | None = None) -> bytes:
-        """Returns a content. wanted: its size in bytes; a part that claims another is rejected before it is uncompressed."""
+        """Returns a content. wanted: its size in bytes; a part that claims another is rejected before it is
+        uncompressed."""
         if not 0 <= number < len(self.parts):
             raise BadFileError(f"{self.path}: part {number} is not listed")
         part = self.parts[number]
         where = f"{self.path}: part {number} at byte {part.offset}"
         if self._size < 0:
-            raise BadFileError(f"{self.path} is not there")
+            raise BadFileError(f"{self.path} does not exist")
         if part.offset + part.stored > self._size:
             raise BadFileError(f"{where} is cut off")
         if not 0 <= part.raw <= MOST_RAW or part.raw != (part.raw if wanted is None else wanted):

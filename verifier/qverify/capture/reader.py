@@ -33,7 +33,8 @@ DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "floa
 
 @dataclass(slots=True)
 class Capture:
-    """A capture opened by open_capture(). incomplete: the reason, or "". models: rows by file name; model_path() checks each."""
+    """A capture opened by open_capture(). incomplete: the reason, or "". models: rows by file name; model_path() checks
+    each."""
 
     folder: str
     incomplete: str
@@ -93,8 +94,8 @@ class Capture:
         return printable(str(self.frames[number].get("why", "")))
 
     def recordings(self, number: int) -> dict[str, Recording]:
-        """Returns the sides of a frame by label. A tensor with damaged bytes is missing, with the reason. Raises BadFileError
-        where a side cannot be read."""
+        """Returns the sides of a frame by label. A tensor with damaged bytes is missing, with the reason. Raises
+        BadFileError where a side cannot be read."""
         try:
             return {str(row["label"]): self._recording(row) for row in self.frames[number]["sides"]}
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -165,8 +166,8 @@ class Capture:
 
 
 def _settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns a side's settings without those that would relax how it is judged, and a note on each of these: the sides of a
-    capture come from qverify, so all their values are exact."""
+    """Returns a side's settings without those that would relax how it is judged, and a note on each of these: the sides
+    of a capture come from qverify, so all their values are exact."""
     settings = {str(k): v for k, v in row["settings"].items()}
     refused = [k for k in LOOSENING if settings.pop(k, None) is not None]
     return settings, [
@@ -252,7 +253,8 @@ def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, An
 
 
 def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
-    """Raises ValueError for a side that contradicts itself, or that would exclude one of its tensors from the comparison."""
+    """Raises ValueError for a side that contradicts itself, or that would exclude one of its tensors from the
+    comparison."""
     for name in (*side["tensors"], *side["missing"]):
         if name in specs and specs[name].interior:
             raise ValueError(f"{name!r} is a tensor of the {side['side']} and flagged interior")

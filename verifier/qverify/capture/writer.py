@@ -29,7 +29,8 @@ Pull = Callable[[list[str]], Mapping[str, Array]]
 
 
 class CaptureWriter:
-    """Writes one capture folder. After the folder exists, a full disk raises nothing: the capture is marked incomplete (why)."""
+    """Writes one capture folder. After the folder exists, a full disk raises nothing: the capture is marked incomplete
+    (why)."""
 
     def __init__(self, folder: str, command: Mapping[str, Any]):
         """Raises UsageError where the folder cannot be made or is not empty."""
@@ -144,7 +145,8 @@ class CaptureWriter:
         return not self.why
 
     def close(self, report: str = "", why: str = "") -> str:
-        """Writes capture.json. Returns "" or why the capture is incomplete. report: JSON. why: how the run was interrupted, or ""."""
+        """Writes capture.json. Returns "" or why the capture is incomplete. report: JSON. why: how the run was
+        interrupted, or ""."""
         if self._closed:
             return self.why
         self._closed = True

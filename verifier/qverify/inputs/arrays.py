@@ -25,7 +25,7 @@ def array_of(path: str, name: str = "") -> Array:
     if path.lower().endswith(".npy"):
         return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:
-        return _of_npz(archive, name, path)
+        return _pick_array(archive, name, path)
 
 
 def npy_of(data: bytes, path: str) -> Array:
@@ -46,7 +46,7 @@ def _readable(path: str) -> Iterator[None]:
         raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {reason}") from error
 
 
-def _of_npz(archive: zipfile.ZipFile, name: str, path: str) -> Array:
+def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
     """Returns the array of that name, or the only one."""
     listed = [n for n in archive.namelist() if n.endswith(".npy")]
     files = {n.removesuffix(".npy"): n for n in listed}

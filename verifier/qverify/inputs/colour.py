@@ -49,8 +49,8 @@ UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour conversion. mode: one of MODES. range, siting, rounding: free for bt601 and bt709; preset() gives those of the other
-    modes."""
+    """A colour conversion. mode: one of MODES. range, siting, rounding: free for bt601 and bt709; preset() gives those
+    of the other modes."""
 
     mode: str = "opencv"
     range: str = "limited"
@@ -87,8 +87,8 @@ class Colour:
         return self._stored(luma), self._stored(u), self._stored(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
-        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, rows of R, G, B.
-        coarse: for YUV from a 4:2:0 format."""
+        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets,
+        rows of R, G, B. coarse: for YUV from a 4:2:0 format."""
         if self.mode == "opencv":
             return OPENCV_COARSE if coarse else OPENCV_FULL
         kr, kb = WEIGHTS[self.mode]

@@ -18,8 +18,8 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DescribedInput:
-    """One network input with a description of its bytes. tensor: the graph input that takes them. description: None for a featuremap
-    that is not a picture. roi: the graph input for a resizer's ROI."""
+    """One network input with a description of its bytes. tensor: the graph input that takes them. description: None for
+    a featuremap that is not a picture. roi: the graph input for a resizer's ROI."""
 
     name: str
     tensor: str
@@ -29,7 +29,8 @@ class DescribedInput:
 
 
 def described_inputs(graph: Graph) -> dict[str, DescribedInput]:
-    """Returns the described inputs by graph input, from the meta section. Raises BadFileError where it does not fit the graph."""
+    """Returns the described inputs by graph input, from the meta section. Raises BadFileError where it does not fit the
+    graph."""
     described_by_input = {}
     rows = graph.meta.get("inputs", {})
     for name, row in rows.items() if isinstance(rows, dict) else ():
@@ -76,8 +77,8 @@ def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
 
 
 def complete_description(table: Table, spec: TensorSpec) -> Description | None:
-    """Returns the description, completed by the tensor: size, and for a featuremap layout and quantization; None for a featuremap
-    that is not a picture. Raises UsageError where the two contradict each other."""
+    """Returns the description, completed by the tensor: size, and for a featuremap layout and quantization; None for a
+    featuremap that is not a picture. Raises UsageError where the two contradict each other."""
     where = f"input {spec.name}"
     if table.get("format") != "featuremap":
         return described(table if "size" in table else {**table, "size": _size_of(spec)}, where)

@@ -30,7 +30,8 @@ from qverify.inputs.profiles import legal
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Part of a buffer. shape: that of the valid elements. aligned_shape: that of the stored ones. offset: bytes from the start."""
+    """Part of a buffer. shape: that of the valid elements. aligned_shape: that of the stored ones. offset: bytes from
+    the start."""
 
     name: str
     dtype: str
@@ -50,14 +51,15 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How the bytes of an input are made. format: that of the bytes. train: what the network was trained on; "" where it does not
-    matter. size: (width, height) in pixels. fill: of a letterbox, 0..255. mean, scale: one per channel, or one for all.
-    quantize: (scale, zero point) or None. quantize_dtype: of a quantized featuremap. roi: x, y, width, height in pixels of the
-    picture, cut out before the fit. source: (width, height) of the frames of a resizer input: the board cuts the ROI out of
-    them and resizes it to `size`. resize_order: resize before or after (x - mean) * scale. stride: bytes of a stored row of
-    the first plane, 0 to derive it from width_align. profile: the vendor whose pairs of formats are allowed; described() fills
-    in its defaults.
-    width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in bytes."""
+    """How the bytes of an input are made. format: that of the bytes. train: what the network was trained on; "" where
+    it does not matter. size: (width, height) in pixels. fill: of a letterbox, 0..255. mean, scale: one per channel, or
+    one for all. quantize: (scale, zero point) or None. quantize_dtype: of a quantized featuremap. roi: x, y, width,
+    height in pixels of the picture, cut out before the fit. source: (width, height) of the frames of a resizer input:
+    the board cuts the ROI out of them and resizes it to `size`. resize_order: resize before or after (x - mean) *
+    scale. stride: bytes of a stored row of the first plane, 0 to derive it from width_align. profile: the vendor whose
+    pairs of formats are allowed; described() fills in its defaults.
+    width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in
+    bytes."""
 
     format: str
     size: tuple[int, int]
@@ -212,7 +214,8 @@ class Description:
         return planes
 
     def _columns(self) -> int:
-        """Returns the number of stored columns, from the stride if given. Raises UsageError where a whole row does not fit into it."""
+        """Returns the number of stored columns, from the stride if given. Raises UsageError where a whole row does not
+        fit into it."""
         width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
         if not self.stride:
             return aligned

@@ -22,8 +22,8 @@ WEIGHT_OF = {"horizon": "bt601"}  # the same matrix by another name
 
 
 def values_key(one: Description) -> dict[str, Any]:
-    """Returns what decides how a chip interprets the bytes: format, planes, and how the values were converted before they were
-    stored; not how a picture was fitted, which matters on the host only."""
+    """Returns what decides how a chip interprets the bytes: format, planes, and how the values were converted before
+    they were stored; not how a picture was fitted, which matters on the host only."""
     key: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
     if one.format in REAL:
         key |= {**normalization_key(one), "quantize": one.quantize}

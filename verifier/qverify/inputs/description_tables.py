@@ -17,8 +17,8 @@ MOST_TEXT = 1 << 20  # bytes of a description file
 
 
 def tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} without a file. Raises
-    UsageError for any other file."""
+    """Returns the [inputs.NAME] tables of a TOML file, or of a JSON file of the same form, by name; {} without a file.
+    Raises UsageError for any other file."""
     if path is None:
         return {}
     try:
@@ -48,7 +48,8 @@ def _underscored(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def parsed(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` into tables by name; a part without `=` continues the value before it."""
+    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` into tables by name; a part without `=` continues the value
+    before it."""
     by_name: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, _, rest = text.partition("=")
@@ -82,45 +83,45 @@ KEYS = {f.name for f in fields(Description)} - {"colour"} | {"mode", "range", "s
 
 def described(table: Mapping[str, Any], where: str) -> Description:
     """Returns the description of a TOML or JSON table, or of options. Raises UsageError, which names the wrong key."""
-    given = _underscored(table, where)
-    if unknown := given.keys() - KEYS:
+    keys = _underscored(table, where)
+    if unknown := keys.keys() - KEYS:
         raise UsageError(f"{where}: unknown key {min(unknown)!r}; known: {', '.join(sorted(KEYS))}")
-    if missing := {"format", "size"} - given.keys():
+    if missing := {"format", "size"} - keys.keys():
         raise UsageError(f"{where}: {min(missing)} is missing; give --format and --size, or a description")
     try:
-        return _described(_with_defaults(given))
+        return _described(_with_defaults(keys))
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{where}: {error}") from error
 
 
-def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(keys: dict[str, Any]) -> dict[str, Any]:
     """Returns the table with the profile's defaults for keys that it lacks."""
     from qverify.inputs.profiles import PROFILES, defaults
 
-    profile = str(given.get("profile", ""))
+    profile = str(keys.get("profile", ""))
     if not profile:
-        return given
+        return keys
     if profile not in PROFILES:
         raise UsageError(f"input profile {profile!r}: wanted one of {', '.join(PROFILES)}")
-    return defaults(profile, str(given["format"])) | given
+    return defaults(profile, str(keys["format"])) | keys
 
 
-def _described(given: dict[str, Any]) -> Description:
-    mode = str(given.pop("mode", "opencv"))
+def _described(keys: dict[str, Any]) -> Description:
+    mode = str(keys.pop("mode", "opencv"))
     colour = Colour.preset(mode) if mode in PRESETS else Colour(mode, "full")
     own = {"range": "range", "siting": "siting", "colour_rounding": "rounding"}
-    chosen = {own[k]: str(given.pop(k)) for k in list(given) if k in own}
+    chosen = {own[k]: str(keys.pop(k)) for k in list(keys) if k in own}
     if chosen and mode in PRESETS:
         raise UsageError(f"{min(chosen)}: mode {mode} has its own; give mode bt601 or bt709 to choose it")
-    words = {k: given.pop(k) for k in list(given) if k in WORDS}
-    counts = [k for k in given if k.endswith("_align") or k in ("fill", "stride")]
-    numbers = {k: whole(given.pop(k), k) for k in counts}
-    scaled = _scaled(given)
-    pairs = {k: _size(given.pop(k), k) for k in ("size", "source") if given.get(k) is not None}
-    quantize, roi = given.pop("quantize", None), given.pop("roi", None)
+    words = {k: keys.pop(k) for k in list(keys) if k in WORDS}
+    counts = [k for k in keys if k.endswith("_align") or k in ("fill", "stride")]
+    numbers = {k: whole(keys.pop(k), k) for k in counts}
+    scaled = _scaled(keys)
+    pairs = {k: _size(keys.pop(k), k) for k in ("size", "source") if keys.get(k) is not None}
+    quantize, roi = keys.pop("quantize", None), keys.pop("roi", None)
     text = {k: str(v) for k, v in words.items()}
     return Description(
-        str(given.pop("format")),
+        str(keys.pop("format")),
         pairs["size"],
         colour=replace(colour, **chosen),
         quantize=None if quantize is None else _quantize(quantize),
@@ -132,10 +133,10 @@ def _described(given: dict[str, Any]) -> Description:
     )
 
 
-def _scaled(given: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+def _scaled(keys: dict[str, Any]) -> dict[str, tuple[float, ...]]:
     """Takes mean and scale out of the table; std is 1 / scale."""
     numbers: dict[str, tuple[float, ...]] = {
-        k: tuple(float(x) for x in several(given.pop(k))) for k in ("mean", "scale", "std") if k in given
+        k: tuple(float(x) for x in several(keys.pop(k))) for k in ("mean", "scale", "std") if k in keys
     }
     if "std" in numbers:
         if "scale" in numbers:

@@ -31,8 +31,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended input itself.
-    recipe: how to reproduce the bytes."""
+    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended
+    input itself. recipe: how to reproduce the bytes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -44,9 +44,9 @@ class MistakeExplanation:
 
 @dataclass(slots=True)
 class Difference:
-    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give the same
-    bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was left out, and
-    why."""
+    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give
+    the same bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was
+    left out, and why."""
 
     equal: bool
     size_bytes: int
@@ -64,8 +64,9 @@ def explain_difference(
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
 ) -> Difference:
-    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different families.
-    seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is searched."""
+    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different
+    families. seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is
+    searched."""
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     intended_bytes = trial.reproduction.made(intended)
@@ -110,8 +111,8 @@ def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
 
 
 def _of_page(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
-    for said, made in page.variants(recipe):
-        yield MistakeExplanation((*before, Mistake(page.NAME, said)), made)
+    for cause, changed in page.variants(recipe):
+        yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 
 
 @dataclass(slots=True)
@@ -131,7 +132,8 @@ class _MistakeTrial:
         return size_bytes(recipe) == len(self.captured)
 
     def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
-        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared stages."""
+        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared
+        stages."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:
@@ -182,10 +184,10 @@ class _MistakeTrial:
         candidates = []
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
         for _, at, one in of_size + self.near[:NEAREST]:
-            made, captured = self.reproduction.made(one.recipe), self.captured
-            if (back := undone(captured, one.recipe)) is not None:
-                made, captured = self.reproduction.packed(one.recipe), back
-            candidates.append((one, residual(made, captured, one.recipe.wanted), at))
+            ours, theirs = self.reproduction.made(one.recipe), self.captured
+            if (back := undone(theirs, one.recipe)) is not None:
+                ours, theirs = self.reproduction.packed(one.recipe), back
+            candidates.append((one, residual(ours, theirs, one.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
@@ -203,11 +205,11 @@ def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[Mistake
         return [exact] if exact else []
     rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
     noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
-    made, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
+    reproduction, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
         for one in exact:
-            groups.setdefault(made.made(replace(one.recipe, evidence=evidence)), []).append(one)
+            groups.setdefault(reproduction.made(replace(one.recipe, evidence=evidence)), []).append(one)
     return list(groups.values())
 
 

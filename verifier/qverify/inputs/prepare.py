@@ -12,8 +12,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """Returns the integer tensor that a quantize node makes of this float graph input, also through copies; None where there is
-    none, or it is not per tensor."""
+    """Returns the integer tensor that a quantize node makes of this float graph input, also through copies; None where
+    there is none, or it is not per tensor."""
     for node in graph.nodes:  # in order, so one pass follows the copies
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
@@ -25,8 +25,8 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
 
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    """Returns random values: uniform over the input's full quantized range, dequantized; floats without one in -1..1; integers in
-    their own range."""
+    """Returns random values: uniform over the input's full quantized range, dequantized; floats without one in -1..1;
+    integers in their own range."""
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:

@@ -57,8 +57,8 @@ def convert_words(wanted: Description, where: str) -> list[int] | None:
 
 
 def normalize_words(wanted: Description, dtype: str, where: str) -> list[int] | None:
-    """Returns the words of normalize, (x - mean) * scale of the byte before 128 is subtracted; raw_s16 is dequantized. None where
-    nothing is normalized. dtype: that of the network's input."""
+    """Returns the words of normalize, (x - mean) * scale of the byte before 128 is subtracted; raw_s16 is dequantized.
+    None where nothing is normalized. dtype: that of the network's input."""
     if wanted.format == "raw_s16":
         if wanted.quantize is None:
             raise UsageError(f"{where}: raw_s16 needs quantize=SCALE,ZERO")

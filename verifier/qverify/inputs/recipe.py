@@ -20,9 +20,9 @@ PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", 
 
 @dataclass(frozen=True, slots=True)
 class RecipeStep:
-    """An additional step at a stage. name: unique. change: from the stage's values and the recipe to new values. size: for steps
-    on bytes, from the size before to the size after. undo: the inverse of a step on bytes, if there is one. rowwise: for a
-    step on elements, whether rows (pairs of rows in 4:2:0) can be computed without the others."""
+    """An additional step at a stage. name: unique. change: from the stage's values and the recipe to new values. size:
+    for steps on bytes, from the size before to the size after. undo: the inverse of a step on bytes, if there is one.
+    rowwise: for a step on elements, whether rows (pairs of rows in 4:2:0) can be computed without the others."""
 
     name: str
     change: Callable[[Any, Recipe], Any] = field(compare=False)
@@ -33,8 +33,8 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True)
 class CaptureEvidence:
-    """Facts about a capture. size_bytes: its size. undescribed_bytes: the size of an intended input without description. rgb: the
-    picture (H, W, 3) in colour, for a gray format."""
+    """Facts about a capture. size_bytes: its size. undescribed_bytes: the size of an intended input without
+    description. rgb: the picture (H, W, 3) in colour, for a gray format."""
 
     size_bytes: int
     undescribed_bytes: int | None = None
@@ -43,9 +43,9 @@ class CaptureEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A description and additional steps. wanted: the steps of the description. The other steps by stage: on the picture as read
-    (H, W, C), on the fitted picture, on float32 normalized values, on elements (a list: y, u, v or one (H, W, C)), on the
-    buffer's bytes."""
+    """A description and additional steps. wanted: the steps of the description. The other steps by stage: on the
+    picture as read (H, W, C), on the fitted picture, on float32 normalized values, on elements (a list: y, u, v or one
+    (H, W, C)), on the buffer's bytes."""
 
     wanted: Description
     evidence: CaptureEvidence = field(compare=False)
@@ -60,7 +60,8 @@ class Recipe:
         return replace(self, **{stage: (*getattr(self, stage), step)})  # type: ignore[arg-type]
 
     def described(self, **changes: Any) -> Iterator[Recipe]:
-        """Yields the recipe with these fields of the description changed; nothing where that changes nothing or is not valid."""
+        """Yields the recipe with these fields of the description changed; nothing where that changes nothing or is not
+        valid."""
         try:
             wanted = replace(self.wanted, **changes)
         except UsageError:
@@ -80,7 +81,8 @@ class Recipe:
         return sum(len(getattr(self, stage)) for stage in STAGES)
 
     def key(self, stage: Stage) -> tuple[Any, ...]:
-        """Returns a key that is equal for recipes with equal values after that stage's steps; for bytes, before them."""
+        """Returns a key that is equal for recipes with equal values after that stage's steps; for bytes, before
+        them."""
         wanted, format_ = self.wanted, self.wanted.format
         parts: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
         if stage == "picture":

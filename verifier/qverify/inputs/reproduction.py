@@ -19,8 +19,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The known values of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted size),
-    "elements" (their list), "bytes". wanted: the intended description. rgb: the colours of a picture read as gray."""
+    """The known values of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted
+    size), "elements" (their list), "bytes". wanted: the intended description. rgb: the colours of a picture read as
+    gray."""
 
     stage: Stage
     values: Any
@@ -42,8 +43,8 @@ class Start:
 
 
 def from_bytes(data: bytes, wanted: Description) -> Start:
-    """Returns the earliest stage that reproduces exactly these bytes: fitted pixels if nothing was lost, else elements, else the
-    bytes. Raises UsageError for another size."""
+    """Returns the earliest stage that reproduces exactly these bytes: fitted pixels if nothing was lost, else elements,
+    else the bytes. Raises UsageError for another size."""
     planes = buffers.stored(data, wanted)
     with np.errstate(all="ignore"):
         pixels = np.ascontiguousarray(buffers.shown(data, wanted))
@@ -57,8 +58,8 @@ def from_bytes(data: bytes, wanted: Description) -> Start:
 
 @dataclass(slots=True)
 class Reproduction:
-    """Makes buffers from a start. packed() gives the buffer before the steps on bytes, made() after them. Keeps the last value of
-    every stage."""
+    """Makes buffers from a start. packed() gives the buffer before the steps on bytes, made() after them. Keeps the
+    last value of every stage."""
 
     start: Start
     kept: dict[Stage, tuple[Any, Any]] = field(default_factory=dict)

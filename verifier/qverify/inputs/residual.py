@@ -18,9 +18,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The distance of two buffers: over the valid elements if both have the description's size, else over all bytes. spread: mean
-    distance of the captured elements from their median. equal: share of equal bytes. first: the first difference as plane,
-    row, column, channel, or as byte outside a plane."""
+    """The distance of two buffers: over the valid elements if both have the description's size, else over all bytes.
+    spread: mean distance of the captured elements from their median. equal: share of equal bytes. first: the first
+    difference as plane, row, column, channel, or as byte outside a plane."""
 
     max_abs: float
     mean_abs: float

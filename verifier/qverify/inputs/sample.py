@@ -21,16 +21,16 @@ SOME = 4096  # elements
 
 @dataclass(slots=True)
 class Sample:
-    """A sample of captured bytes. Distances are mean |difference| divided by the spread of the captured elements, so that element
-    types can be compared."""
+    """A sample of captured bytes. Distances are mean |difference| divided by the spread of the captured elements, so
+    that element types can be compared."""
 
     captured: bytes
     rows: dict[Any, list[Array] | None] = field(default_factory=dict)
     spreads: dict[Any, float] = field(default_factory=dict)
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
-        """Returns the distance of the sampled rows; None where they are equal, or cannot be sampled: then all bytes must be
-        compared."""
+        """Returns the distance of the sampled rows; None where they are equal, or cannot be sampled: then all bytes
+        must be compared."""
         high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
         if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:

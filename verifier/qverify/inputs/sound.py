@@ -17,7 +17,8 @@ MOST_FRAMES = LONGEST
 
 
 def read(path: str) -> Array:
-    """Returns int16 samples (1, frames, channels). Raises UsageError for another coding, an empty file, or one cut short."""
+    """Returns int16 samples (1, frames, channels). Raises UsageError for another coding, an empty file, or one cut
+    short."""
     try:
         with wave.open(path, "rb") as sound:
             frames, channels, width = sound.getnframes(), sound.getnchannels(), sound.getsampwidth()
@@ -34,8 +35,8 @@ def read(path: str) -> Array:
 
 
 def fitted(samples: Array, wanted: Description, path: str) -> Array:
-    """Returns samples of the description's size, SAMPLESx1. fit stretch: their number must match; crop: takes the first;
-    letterbox: adds zeros. Raises UsageError where they do not fit."""
+    """Returns samples of the description's size, SAMPLESx1. fit stretch: their number must match; crop: takes the
+    first; letterbox: adds zeros. Raises UsageError where they do not fit."""
     width, height = wanted.size
     got = samples.shape[1]
     if height != 1 or samples.shape[2] != wanted.channels:

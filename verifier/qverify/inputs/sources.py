@@ -30,9 +30,9 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random inputs. seed:
-    of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries by path, against which
-    the files are checked."""
+    """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random
+    inputs. seed: of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries
+    by path, against which the files are checked."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
@@ -48,11 +48,11 @@ class ManifestEntry:
     sha256: str
 
 
-def prepared_inputs(graph: Graph, asked: InputRequest) -> PreparedInputs:
+def prepared_inputs(graph: Graph, request: InputRequest) -> PreparedInputs:
     """Returns the inputs, random or from files. Raises UsageError where a file does not fit."""
-    if asked.files is None:
-        return random_inputs(graph, asked.seed)
-    return prepare(graph, asked.files, asked.tables, asked.prepared)
+    if request.files is None:
+        return random_inputs(graph, request.seed)
+    return prepare(graph, request.files, request.tables, request.prepared)
 
 
 def prepare(
@@ -61,29 +61,30 @@ def prepare(
     tables: Tables | None = None,
     stated: Mapping[str, ManifestEntry] | None = None,
 ) -> PreparedInputs:
-    """Returns the inputs from `a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input name, "" for all;
-    inputs that model.bin describes need none. Raises UsageError, which says what does not fit and what would."""
+    """Returns the inputs from `a.bin,b.npy`, `name1:a.npy,name2:b.jpg`, or one .npz. tables: descriptions by input
+    name, "" for all; inputs that model.bin describes need none. Raises UsageError, which says what does not fit and
+    what would."""
     specs, wanted = [graph.spec(n) for n in graph.inputs], input_requirements(graph, tables or {})
-    asked = [s for s in specs if wanted[s.name].fixed is None]
-    by_name = {alias: s.name for s in asked for alias in (s.name, wanted[s.name].called)}
+    needed = [s for s in specs if wanted[s.name].fixed is None]
+    by_name = {alias: s.name for s in needed for alias in (s.name, wanted[s.name].called)}
     if not isinstance(files, str):
-        paths = _by_name(files, asked, by_name)
+        paths = _by_name(files, needed, by_name)
     else:
         parts = [p for p in files.split(",") if p]
         alone = len(parts) == 1 and parts[0].endswith(".npz")
-        paths = {s.name: parts[0] for s in asked} if alone else _assigned(parts, asked, by_name)
+        paths = {s.name: parts[0] for s in needed} if alone else _assigned(parts, needed, by_name)
     for name, path in paths.items():
         if stated and path in stated:
             wanted[name].check(path, stated[path])
     return PreparedInputs(tuple(wanted[s.name].prepared(paths.get(s.name, "")) for s in specs))
 
 
-def _by_name(files: Mapping[str, str], asked: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
+def _by_name(files: Mapping[str, str], specs: list[TensorSpec], called: dict[str, str]) -> dict[str, str]:
     """Returns the file of each graph input. files: by input name, "" for the only input."""
-    if "" in files and len(asked) == 1:
-        return {asked[0].name: files[""]}
+    if "" in files and len(specs) == 1:
+        return {specs[0].name: files[""]}
     unknown = [n for n in files if n not in called]
-    missing = [s.name for s in asked if s.name not in {called.get(n) for n in files}]
+    missing = [s.name for s in specs if s.name not in {called.get(n) for n in files}]
     if unknown or missing:
         raise UsageError(
             f"-i: {', '.join(files) or 'a folder'} for the model inputs {', '.join(dict.fromkeys(called))}; "
@@ -122,8 +123,8 @@ def _named(part: str, names: list[str]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class InputRequirement:
-    """What one graph input requires. called: the network's own name of it. description: None where its tensor is enough. fed: the
-    graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
+    """What one graph input requires. called: the network's own name of it. description: None where its tensor is
+    enough. fed: the graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
 
     spec: TensorSpec
     called: str
@@ -171,8 +172,8 @@ class InputRequirement:
 
 
 def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequirement]:
-    """Returns the requirement of each graph input. Raises UsageError for a description of an unknown input, or one that changes
-    the bytes that model.bin takes."""
+    """Returns the requirement of each graph input. Raises UsageError for a description of an unknown input, or one that
+    changes the bytes that model.bin takes."""
     described, requirements = described_inputs(graph), {}
     known = {*graph.inputs, *(f.name for f in described.values()), ""}
     if strange := [n for n in tables if n not in known]:
@@ -263,8 +264,8 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
 
 
 def _image(spec: TensorSpec, path: str) -> Array:
-    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError for another
-    size."""
+    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError
+    for another size."""
     if spec.dtype not in ("uint8", "float32") or len(spec.shape) != 4:
         raise UsageError(
             f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"

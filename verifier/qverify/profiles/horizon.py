@@ -1,5 +1,5 @@
-"""Horizon, D-Robotics: model_infer_output_I_NAME.bin and .txt of hrt_model_exec, its per-node layer-... files, and the text of
-hrt_model_exec model_info beside them, which states type, shape, padding and scales."""
+"""Horizon, D-Robotics: model_infer_output_I_NAME.bin and .txt of hrt_model_exec, its per-node layer-... files, and the
+text of hrt_model_exec model_info beside them, which states type, shape, padding and scales."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _INFO = re.compile(r".*model_info.*\.(txt|log)", re.IGNORECASE)
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Tells whether this is its dump. A folder with about.txt is not: run.sh of qverify wrote it, and qvrt names files alike."""
+    """Tells whether this is its dump. A folder with about.txt is not: run.sh of qverify wrote it, and qvrt names files
+    alike."""
     if folder.is_file:
         return False
     names = folder.names()
@@ -40,8 +41,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump. Outputs go by their index; model_info, if present, gives name and type, and the file name must agree in
-    its letters and digits."""
+    """Reads the dump. Outputs go by their index; model_info, if present, gives name and type, and the file name must
+    agree in its letters and digits."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder with {WANTED}")
     names = folder.names()
@@ -102,8 +103,8 @@ def _open_tensor(file: UntrustedFile, name: str, text: bool) -> VendorTensor:
 
 
 def _apply_info(alone: VendorTensor, info: TensorSpec, asked: str) -> VendorTensor:
-    """Applies model_info: aligned or valid elements, in the type it names, or float32 where the board dequantized them; whole
-    numbers in a text are stored values. Raises ValueError where that fits in no way, or in several."""
+    """Applies model_info: aligned or valid elements, in the type it names, or float32 where the board dequantized them;
+    whole numbers in a text are stored values. Raises ValueError where that fits in no way, or in several."""
     if alone.form == "text":
         is_stored = alone.decimals is None and info.numpy_dtype.kind in "iu"
         fits = {
@@ -151,8 +152,8 @@ def aligned_bytes(size: int) -> int:
 
 
 def _layers(dump: VendorDump, folder: UntrustedFolder, names: list[str]) -> None:
-    """Adds the files layer-I-OP-NODE-output-K-TENSOR. Where NODE or TENSOR contains such a mark itself, all possible names are
-    given, and the other side's names decide."""
+    """Adds the files layer-I-OP-NODE-output-K-TENSOR. Where NODE or TENSOR contains such a mark itself, all possible
+    names are given, and the other side's names decide."""
     for name in names:
         stem, ending = name.rsplit(".", 1)
         marks = list(_SPLIT.finditer(stem))

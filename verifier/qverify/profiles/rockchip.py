@@ -72,8 +72,8 @@ def _arrays(folder: UntrustedFolder) -> list[str]:
 
 
 def _mapped(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Returns layer names by file stem, missing layers with the reason, and notes. Layers that share a file, or have two, are
-    missing."""
+    """Returns layer names by file stem, missing layers with the reason, and notes. Layers that share a file, or have
+    two, are missing."""
     if MAP not in top.names():
         return {}, {}, [f"rockchip: no {MAP}: names are those of the files"]
     text = top.file(MAP).whole(MOST_TEXT).decode("utf-8", "replace")

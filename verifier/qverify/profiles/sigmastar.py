@@ -67,7 +67,8 @@ def _kind(file: UntrustedFile) -> str:
 
 
 class _Container:
-    """Reads a container. Records are delimited by their declared size, not by their closing line, which data may contain."""
+    """Reads a container. Records are delimited by their declared size, not by their closing line, which data may
+    contain."""
 
     def __init__(self, file: UntrustedFile):
         self.file, self.at, self.floats = file, 0, False
@@ -216,7 +217,8 @@ def _shape(text: bytes, where: str) -> tuple[int, ...]:
 
 
 def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
-    """Returns the shape with `count` elements: shape itself, or with a longer innermost dim. None where neither fits."""
+    """Returns the shape with `count` elements: shape itself, or with a longer innermost dim. None where neither
+    fits."""
     outer = count_elements(shape[:-1], "")
     if rest or not shape or not outer:
         return shape if not rest and count == count_elements(shape, "") else None

@@ -25,10 +25,10 @@ def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
 def _file(folder: UntrustedFolder) -> UntrustedFile:
     if folder.is_file:
         return folder.only()
-    found = [name for name in folder.names() if name.endswith(".npz")]
-    if len(found) != 1:
-        raise BadFileError(f"{folder.path}: {count(len(found), '.npz file')}; wanted {WANTED}")
-    return folder.file(found[0])
+    archives = [name for name in folder.names() if name.endswith(".npz")]
+    if len(archives) != 1:
+        raise BadFileError(f"{folder.path}: {count(len(archives), '.npz file')}; wanted {WANTED}")
+    return folder.file(archives[0])
 
 
 def _tensor(array: HeldArray) -> VendorTensor:

@@ -49,8 +49,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of its
-    dataId."""
+    """Reads the dump. asked.layer_info: folder of the names, by default beside the traces. A tensor's name is that of
+    its dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
     files = folder.names()
@@ -96,13 +96,14 @@ def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None
 
 
 class _Names:
-    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the reason."""
+    """The name of each dataId, by subgraph. doubtful: dataIds with two names, and names of two dataIds, with the
+    reason."""
 
-    def __init__(self, folder: UntrustedFolder, given: str, graphs: set[int]):
+    def __init__(self, folder: UntrustedFolder, path: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}
         self.doubtful: dict[str, str] = {}
         self.notes: list[str] = []
-        files = _info_files(folder, given)
+        files = _info_files(folder, path)
         for file in files:
             match = _INFO.fullmatch(os.path.basename(file.path))
             if match is None and (len(files) > 1 or len(graphs) > 1):
@@ -130,9 +131,9 @@ class _Names:
                 self.doubtful[self.by_id[key]] = f"layer_info calls dataId {key[1]} {name!r} too"
 
 
-def _info_files(folder: UntrustedFolder, given: str) -> list[UntrustedFile]:
-    if given:
-        folder_given = UntrustedFolder(given)
+def _info_files(folder: UntrustedFolder, path: str) -> list[UntrustedFile]:
+    if path:
+        folder_given = UntrustedFolder(path)
         if folder_given.is_file:
             return [folder_given.only()]
         return [folder_given.file(n) for n in folder_given.names(3) if n.endswith(".layer_info.txt")]

@@ -29,8 +29,8 @@ TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault
 
 
 class DigestMismatch(LinkError):
-    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors, which match.
-    broken: for each failed tensor, the reason."""
+    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors,
+    which match. broken: for each failed tensor, the reason."""
 
     def __init__(self, came: dict[str, Array], broken: dict[str, str]):
         super().__init__(next(iter(broken.values())))
@@ -38,9 +38,9 @@ class DigestMismatch(LinkError):
 
 
 class Board:
-    """One board with one model. run() reports a fault of the board in the Recording and does not raise it.
-    options: of the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None:
-    a random one in each run. The constructor raises LinkError where no agent answers."""
+    """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
+    the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
+    one in each run. The constructor raises LinkError where no agent answers."""
 
     def __init__(
         self,
@@ -69,8 +69,9 @@ class Board:
         progress: Callable[[int, int], None] | None = None,
         pull: Literal["differ", "all"] = "differ",
     ) -> Recording:
-        """Runs the model. Returns digests of every tensor that the board offers, and the values of the final outputs and of one
-        randomly chosen tensor, checked against their digests. pull "all", or a board without digests: the values of every tensor."""
+        """Runs the model. Returns digests of every tensor that the board offers, and the values of the final outputs
+        and of one randomly chosen tensor, checked against their digests. pull "all", or a board without digests: the
+        values of every tensor."""
         start = time.perf_counter()
         per_node = "per_node" in self.capabilities
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
@@ -178,9 +179,9 @@ class Board:
         return [o for node in self.graph.nodes for o in node.outputs if o in wanted]
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
-        """Runs once more on the same inputs. Returns the digest of every tensor (computed here from the values if the board sends
-        none), and this run's values of those whose digest differs from `changed_from` (None: no values). Raises LinkError
-        where the board fails, or does not send a tensor that it offers."""
+        """Runs once more on the same inputs. Returns the digest of every tensor (computed here from the values if the
+        board sends none), and this run's values of those whose digest differs from `changed_from` (None: no values).
+        Raises LinkError where the board fails, or does not send a tensor that it offers."""
         per_node, has_digests = "per_node" in self.capabilities, "digests" in self.capabilities
         inputs = frozenset(self.graph.inputs)
         computed = {n for n in self.graph.outputs if n not in inputs}
@@ -221,9 +222,9 @@ class Board:
         return {k: _number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, each checked against the digest that the board reported. Raises DigestMismatch where
-        one differs, LinkError where the board fails. A board without memory for every tensor, or that ran a unit since, runs
-        once more."""
+        """Returns tensors of the last run, each checked against the digest that the board reported. Raises
+        DigestMismatch where one differs, LinkError where the board fails. A board without memory for every tensor, or
+        that ran a unit since, runs once more."""
         kept = self._values_are_of_the_run and (self._agent.kept or self._finals.issuperset(names))
         try:
             if kept and self._generation == self._agent.generation:
@@ -243,7 +244,8 @@ class Board:
         return tensors
 
     def _run_again(self, names: list[str]) -> dict[str, str]:
-        """Runs again so that these tensors can be fetched. Returns those whose digest is not the first run's, with the reason."""
+        """Runs again so that these tensors can be fetched. Returns those whose digest is not the first run's, with the
+        reason."""
         has_digests = "digests" in self.capabilities
         events = self._agent.run(
             self._sha256,
@@ -262,7 +264,8 @@ class Board:
         }
 
     def _fetch(self, names: list[str]) -> dict[str, Array]:
-        """Fetches tensors from the board. Raises DigestMismatch, after the last one, where some do not match their digests."""
+        """Fetches tensors from the board. Raises DigestMismatch, after the last one, where some do not match their
+        digests."""
         pulled: dict[str, Array] = {}
         broken: dict[str, str] = {}
         for name in names:

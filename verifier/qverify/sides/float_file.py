@@ -18,8 +18,8 @@ MOST_EXPOSED = 1 << 27  # bytes of tensors that one run returns; more need furth
 
 
 class FloatFile:
-    """An ONNX file that can be run. shapes: those of dynamic inputs. folder: that of external data. Raises BadFileError where
-    the file cannot be run."""
+    """An ONNX file that can be run. shapes: those of dynamic inputs. folder: that of external data. Raises BadFileError
+    where the file cannot be run."""
 
     def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
         self.name, self.model = name, load(data, name, folder, _wanted(parse(data, name), shapes or {}))

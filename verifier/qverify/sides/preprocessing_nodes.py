@@ -1,4 +1,5 @@
-"""The preprocessing nodes, which compute the network's inputs from the bytes that the board receives (INPUTS.md section 7)."""
+"""The preprocessing nodes, which compute the network's inputs from the bytes that the board receives (INPUTS.md section
+7)."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize", "transpose")
 
 
 def preprocessing_of(graph: Graph, names: Iterable[str]) -> list[Node]:
-    """Returns the nodes that compute these network inputs, in running order; [] where they are inputs of the graph. Raises
-    BadFileError where an op other than those of preprocessing computes one, or none does."""
+    """Returns the nodes that compute these network inputs, in running order; [] where they are inputs of the graph.
+    Raises BadFileError where an op other than those of preprocessing computes one, or none does."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in names if n not in graph.inputs]
     while todo:
         name = todo.pop()
@@ -29,7 +30,8 @@ def preprocessing_of(graph: Graph, names: Iterable[str]) -> list[Node]:
 
 
 def run_preprocessing(graph: Graph, nodes: list[Node], values: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the nodes' outputs by name. values: arrays of the graph's inputs. Raises BadFileError for a node that cannot run."""
+    """Returns the nodes' outputs by name. values: arrays of the graph's inputs. Raises BadFileError for a node that
+    cannot run."""
     outputs: dict[str, Array] = {}
     for node in nodes:
         try:

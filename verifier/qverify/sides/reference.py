@@ -47,8 +47,8 @@ class Reference:
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         """Returns every observable tensor; digests: with their digests."""
         start = time.perf_counter()
-        fed = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values = fed | self._engine.run({**prepared.arrays(), **fed}, self.names)
+        network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
+        values = network_inputs | self._engine.run({**prepared.arrays(), **network_inputs}, self.names)
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
@@ -68,25 +68,25 @@ class Reference:
         )
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
-        """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread), and of the
-        original ONNX under every level."""
-        fed = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
-        feed, base = {n: fed[n] for n in self._engine.inputs}, self._engine.run(fed, self.names)
+        """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
+        and of the original ONNX under every level."""
+        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
+        feed, base = {n: inputs[n] for n in self._engine.inputs}, self._engine.run(inputs, self.names)
         model = expose_tensors(self._model, self.names).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
         variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
         if self.original is None:
             return variants
         stripped = self._stripped("outputs")
-        values = {**fed, **base}  # an input may be an output too
+        values = {**inputs, **base}  # an input may be an output too
         feed, named = self._original_feed(prepared, values), self._original_outputs()
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
         return variants + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic. Returns its
-        outputs by name."""
+        """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic.
+        Returns its outputs by name."""
         if any(node in self._front for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
         return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
@@ -117,8 +117,8 @@ class Reference:
         return {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs. Returns name,
-        equal and max_abs for each output."""
+        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs.
+        Returns name, equal and max_abs for each output."""
         if self.original is None:
             return []
         named, feed = self._original_outputs(), self._original_feed(prepared, finals)

@@ -35,7 +35,8 @@ class Simulator:
         self._states: dict[str, Any] = {}
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed as recorded."""
+        """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed
+        as recorded."""
         try:
             if node.name not in self._states:
                 ops.words(node)
@@ -58,14 +59,14 @@ class Simulator:
         progress: Callable[[int, int], None] | None = None,
         peer: Recording | None = None,
     ) -> Recording:
-        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover every observable
-        tensor. peer: a side that ran before; tensors with the same digest share its array."""
+        """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover
+        every observable tensor. peer: a side that ran before; tensors with the same digest share its array."""
         start, graph = time.perf_counter(), self.graph
-        seen = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
+        results = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
-            self._compute(dict(prepared.arrays()), seen, progress)
+            self._compute(dict(prepared.arrays()), results, progress)
         finals = frozenset(graph.outputs)
-        seen.kept |= {n: v for n, v in prepared.arrays().items() if n in finals}
+        results.kept |= {n: v for n, v in prepared.arrays().items() if n in finals}
         return Recording(
             "simulator",
             "qverify simulator",
@@ -74,13 +75,13 @@ class Simulator:
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,
-            tensors=seen.kept,
-            digests=seen.digests(),
+            tensors=results.kept,
+            digests=results.digests(),
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
 
-    def _compute(self, values: dict[str, Array], seen: _Seen, progress: Callable[[int, int], None] | None) -> None:
+    def _compute(self, values: dict[str, Array], results: _Seen, progress: Callable[[int, int], None] | None) -> None:
         """Runs every node in order. values: initially the inputs; a tensor is removed once no further node reads it."""
         graph = self.graph
         last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
@@ -88,14 +89,14 @@ class Simulator:
             for name, value in self._node(node, values).items():
                 values[name] = value
                 if not graph.tensors[name].interior:
-                    seen.add(name, value)
+                    results.add(name, value)
             for source in node.inputs:
                 if source is not None and last_use.get(source) == i:
                     values.pop(source, None)
-            seen.share(wait=False)
+            results.share(wait=False)
             if progress is not None:
                 progress(i + 1, len(graph.nodes))
-        seen.share(wait=True)
+        results.share(wait=True)
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs one unit on the given inputs (valid elements by tensor name). Returns its outputs by name."""
@@ -107,8 +108,8 @@ class Simulator:
 
 
 class _Seen:
-    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that the peer
-    has too shares its array."""
+    """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that
+    the peer has too shares its array."""
 
     def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
         self.kept: dict[str, Array] = {}
@@ -127,7 +128,8 @@ class _Seen:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
-        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every digest."""
+        """Replaces our copy of tensors that the peer has too by its arrays, where the digest is known; wait: for every
+        digest."""
         unfinished = []
         for name in self._waiting:
             if not wait and not self._marks[name].done():

@@ -13,8 +13,8 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class PreparedInput:
-    """One model input. spec: that of the input. data: aligned bytes (spec.size_bytes). source: a path, or `random`. seed: of random
-    inputs, else None."""
+    """One model input. spec: that of the input. data: aligned bytes (spec.size_bytes). source: a path, or `random`.
+    seed: of random inputs, else None."""
 
     spec: TensorSpec
     data: bytes

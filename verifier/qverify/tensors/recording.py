@@ -36,12 +36,12 @@ class Tensors(Mapping[str, Array]):
 
 @dataclass(slots=True)
 class Recording:
-    """What one side produced. side: float, reference, simulator, board, dump. specs: tensors this side offers. tensors: valid
-    elements (shape = spec.shape) of those on this host; may be fewer than digests (a board's are pulled on demand).
-    digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
-    missing: for each offered tensor that is not available, the reason. capabilities: among finals, per_node, inject, digests.
-    runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) must give equal bytes.
-    """
+    """What one side produced. side: float, reference, simulator, board, dump. specs: tensors this side offers. tensors:
+    valid elements (shape = spec.shape) of those on this host; may be fewer than digests (a board's are pulled on
+    demand). digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
+    missing: for each offered tensor that is not available, the reason. capabilities: among finals, per_node, inject,
+    digests. runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) must
+    give equal bytes."""
 
     side: str
     engine: str

@@ -81,7 +81,8 @@ class TensorSpec:
         return whole.tobytes()
 
     def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats are unchanged."""
+        """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats are
+        unchanged."""
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
             real = values.astype(np.float64)
         if not self.scale:

@@ -13,8 +13,8 @@ SMALL = 1 << 16  # bytes; less stays in memory
 
 
 class Spool:
-    """An unnamed file of arrays. They stay readable after close(), which only closes the descriptor. keep() raises OSError (disk
-    full)."""
+    """An unnamed file of arrays. They stay readable after close(), which only closes the descriptor. keep() raises
+    OSError (disk full)."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None

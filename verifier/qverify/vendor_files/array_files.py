@@ -41,7 +41,8 @@ _MOST_PACKED, _USUAL_RATIO = 1 << 30, 64  # bytes; an archive packed denser than
 
 @dataclass(frozen=True, slots=True)
 class HeldArray:
-    """An array that is read on access. dtype: a key of ITEM. read: returns its elements, dense, row-major, little-endian."""
+    """An array that is read on access. dtype: a key of ITEM. read: returns its elements, dense, row-major,
+    little-endian."""
 
     name: str
     where: str
@@ -59,22 +60,21 @@ class HeldArray:
 
 
 def npy(file: UntrustedFile, name: str) -> HeldArray:
-    """Opens a .npy file. Raises BadFileError where it is not one of numbers, or its size is not the one its header declares."""
+    """Opens a .npy file. Raises BadFileError where it is not one of numbers, or its size is not the one its header
+    declares."""
     start = file.read(0, min(file.size_bytes, HEADER))
     return _array(name, file.path, start, file.size_bytes, file.read)
 
 
 def npz(file: UntrustedFile) -> list[HeldArray]:
-    """Returns every member, without unpacking it. Raises BadFileError as npy() does, for a duplicate member, or one that unpacks
-    to too much."""
+    """Returns every member, without unpacking it. Raises BadFileError as npy() does, for a duplicate member, or one
+    that unpacks to too much."""
     arrays: list[HeldArray] = []
     try:
         members = _Members(file)
         _check_bounds(file, members.listed)
         if members.listed and (first := min(m.header_offset for m in members.listed)):
-            raise BadFileError(
-                f"{file.path}: {first} bytes before its first member; another file stands in front of it"
-            )
+            raise BadFileError(f"{file.path}: {first} bytes before its first member; it begins with another file")
         for member in members.listed:
             where = f"{file.path}: {member.filename!r} at byte {member.header_offset}"
             if member.file_size > min(MOST_BYTES, member.compress_size * _MOST_RATIO + 1024):

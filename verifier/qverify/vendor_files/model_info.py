@@ -19,8 +19,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
-    """Returns the outputs by index; aligned_shape follows from the strides. Raises BadFileError for another text, or several
-    models."""
+    """Returns the outputs by index; aligned_shape follows from the strides. Raises BadFileError for another text, or
+    several models."""
     text = _COLOUR.sub("", file.whole(MOST_TEXT).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
         raise BadFileError(f"{file.path}: {count(text.count('[model name]:'), 'model')} in it, wanted one")

@@ -20,27 +20,28 @@ _COMMAS = bytes.maketrans(b",", b" ")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the units are
-    known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for anything that is
-    not a number, or for another count."""
+    """Returns `count` values and their known decimals: None where all are whole numbers, below 0 where not even the
+    units are known. nan and inf are kept, and judged later. offset: that of `data` in its file. Raises BadFileError for
+    anything that is not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
-    parsed, at, seen = np.empty(count, np.float64), 0, _Decimals()
+    parsed, at, known = np.empty(count, np.float64), 0, _Decimals()
     for start, block in _blocks(data):
-        values = _fixed(block, seen)
+        values = _fixed(block, known)
         if values is None:
-            values = _any(block, seen, where, offset + start)
+            values = _any(block, known, where, offset + start)
         if at + len(values) > count:
             raise BadFileError(f"{where}: byte {offset + start}: more than the {count} values declared")
         parsed[at : at + len(values)] = values
         at += len(values)
     if at != count:
         raise BadFileError(f"{where}: byte {offset + len(data)}: {at} values, {count} declared")
-    return parsed, seen.known()
+    return parsed, known.known()
 
 
-def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
-    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other block."""
+def _fixed(block: bytes, known: _Decimals) -> Reals | None:
+    """Parses a block where every number has as many decimals as the first and none has an exponent; None for any other
+    block."""
     first = _FIRST.match(block)
     if first is None:
         return None
@@ -48,11 +49,11 @@ def _fixed(block: bytes, seen: _Decimals) -> Reals | None:
     if re.fullmatch(rb"[\s,]*+(?:-?\d{1,40}\.\d{%d}(?:[\s,]++|\Z))*+" % decimals, block) is None:
         return None
     values = np.array(block.translate(_COMMAS).split()).astype(np.float64)
-    seen.add_fixed(decimals, float(np.abs(values).max()))
+    known.add_fixed(decimals, float(np.abs(values).max()))
     return values
 
 
-def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
+def _any(block: bytes, known: _Decimals, where: str, offset: int) -> Reals:
     """Parses a block number by number. Raises BadFileError, which names the first token that is not a number."""
     values = []
     for token in re.finditer(rb"[^\s,]+", block):
@@ -60,7 +61,7 @@ def _any(block: bytes, seen: _Decimals, where: str, offset: int) -> Reals:
         if match is None:
             raise BadFileError(f"{where}: byte {offset + token.start()}: {token[0][:40]!r} is not a number")
         values.append(float(token[0]))
-        seen.add(match)
+        known.add(match)
     return np.array(values, np.float64)
 
 
@@ -70,8 +71,8 @@ def count_numbers(data: bytes) -> int:
 
 
 class _Decimals:
-    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number of
-    digits, so the largest value has the fewest decimals."""
+    """Finds the known decimals of printed numbers. %.Nf prints N decimals everywhere. Other forms print a fixed number
+    of digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
         self.lengths: set[int] = set()  # of decimals

@@ -1,4 +1,5 @@
-"""Untrusted files of a dump: limited in number and size before anything is allocated, and never outside their folder."""
+"""Untrusted files of a dump: limited in number and size before anything is allocated, and never outside their
+folder."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def unfinished(name: str) -> bool:
 
 
 class UntrustedFile:
-    """A regular file that is read by position. size_bytes: its size when first opened; a file that became shorter since is
-    rejected."""
+    """A regular file that is read by position. size_bytes: its size when first opened; a file that became shorter since
+    is rejected."""
 
     def __init__(self, path: str):
         self.path = path
@@ -29,7 +30,8 @@ class UntrustedFile:
             self.size_bytes = os.fstat(handle.number).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Returns exactly `size` bytes. Raises BadFileError, before allocating them, where the file does not have them."""
+        """Returns exactly `size` bytes. Raises BadFileError, before allocating them, where the file does not have
+        them."""
         if size < 0 or offset < 0 or offset + size > self.size_bytes:
             raise BadFileError(
                 f"{self.path}: byte {offset}: {size} bytes declared, {max(self.size_bytes - offset, 0)} are left"
@@ -52,8 +54,8 @@ class UntrustedFile:
         return self.read(0, self.size_bytes)
 
     def line(self, offset: int, limit: int = 4096) -> bytes:
-        """Returns the bytes from offset to the next newline, without it. Raises BadFileError where the line is longer than limit, or
-        has no end."""
+        """Returns the bytes from offset to the next newline, without it. Raises BadFileError where the line is longer
+        than limit, or has no end."""
         content = self.read(offset, min(limit + 1, max(self.size_bytes - offset, 0)))
         end = content.find(b"\n")
         if end < 0:
@@ -95,7 +97,8 @@ class UntrustedFolder:
         return not os.path.isdir(self._real)
 
     def names(self, deepest: int = 1) -> list[str]:
-        """Returns the paths of the files below the folder, sorted. deepest: levels of folders, 1 for the folder's own files."""
+        """Returns the paths of the files below the folder, sorted. deepest: levels of folders, 1 for the folder's own
+        files."""
         names: list[str] = []
         self._walk("", min(deepest, DEEPEST), names)
         return sorted(names)
@@ -105,8 +108,8 @@ class UntrustedFolder:
         return sorted(e.name for e in self._entries("") if e.is_dir(follow_symlinks=False))
 
     def file(self, name: str) -> UntrustedFile:
-        """Opens a file. name: from names(), or from a manifest. Raises BadFileError for a path that leads out of the folder, also
-        by a link."""
+        """Opens a file. name: from names(), or from a manifest. Raises BadFileError for a path that leads out of the
+        folder, also by a link."""
         path = os.path.join(self.path, name)
         if "\0" in name:
             raise BadFileError(f"{path!r}: not a file name")

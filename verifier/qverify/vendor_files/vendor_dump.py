@@ -31,15 +31,15 @@ MOST_ELEMENTS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class VendorTensor:
-    """One tensor of a dump. name: as in the dump. others: its other possible names, where a file name can be split in several
-    ways. dtypes: possible ones, keys of ITEM; one when the dump states it. shape: of the valid elements, None when the dump
-    does not state it. stored: the aligned shape, () when dense. read: returns its size_bytes bytes.
-    layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may contain alignment garbage
-    even where shape does not say so. flat: may be stored with other dims of the same number of elements. scale_step: largest
-    error of a scale that was read from text, one per scale; () for exact ones.
-    form: distinguishes several files of one tensor (fixed, float). index: position among the model's outputs.
-    decimals: known decimals of text, else None. inner_bytes: for raw files, from the size of the innermost dim to its
-    aligned size, in bytes. fed: an input of the network: compared where the other side has it, not required otherwise."""
+    """One tensor of a dump. name: as in the dump. others: its other possible names, where a file name can be split in
+    several ways. dtypes: possible ones, keys of ITEM; one when the dump states it. shape: of the valid elements, None
+    when the dump does not state it. stored: the aligned shape, () when dense. read: returns its size_bytes bytes.
+    layout: "NHWC" where the dump always stores so, else "". loose_inner: the innermost dim may contain alignment
+    garbage even where shape does not say so. flat: may be stored with other dims of the same number of elements.
+    scale_step: largest error of a scale that was read from text, one per scale; () for exact ones.
+    form: distinguishes several files of one tensor (fixed, float). index: position among the model's outputs. decimals:
+    known decimals of text, else None. inner_bytes: for raw files, from the size of the innermost dim to its aligned
+    size, in bytes. fed: an input of the network: compared where the other side has it, not required otherwise."""
 
     name: str
     where: str
@@ -81,8 +81,8 @@ class VendorDump:
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """The options for reading a dump. dtypes: by tensor name, "" for all. side: which of its sides. frame: which Result_n.
-    layer_info: folder of the names (profile tidl)."""
+    """The options for reading a dump. dtypes: by tensor name, "" for all. side: which of its sides. frame: which
+    Result_n. layer_info: folder of the names (profile tidl)."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
     side: str = ""
@@ -91,7 +91,8 @@ class ReadingOptions:
 
 
 def count_elements(shape: tuple[int, ...], where: str) -> int:
-    """Returns the number of elements of a declared shape. Raises BadFileError for a negative dim, or more than MOST_ELEMENTS."""
+    """Returns the number of elements of a declared shape. Raises BadFileError for a negative dim, or more than
+    MOST_ELEMENTS."""
     if any(not 0 <= d <= MOST_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MOST_ELEMENTS:
         raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MOST_ELEMENTS} elements in 16 dims are read")
     return count
@@ -117,6 +118,6 @@ def real_number(text: str | bytes, where: str) -> float:
 
 
 def spelled_loosely(name: str) -> str:
-    """Returns the name with "_" for every character but letters and digits, for tools whose spelling is not published. Names that
-    become equal are reported as ambiguous."""
+    """Returns the name with "_" for every character but letters and digits, for tools whose spelling is not published.
+    Names that become equal are reported as ambiguous."""
     return re.sub(r"[^A-Za-z0-9]", "_", name)

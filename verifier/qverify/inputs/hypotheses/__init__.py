@@ -1,5 +1,5 @@
-"""Known mistakes in preparing inputs, one family per file: NAME, a docstring that states it, variants(recipe), and FIX, what to
-do at the board, where options of a description are not enough."""
+"""Known mistakes in preparing inputs, one family per file: NAME, a docstring that states it, variants(recipe), and FIX,
+what to do at the board, where options of a description are not enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from qverify.pages import load_pages
 
 
 class Page(Protocol):
-    """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not apply."""
+    """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not
+    apply."""
 
     NAME: str
     __doc__: str

@@ -22,10 +22,10 @@ NONE = {"stride": 0, **dict.fromkeys(MULTIPLES, 1)}
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yields alignments that change a plane or the size, also several with the same result."""
     own = _shape(recipe.wanted)
-    for said, changes in _changes():
+    for cause, changes in _changes():
         for one in recipe.described(**changes):
             if _shape(one.wanted) != own:
-                yield f"alignment: {said}", one
+                yield f"alignment: {cause}", one
     yield from _by_size(recipe)
     if _bare_bytes(recipe) < recipe.wanted.size_bytes:
         yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)

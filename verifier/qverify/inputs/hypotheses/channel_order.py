@@ -20,23 +20,23 @@ OTHER = {"rgb": "bgr", "bgr": "rgb", "rgba": "bgra", "bgra": "rgba", "rgb_128": 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted, undescribed = recipe.wanted, recipe.evidence.undescribed_bytes
     if undescribed is not None and undescribed % 3 == 0:
-        said = "channel order: every three bytes reversed (rgb and bgr)"
-        yield said, recipe.with_step("bytes", RecipeStep("every three bytes reversed", _threes))
+        cause = "channel order: every three bytes reversed (rgb and bgr)"
+        yield cause, recipe.with_step("bytes", RecipeStep("every three bytes reversed", _threes))
     if wanted.gray:
         return
     if wanted.format in OTHER:
         yield from recipe.choices("format", [OTHER[wanted.format]], "channel order")
     if wanted.format in ("rgba", "bgra"):
-        said = f"channel order: a{wanted.format[:3]} instead of {wanted.format}"
-        yield said, recipe.with_step("elements", RecipeStep("alpha first", _alpha_first))
+        cause = f"channel order: a{wanted.format[:3]} instead of {wanted.format}"
+        yield cause, recipe.with_step("elements", RecipeStep("alpha first", _alpha_first))
     if wanted.format in REAL:
-        yield from _of_real(recipe)
+        yield from _float_mistakes(recipe)
     elif wanted.format not in OTHER:
-        said = "channel order: red and blue exchanged before YUV"
-        yield said, recipe.with_step("fitted", RecipeStep("red and blue exchanged", _exchanged))
+        cause = "channel order: red and blue exchanged before YUV"
+        yield cause, recipe.with_step("fitted", RecipeStep("red and blue exchanged", _exchanged))
 
 
-def _of_real(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def _float_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = "bgr" if recipe.wanted.train == "bgr" else "rgb"
     other = own[::-1]
     yield (

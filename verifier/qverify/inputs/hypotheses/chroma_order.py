@@ -23,8 +23,8 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
                 one.with_step("elements", RecipeStep("V before U", _planes)),
             )
     elif format_.startswith("yuv444"):
-        said = f"chroma order: {format_.replace('yuv', 'yvu')} instead of {format_}"
-        yield said, recipe.with_step("elements", RecipeStep("V before U", _channels))
+        cause = f"chroma order: {format_.replace('yuv', 'yvu')} instead of {format_}"
+        yield cause, recipe.with_step("elements", RecipeStep("V before U", _channels))
 
 
 def _planes(values: Any, _: Recipe) -> Any:

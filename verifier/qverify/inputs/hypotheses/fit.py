@@ -26,8 +26,8 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         for one in recipe.described(fit=fit, fill=fill):
             yield f"fit: {fit} filled with {fill} instead of {own}", one
     if recipe.wanted.roi is None:
-        said = "fit: short side resized to 8/7 of the size, then the centre cropped"
-        yield said, recipe.with_step("picture", RecipeStep("resized, then cropped", _resized_then_cropped))
+        cause = "fit: short side resized to 8/7 of the size, then the centre cropped"
+        yield cause, recipe.with_step("picture", RecipeStep("resized, then cropped", _resized_then_cropped))
 
 
 def _stretched(pixels: Any, width: int, height: int, recipe: Recipe) -> Any:

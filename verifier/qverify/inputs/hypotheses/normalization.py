@@ -26,21 +26,21 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         return
     moved, scaled = any(recipe.wanted.mean), {*recipe.wanted.scale} != {1.0}
     if moved:
-        yield from _of_mean(recipe)
+        yield from _mean_mistakes(recipe)
     if scaled:
-        yield from _of_scale(recipe)
+        yield from _scale_mistakes(recipe)
     if moved and scaled:
-        yield from _of_both(recipe)
-    said = "normalization: pixels divided by 255 before mean and scale"
-    yield said, recipe.with_step("fitted", RecipeStep("pixels / 255", _by_255))
+        yield from _combined_mistakes(recipe)
+    cause = "normalization: pixels divided by 255 before mean and scale"
+    yield cause, recipe.with_step("fitted", RecipeStep("pixels / 255", _by_255))
     for name, (mean, scale) in USUAL.items():
         for one in recipe.described(mean=mean, scale=scale):
             yield f"normalization: {name} instead of the described one", one
 
 
-def _of_mean(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def _mean_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     mean = recipe.wanted.mean
-    for said, changed in (
+    for cause, changed in (
         ("mean not subtracted", (0.0,)),
         ("mean added, not subtracted", tuple(-m for m in mean)),
         ("mean of 0..1 subtracted from pixels of 0..255", tuple(m / 255 for m in mean)),
@@ -48,27 +48,27 @@ def _of_mean(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     ):
         for one in recipe.described(mean=changed):
             if len({*mean}) > 1 or changed != mean[:1]:
-                yield f"normalization: {said}", one
+                yield f"normalization: {cause}", one
     yield "normalization: mean subtracted twice", recipe.with_step("fitted", RecipeStep("pixels - mean", _less_mean))
 
 
-def _of_scale(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def _scale_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     scale = recipe.wanted.scale
-    for said, changed in (
+    for cause, changed in (
         ("scale not applied", (1.0,)),
         ("scale 255 times as large", tuple(s * 255 for s in scale)),
         ("the first channel's scale for all", scale[:1]),
     ):
         for one in recipe.described(scale=changed):
             if len({*scale}) > 1 or changed != scale[:1]:
-                yield f"normalization: {said}", one
+                yield f"normalization: {cause}", one
     yield "normalization: scale applied twice", recipe.with_step("normalized", RecipeStep("x * scale", _times_scale))
     for one in recipe.described(scale=(1.0,)):
         step = RecipeStep(f"x / {scale}", lambda x, _: x / np.array(scale, np.float32))
         yield "normalization: divided by scale, not multiplied", one.with_step("normalized", step)
 
 
-def _of_both(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def _combined_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     mean = recipe.wanted.mean
     for one in recipe.described(mean=(0.0,), scale=(1.0,)):
         yield "normalization: left out", one
@@ -80,14 +80,14 @@ def _of_both(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _on_bytes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Formats that the chip normalizes."""
-    said = "normalization: pixels divided by 255, then stored as whole bytes"
-    yield said, recipe.with_step("fitted", RecipeStep("pixels / 255", lambda x, _: _byte(np.trunc(_by_255(x, _)))))
+    cause = "normalization: pixels divided by 255, then stored as whole bytes"
+    yield cause, recipe.with_step("fitted", RecipeStep("pixels / 255", lambda x, _: _byte(np.trunc(_by_255(x, _)))))
     if any(recipe.wanted.mean) or {*recipe.wanted.scale} != {1.0}:
-        said = "normalization: by the host as well, then stored as whole bytes"
+        cause = "normalization: by the host as well, then stored as whole bytes"
         step = RecipeStep(
             "(pixels - mean) * scale", lambda x, r: _byte(_less_mean(x, r) * _pixel_order(r.wanted.scale, r))
         )
-        yield said, recipe.with_step("fitted", step)
+        yield cause, recipe.with_step("fitted", step)
 
 
 def _byte(x: Any) -> Any:
@@ -95,7 +95,8 @@ def _byte(x: Any) -> Any:
 
 
 def _pixel_order(values: tuple[float, ...], recipe: Recipe) -> Any:
-    """Returns the values in the order of the pixels, which are RGB until they are normalized; of four channels, the colours."""
+    """Returns the values in the order of the pixels, which are RGB until they are normalized; of four channels, the
+    colours."""
     ordered = np.array(values, np.float32)[:3]
     return ordered[::-1] if recipe.wanted.train == "bgr" else ordered
 

@@ -19,29 +19,29 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if recipe.evidence.undescribed_bytes is not None:
         yield "-128: subtracted from every byte, or added", recipe.with_step("bytes", RecipeStep("bytes - 128", _whole))
     elif format_ in REAL:
-        said = "-128: subtracted from the pixels before mean and scale"
-        yield said, recipe.with_step("fitted", RecipeStep("pixels - 128", _pixels))
+        cause = "-128: subtracted from the pixels before mean and scale"
+        yield cause, recipe.with_step("fitted", RecipeStep("pixels - 128", _pixels))
     elif format_ in SIGNED:
         for one in recipe.described(format=format_.removesuffix("_128")):
             yield f"-128: not subtracted, or twice with wrap-around ({format_})", one
-        said = f"-128: subtracted twice, kept within -128..127 ({format_})"
-        yield said, recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
+        cause = f"-128: subtracted twice, kept within -128..127 ({format_})"
+        yield cause, recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
     else:
         yield from _unsigned(recipe)
 
 
 def _unsigned(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     format_ = recipe.wanted.format
-    said = f"-128: subtracted, though the format is {format_}"
+    cause = f"-128: subtracted, though the format is {format_}"
     if f"{format_}_128" in SIGNED:
         for one in recipe.described(format=f"{format_}_128"):
-            yield said, one
+            yield cause, one
     else:
         yield (
-            said,
+            cause,
             recipe.with_step("elements", RecipeStep("-128 wrapped", lambda v, _: [x ^ np.uint8(128) for x in v])),
         )
-    yield f"{said}, negative values as 0", recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
+    yield f"{cause}, negative values as 0", recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
     if format_ in YUV420 or format_ == "yuv444":
         yield "-128: chroma without its 128", recipe.with_step("elements", RecipeStep("chroma - 128", _chroma))
 

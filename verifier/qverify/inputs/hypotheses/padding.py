@@ -1,4 +1,4 @@
-"""Padding that should be zero holds something else."""
+"""Padding that should be zero contains other values."""
 
 from __future__ import annotations
 

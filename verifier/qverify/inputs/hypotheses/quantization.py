@@ -22,6 +22,6 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         "multiplied by scale, not divided": (1 / scale, zero),
         "scale and zero point left out": (1.0, 0),
     }
-    for said, pair in mistakes.items():
+    for cause, pair in mistakes.items():
         for one in recipe.described(quantize=pair):
-            yield f"quantization: {said}", one
+            yield f"quantization: {cause}", one

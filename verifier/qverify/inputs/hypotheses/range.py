@@ -25,18 +25,18 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
                 for one in recipe.described(colour=replace(own, range=name)):
                     yield f"range: {name} instead of {own.range}", one
         if wanted.format in YUV420:
-            said = "range: luma and chroma compressed to 16..235, 16..240 once more"
-            yield said, recipe.with_step("elements", RecipeStep("compressed", _compressed_yuv))
-    said = "range: RGB compressed to 16..235"
-    yield said, recipe.with_step("fitted", RecipeStep("RGB compressed", lambda x, _: _kept(x * (219 / 255) + 16, x)))
-    said = "range: RGB of 16..235 expanded to 0..255"
-    yield said, recipe.with_step("fitted", RecipeStep("RGB expanded", lambda x, _: _kept((x - 16.0) * (255 / 219), x)))
+            cause = "range: luma and chroma compressed to 16..235, 16..240 once more"
+            yield cause, recipe.with_step("elements", RecipeStep("compressed", _compressed_yuv))
+    cause = "range: RGB compressed to 16..235"
+    yield cause, recipe.with_step("fitted", RecipeStep("RGB compressed", lambda x, _: _kept(x * (219 / 255) + 16, x)))
+    cause = "range: RGB of 16..235 expanded to 0..255"
+    yield cause, recipe.with_step("fitted", RecipeStep("RGB expanded", lambda x, _: _kept((x - 16.0) * (255 / 219), x)))
 
 
-def _kept(made: Any, pixels: Any) -> Any:
+def _kept(values: Any, pixels: Any) -> Any:
     """Returns the values clipped to 0..255, in the pixels' dtype."""
-    kept = made.clip(0, 255)
-    return (np.rint(kept) if pixels.dtype == np.uint8 else kept).astype(pixels.dtype)
+    clipped = values.clip(0, 255)
+    return (np.rint(clipped) if pixels.dtype == np.uint8 else clipped).astype(pixels.dtype)
 
 
 def _compressed_yuv(values: Any, _: Recipe) -> Any:

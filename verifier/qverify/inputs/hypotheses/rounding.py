@@ -22,13 +22,13 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
             yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
         return
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
-        yield from _of_colour(recipe)
+        yield from _colour_mistakes(recipe)
     if wanted.resize_dtype == "float32":
-        said = "rounding after the resize: truncate instead of half-even"
-        yield said, recipe.with_step("fitted", RecipeStep("truncated", _truncated))
+        cause = "rounding after the resize: truncate instead of half-even"
+        yield cause, recipe.with_step("fitted", RecipeStep("truncated", _truncated))
 
 
-def _of_colour(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def _colour_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = recipe.wanted.colour
     out = own.written_out(recipe.wanted.format in YUV420)
     name = "OpenCV's fixed point" if out != own else own.rounding

@@ -26,8 +26,8 @@ LONGER = 16  # a capture of up to this many times the intended size is read
 
 @dataclass(frozen=True, slots=True)
 class IntendedInput:
-    """An intended input. path: a picture, .npy pixels, or bytes. name: the name that a capture may have. wanted: its description,
-    None where unknown. sha256: from a manifest, or ""."""
+    """An intended input. path: a picture, .npy pixels, or bytes. name: the name that a capture may have. wanted: its
+    description, None where unknown. sha256: from a manifest, or ""."""
 
     path: str
     name: str
@@ -52,8 +52,8 @@ def compare(
     seconds: float,
     watch: Callable[[str, int, int], None] | None = None,
 ) -> list[ComparedFrame]:
-    """Compares one frame after another; mistakes that explained earlier frames are tried first. a: intended inputs. b: captures.
-    seconds: for all frames together. Raises UsageError where they cannot be paired or read."""
+    """Compares one frame after another; mistakes that explained earlier frames are tried first. a: intended inputs. b:
+    captures. seconds: for all frames together. Raises UsageError where they cannot be paired or read."""
     ours = _intended(a, wanted)
     for one in ours[:1]:
         if one.wanted is not None and (size := one.wanted.size_bytes) > MOST_DESCRIBED:
@@ -115,8 +115,8 @@ def _captured(b: str) -> list[str]:
 
 
 def _paired(ours: list[IntendedInput], theirs: list[str], a: str, b: str) -> list[tuple[IntendedInput, str]]:
-    """Pairs inputs and captures by name without its ending (the prepared file's or its source's), else by order if there are as
-    many of both."""
+    """Pairs inputs and captures by name without its ending (the prepared file's or its source's), else by order if
+    there are as many of both."""
     if not ours or not theirs:
         raise UsageError(f"{b if ours else a}: contains no files, nothing to compare")
     if len(ours) == len(theirs) == 1:

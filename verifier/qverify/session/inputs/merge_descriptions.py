@@ -15,17 +15,17 @@ from qverify.tensors.spec import TensorSpec
 
 
 def description(
-    given: dict[str, Any], toml: str | None, model: str | None, name: str | None
+    options: dict[str, Any], toml: str | None, model: str | None, name: str | None
 ) -> tuple[Description | None, str]:
-    """Returns the description of an input and its name: the table's keys, then those of the TOML file, then those of model.bin.
-    The description is None where none of them states anything."""
+    """Returns the description of an input and its name: the table's keys, then those of the TOML file, then those of
+    model.bin. The description is None where none of them states anything."""
     table: dict[str, Any] = {}
     if model is not None:
         name, table, spec = _read_model(model, name)
     if toml is not None:
         name, more = _read_toml(toml, name)
         table |= more
-    table |= given
+    table |= options
     if not table:
         return None, name or "input"
     where = model or toml or "options"
@@ -45,7 +45,8 @@ def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _read_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorSpec]:
-    """Returns name, table and spec of an input of model.bin; where it has no description, the table has the tensor's layout."""
+    """Returns name, table and spec of an input of model.bin; where it has no description, the table has the tensor's
+    layout."""
     data = read_file(path)
     if data[: len(MAGIC)] != MAGIC:
         raise UsageError(f"-m {path}: not a model.bin of qverify compile")

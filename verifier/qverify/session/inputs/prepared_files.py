@@ -50,8 +50,8 @@ def prepare(
     name: str = "input",
     tell: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, str]]:
-    """Writes NNNN.bin for every picture, then manifest.json. Returns the pictures that failed (source, why), which are left out.
-    Raises UsageError where all failed."""
+    """Writes NNNN.bin for every picture, then manifest.json. Returns the pictures that failed (source, why), which are
+    left out. Raises UsageError where all failed."""
     if any(os.path.realpath(os.path.dirname(p) or ".") == os.path.realpath(folder) for p in paths):
         raise UsageError(f"-o {folder}: the pictures themselves are in it; name another folder")
     output, failed = _OutputFolder(folder), list[dict[str, str]]()
@@ -79,8 +79,8 @@ def random(wanted: Description, folder: str, name: str, seed: int, count: int) -
 
 
 class _OutputFolder:
-    """Writes NNNN.bin files, each hashed while it is written. Removes an older manifest first, so that an interrupted run is not
-    taken for complete."""
+    """Writes NNNN.bin files, each hashed while it is written. Removes an older manifest first, so that an interrupted
+    run is not taken for complete."""
 
     def __init__(self, folder: str):
         self.folder, self.files = folder, list[dict[str, str]]()
@@ -140,7 +140,8 @@ def flat(wanted: Description) -> dict[str, Any]:
 
 
 def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
-    """Returns description, rows of the files, and the whole content of manifest.json. Raises BadFileError for any other file."""
+    """Returns description, rows of the files, and the whole content of manifest.json. Raises BadFileError for any other
+    file."""
     path = os.path.join(folder, "manifest.json")
     if not os.path.lexists(path):
         raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
@@ -192,8 +193,8 @@ def wrong_bytes(data: bytes, wanted: Description) -> str:
 
 
 def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
-    """Yields each file and what is wrong with it ("" when nothing is). A folder is checked against its manifest, and that against
-    `wanted`."""
+    """Yields each file and what is wrong with it ("" when nothing is). A folder is checked against its manifest, and
+    that against `wanted`."""
     if os.path.isdir(path):
         stated, files, _ = manifest(path)
         differing = [] if wanted is None else differences(_key(stated), _key(wanted))

@@ -21,7 +21,8 @@ KEYS = ("model", "board", "firmware", "toolchain")
 
 @dataclass(frozen=True, slots=True)
 class BaselineChange:
-    """One difference between a baseline and a newer run. direction: better, worse, other (another content), gone, new, not known."""
+    """One difference between a baseline and a newer run. direction: better, worse, other (another content), gone, new,
+    not known."""
 
     frame: int
     pair: str
@@ -33,7 +34,8 @@ class BaselineChange:
 
 
 def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], str]:
-    """Writes the capture's entry to the file, replacing an entry with the same key. Returns the key and the verdict of the run."""
+    """Writes the capture's entry to the file, replacing an entry with the same key. Returns the key and the verdict of
+    the run."""
     content: dict[str, Any] = _read(path) if os.path.exists(path) else {"schema": SCHEMA, "entries": []}
     entry = _entry(capture, firmware, toolchain)
     key = {k: entry[k] for k in KEYS}
@@ -43,8 +45,8 @@ def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[s
 
 
 def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[BaselineChange], int]:
-    """Compares the capture with the entry of the same model and board whose firmware and toolchain are nearest. Returns that
-    entry's key, the changes, and the number of tensors compared.
+    """Compares the capture with the entry of the same model and board whose firmware and toolchain are nearest. Returns
+    that entry's key, the changes, and the number of tensors compared.
     firmware: "" for the system that the board reported.
     Raises UsageError without such an entry, or where the two have no tensor in common."""
     now = _entry(capture, firmware, toolchain)

@@ -30,8 +30,8 @@ from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 @dataclass(frozen=True, slots=True)
 class Dumps:
-    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content. model: path
-    for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
+    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content.
+    model: path for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
 
     a: str
     b: str
@@ -43,8 +43,8 @@ class Dumps:
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
-    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never PASSED.
-    Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
+    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never
+    PASSED. Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
         _side(dumps, p, profile, opened) for p, profile in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))
@@ -89,8 +89,8 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
 
 
 def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
-    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where none of
-    them states any, or the dumps contradict each other."""
+    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where
+    none of them states any, or the dumps contradict each other."""
     stated = (
         [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
     )
@@ -112,7 +112,8 @@ def _absent(first: Recording, opened: Models | None) -> list[str]:
 
 
 def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
-    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither dump."""
+    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither
+    dump."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
     elif absent:
@@ -130,7 +131,8 @@ def _model_notes(first: Recording, second: Recording) -> list[str]:
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:
-    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an unknown dtype."""
+    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an
+    unknown dtype."""
     dtypes_by_name = {}
     for value in values:
         name, _, dtype = value.rpartition("=")
@@ -187,7 +189,8 @@ def _content(path: str) -> str:
 def _recordings(
     dumps: Dumps, sides: list[Recording | VendorDump], opened: Models | None
 ) -> tuple[Recording, Recording]:
-    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes first."""
+    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes
+    first."""
     a, b = sides
     model = opened.graph.tensors if opened is not None else {}
     outputs = opened.graph.outputs if opened is not None else ()
@@ -214,7 +217,8 @@ def _plain(recording: Recording) -> dict[str, TensorSpec]:
 
 
 def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told apart."""
+    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told
+    apart."""
     for name, spec in recording.specs.items():
         known = graph.tensors.get(name)
         if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
@@ -240,35 +244,35 @@ def _precision(sides: tuple[Recording, Recording]) -> int | None:
 
 def _within_precision(sides: tuple[Recording, Recording], options: Options) -> None:
     """Raises UsageError for a gate finer than the precision of the dumps' printed values."""
-    known = _precision(sides)
-    if known is None:
+    decimals = _precision(sides)
+    if decimals is None:
         return
-    fine = 10.0**-known
+    fine = 10.0**-decimals
     gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
-    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > known else []
+    too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > decimals else []
     too_fine += ["--rule exact"] if options.rule == "exact" else []
     too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
     too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
-    if known < 0:
+    if decimals < 0:
         raise UsageError(
             "the dump's values have so few printed digits that not even whole numbers are known; dump more of them"
         )
     if too_fine:
         raise UsageError(
-            f"{too_fine[0]}: the dump's values are known only to {count(known, 'decimal')}, and nothing finer can be judged; "
-            f"give -c {known} or less" + (", or -m, which has the exact scales" if known < 6 else "")
+            f"{too_fine[0]}: the dump's values are known only to {count(decimals, 'decimal')}, and nothing finer can be judged; "
+            f"give -c {decimals} or less" + (", or -m, which has the exact scales" if decimals < 6 else "")
         )
 
 
 def _claim_no_more(report: Report, sides: tuple[Recording, Recording]) -> None:
     """Removes bit equality and limits matching digits for printed values: equal text does not prove equal bytes."""
-    known = _precision(sides)
-    if known is None:
+    decimals = _precision(sides)
+    if decimals is None:
         return
-    report.notes.append(f"values known to {count(known, 'decimal')}: whether the bytes are equal is not known")
+    report.notes.append(f"values known to {count(decimals, 'decimal')}: whether the bytes are equal is not known")
     for pair in report.pairs:
         pair.bit_equal = False
         for row in pair.tensors:
             row.bit_equal = False
             digits = row.metrics.get("matching_digits")
-            row.metrics["matching_digits"] = min(digits, known) if isinstance(digits, int) else digits
+            row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits

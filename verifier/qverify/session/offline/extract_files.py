@@ -1,4 +1,5 @@
-"""Extracts a capture's bytes as files: every side's tensors in the aligned layout of model.bin, described in dump.json."""
+"""Extracts a capture's bytes as files: every side's tensors in the aligned layout of model.bin, described in
+dump.json."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # as profile generic reads them
 
 @dataclass(frozen=True, slots=True)
 class ExtractRequest:
-    """What to extract, and where to. frame, side, tensors: None and empty for all. side: a label of the capture, or `inputs`."""
+    """What to extract, and where to. frame, side, tensors: None and empty for all. side: a label of the capture, or
+    `inputs`."""
 
     capture: str
     folder: str
@@ -42,29 +44,31 @@ class Extracted:
     names: set[str] = field(default_factory=set)
 
 
-def extract(asked: ExtractRequest) -> Extracted:
-    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder appears whole or not at all.
-    dump.json lists what the capture lacks. Raises UsageError where nothing matches the request, or the folder exists or
-    cannot be written."""
-    capture = open_capture(asked.capture)
-    if os.path.lexists(asked.folder):
-        raise UsageError(f"{asked.folder}: exists already; name a folder that does not")
+def extract(request: ExtractRequest) -> Extracted:
+    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder appears whole or not
+    at all. dump.json lists what the capture lacks. Raises UsageError where nothing matches the request, or the folder
+    exists or cannot be written."""
+    capture = open_capture(request.capture)
+    if os.path.lexists(request.folder):
+        raise UsageError(f"{request.folder}: exists already; name a folder that does not")
     counts, temporary = Extracted(), ""
     try:
-        temporary = tempfile.mkdtemp(prefix=".qverify-", dir=os.path.dirname(os.path.abspath(asked.folder)))
+        temporary = tempfile.mkdtemp(prefix=".qverify-", dir=os.path.dirname(os.path.abspath(request.folder)))
         os.chmod(temporary, 0o755)
-        for number in _frames(capture, asked.frame):
-            for label, tensors, missing in _sides(capture, number, asked.side):
+        for number in _frames(capture, request.frame):
+            for label, tensors, missing in _sides(capture, number, request.side):
                 if capture.incomplete:
                     missing |= {CUT: f"the capture is incomplete: {capture.incomplete}"}
-                _write_side(os.path.join(temporary, f"frame_{number}", label), tensors, missing, asked.tensors, counts)
-        if unknown := [n for n in asked.tensors if n not in counts.names]:
-            raise UsageError(f"{asked.capture}: --tensor {unknown[0]}: no tensor of that name; {_contents(capture)}")
+                _write_side(
+                    os.path.join(temporary, f"frame_{number}", label), tensors, missing, request.tensors, counts
+                )
+        if unknown := [n for n in request.tensors if n not in counts.names]:
+            raise UsageError(f"{request.capture}: --tensor {unknown[0]}: no tensor of that name; {_contents(capture)}")
         if not counts.files and not counts.missing:
-            raise UsageError(f"{asked.capture}: it contains nothing of what was asked for; {_contents(capture)}")
-        os.rename(temporary, asked.folder)
+            raise UsageError(f"{request.capture}: it contains nothing of what was asked for; {_contents(capture)}")
+        os.rename(temporary, request.folder)
     except OSError as error:
-        raise UsageError(f"{asked.folder}: cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"{request.folder}: cannot be written: {error.strerror or error}") from error
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)

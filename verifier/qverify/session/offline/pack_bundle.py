@@ -1,4 +1,5 @@
-"""Packs a bundle for a board without network: runtimes, model.bin, prepared inputs and run.sh, as folder or tar (BUNDLE.md)."""
+"""Packs a bundle for a board without network: runtimes, model.bin, prepared inputs and run.sh, as folder or tar
+(BUNDLE.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ TARS = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True, slots=True)
 class PackedBundle:
-    """A written bundle. files: how many. bytes: the size of them all. dump_bytes: what run.sh will write on the board."""
+    """A written bundle. files: how many. bytes: the size of them all. dump_bytes: what run.sh will write on the
+    board."""
 
     path: str
     files: int
@@ -49,8 +51,9 @@ def pack(
     machines: tuple[str, ...] = (),
     onnx: bool = True,
 ) -> PackedBundle:
-    """Writes a bundle. machines: names as `uname -m` prints them; empty for all that the runtime is built for. onnx: include
-    the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a machine is unknown."""
+    """Writes a bundle. machines: names as `uname -m` prints them; empty for all that the runtime is built for. onnx:
+    include the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a
+    machine is unknown."""
     models = open_models(paths)
     prepared = prepared_inputs(models.graph, inputs or InputRequest())
     runtimes = _runtimes(machines)

@@ -33,9 +33,9 @@ ORDER = (*RERUN, "board")
 
 @dataclass(frozen=True, slots=True)
 class RejudgeRequest:
-    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again on the
-    captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of the captured
-    models."""
+    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again
+    on the captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of
+    the captured models."""
 
     folder: str
     options: Options = field(default_factory=Options)
@@ -59,7 +59,8 @@ class CapturedJob:
         return self.capture.prepared(number, self.models.graph)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was unreachable."""
+        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was
+        unreachable."""
         ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
@@ -75,11 +76,11 @@ class CapturedJob:
         pass
 
 
-def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
-    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are judged.
-    Raises BadFileError where no frame can be judged."""
-    capture, kept, rows = open_capture(asked.folder), KeptReports(), list[dict[str, Any]]()
-    for number, source, outcome in frames(asked, capture, watch):
+def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
+    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
+    judged. Raises BadFileError where no frame can be judged."""
+    capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
+    for number, source, outcome in frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
             rows.append(not_run(number, source, outcome))
         else:
@@ -89,7 +90,7 @@ def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None
         if tell is not None and len(capture.frames) > 1:
             tell(rows[-1])
     if not kept.reports:
-        raise BadFileError(f"{asked.folder}: no frame can be judged: {rows[0]['why']}")
+        raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
     whole = kept.whole(rows)
     if len(rows) == 1:
         whole.frames = []
@@ -97,7 +98,8 @@ def rejudge(asked: RejudgeRequest, tell: Tell | None = None, watch: Watch | None
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
-    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot be read."""
+    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot
+    be read."""
     for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
         if not (results := capture.frames[number].get(key)):
             continue
@@ -117,32 +119,32 @@ def mark_inconclusive(report: Report, why: str) -> None:
 
 
 def frames(
-    asked: RejudgeRequest, capture: Capture, watch: Watch | None = None
+    request: RejudgeRequest, capture: Capture, watch: Watch | None = None
 ) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
     """Yields (number, source, outcome) of every frame. Raises BadFileError for a damaged model."""
     if not capture.frames:
-        raise BadFileError(f"{asked.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
-    if unknown := [side for side in asked.rerun if side not in RERUN]:
+        raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
+    if unknown := [side for side in request.rerun if side not in RERUN]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
-    models = open_models([*asked.models] or captured_models(capture))
-    host, board, options = HostSides(models), _board(asked, models), _options(asked.options, capture)
+    models = open_models([*request.models] or captured_models(capture))
+    host, board, options = HostSides(models), _board(request, models), _options(request.options, capture)
     try:
         for number, row in enumerate(capture.frames):
             try:
                 if capture.why(number):
                     raise BadFileError(capture.why(number))
                 prepared = capture.prepared(number, models.graph)
-                ran, pull = _sides(asked, capture, number, host, prepared, watch, models), None
-                if asked.board is not None:
-                    board = board or _board_again(asked, models)
+                ran, pull = _sides(request, capture, number, host, prepared, watch, models), None
+                if request.board is not None:
+                    board = board or _board_again(request, models)
                     if board is not None:
                         pull = CachedPull(board.pull)
-                    ran.recordings["board"] = _run(board, asked, models, prepared)
+                    ran.recordings["board"] = _run(board, request, models, prepared)
                 report = make_report(models, prepared, ran, replace(options, frame=number), pull)
             except BadFileError as error:
                 yield number, str(row["source"]), error
                 continue
-            if asked.board is None:
+            if request.board is None:
                 mark_captured_repeat(report, capture, number)
             elif board is not None and ran.recordings["board"].state != "complete":
                 board.close()
@@ -156,47 +158,48 @@ def frames(
 
 
 def captured_models(capture: Capture) -> list[str]:
-    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured unused."""
+    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured
+    unused."""
     return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
 
 
-def _options(given: Options, capture: Capture) -> Options:
+def _options(chosen: Options, capture: Capture) -> Options:
     """Returns the captured run's options, overridden by those that are set now."""
     names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:
         before = Options(**{k: v for k, v in capture.command.items() if k in names})
-        changed = {k for k in names if k in given.named or getattr(given, k) != getattr(default, k)}
-        return replace(before, **{k: getattr(given, k) for k in changed})
+        changed = {k for k in names if k in chosen.named or getattr(chosen, k) != getattr(default, k)}
+        return replace(before, **{k: getattr(chosen, k) for k in changed})
     except (TypeError, ValueError, UsageError) as error:
         raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
 
 
-def _board(asked: RejudgeRequest, models: Models) -> Any:
-    if asked.board is None:
+def _board(request: RejudgeRequest, models: Models) -> Any:
+    if request.board is None:
         return None
     from qverify.sides.board import Board
 
-    return Board(asked.board, models.binary, models.graph, asked.deadline_s, asked.reach)
+    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
 
 
-def _board_again(asked: RejudgeRequest, models: Models) -> Any:
+def _board_again(request: RejudgeRequest, models: Models) -> Any:
     """Connects again after a frame that broke the connection; None where the board cannot be reached any more."""
     try:
-        return _board(asked, models)
+        return _board(request, models)
     except LinkError:
         return None
 
 
-def _run(board: Any, asked: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
+def _run(board: Any, request: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
     if board is None:
         return unreachable_board(
-            models.graph, str(asked.board), "the board failed in an earlier frame and could not be reached again"
+            models.graph, str(request.board), "the board failed in an earlier frame and could not be reached again"
         )
     return board.run(prepared)
 
 
 def _sides(
-    asked: RejudgeRequest,
+    request: RejudgeRequest,
     capture: Capture,
     number: int,
     host: HostSides,
@@ -205,18 +208,18 @@ def _sides(
     models: Models,
 ) -> SideResults:
     """Returns the captured sides, with those of `rerun` run again."""
-    ran = host.run(prepared, "simulator" in asked.rerun, watch) if asked.rerun else SideResults()
-    again = {n: r for n, r in ran.recordings.items() if n in asked.rerun}
-    ran.recordings = _ordered({**_captured(capture, number, models, prepared, asked.run_sim), **again})
-    ran.run_unit = host.run_units(asked.run_sim)
+    ran = host.run(prepared, "simulator" in request.rerun, watch) if request.rerun else SideResults()
+    again = {n: r for n, r in ran.recordings.items() if n in request.rerun}
+    ran.recordings = _ordered({**_captured(capture, number, models, prepared, request.run_sim), **again})
+    ran.run_unit = host.run_units(request.run_sim)
     return ran
 
 
 def _captured(
     capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
 ) -> dict[str, Recording]:
-    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a side that
-    the run had and the capture lacks."""
+    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a
+    side that the run had and the capture lacks."""
     sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
     for name in captured_sides(capture):
         if name not in sides and (run_sim or name != "simulator"):
@@ -262,7 +265,8 @@ def _mismatch(side: Recording, capture: Capture, models: Models, prepared: Prepa
 
 
 def _expect(sides: dict[str, Recording], models: Models) -> None:
-    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts them."""
+    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts
+    them."""
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs

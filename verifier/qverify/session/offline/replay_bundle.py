@@ -25,8 +25,8 @@ MOST_MANIFEST, MOST_FILE = 1 << 22, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What to replay. bundle: folder of `qverify pack`. dump: the board's dump, by default the bundle's own. models: paths of
-    further models."""
+    """What to replay. bundle: folder of `qverify pack`. dump: the board's dump, by default the bundle's own. models:
+    paths of further models."""
 
     bundle: str
     dump: str | None = None

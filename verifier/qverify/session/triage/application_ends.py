@@ -14,9 +14,10 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
-def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path: str) -> Rung:
-    """Returns the rung that compares the raw bytes the application fed (a file at `path`) with those prepared from -i."""
-    got = prepared_inputs(graph, replace(asked, files=path))
+def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
+    """Returns the rung that compares the raw bytes the application fed (a file at `path`) with those prepared from
+    -i."""
+    got = prepared_inputs(graph, replace(request, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, got.inputs, strict=True) if a.data != b.data]
     why = f"{', '.join(differ)}: the bytes differ from those prepared from -i" if differ else ""
     return Rung(
@@ -30,8 +31,8 @@ def input_rung(graph: Graph, prepared: PreparedInputs, asked: InputRequest, path
 
 
 def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
-    """Returns the rung that compares the arrays at `path`, named after the outputs, with the outputs of the stage before.
-    Raises UsageError where the file contains none of them, or there is no stage to compare with."""
+    """Returns the rung that compares the arrays at `path`, named after the outputs, with the outputs of the stage
+    before. Raises UsageError where the file contains none of them, or there is no stage to compare with."""
     own, theirs = ran.recordings.get(device.name), dump_as_side(path, graph)
     if own is None:
         raise UsageError(

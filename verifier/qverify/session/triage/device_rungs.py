@@ -28,8 +28,8 @@ BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board"
 
 @dataclass(slots=True)
 class DeviceRungs:
-    """Rungs collected from the reports of all frames. gates: those the user gave, by `A~B`; for the others a pair's own gate
-    (compare/gate.py) decides."""
+    """Rungs collected from the reports of all frames. gates: those the user gave, by `A~B`; for the others a pair's own
+    gate (compare/gate.py) decides."""
 
     gates: dict[str, RungGate]
     _found: dict[tuple[str, str], Rung] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class DeviceRungs:
         return self._found
 
     def _gate(self, pair: Pair) -> RungGate | None:
-        """Returns the gate to judge the pair by, or None where the pair's own verdict counts, as for `exact` between simulator and
-        board."""
+        """Returns the gate to judge the pair by, or None where the pair's own verdict counts, as for `exact` between
+        simulator and board."""
         gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
         return (
             None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
@@ -114,8 +114,8 @@ def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
 
 
 def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
-    """Judges the final outputs by another gate. One that is missing, or has another shape or type, never passes; one that is
-    not finite on both sides stays INCONCLUSIVE."""
+    """Judges the final outputs by another gate. One that is missing, or has another shape or type, never passes; one
+    that is not finite on both sides stays INCONCLUSIVE."""
     doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
     bad = [o for o in rung.outputs if not o.holds and o.name not in {r.name for r in doubtful}]
     misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
@@ -144,7 +144,8 @@ def _unproven(rung: Rung, report: Report) -> None:
 def _doubt(
     where: Located | None, parts: list[Unit], graph: Graph, failed: Mapping[str, Forced]
 ) -> tuple[str, str] | None:
-    """Returns (kind, why) where a dump is not of this model or not of these inputs, so that no side is blamed; else None."""
+    """Returns (kind, why) where a dump is not of this model or not of these inputs, so that no side is blamed; else
+    None."""
     if why := _other_inputs(where, parts, graph):
         return "other_inputs", why
     forced = [f for f in where.forced.values() if f.verdict != "INCONCLUSIVE"] if where is not None else []
@@ -159,8 +160,8 @@ def _doubt(
 
 
 def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
-    """Returns why a dump was not computed from these inputs: a quantize node at an input of the network gives very different
-    values there; "" where it was."""
+    """Returns why a dump was not computed from these inputs: a quantize node at an input of the network gives very
+    different values there; "" where it was."""
     first = [u for u in parts if set(u.inputs) <= set(graph.inputs) and u.op == "quantize"]
     for unit in first:
         forced = where.forced.get(unit.outputs[0]) if where is not None else None
@@ -197,8 +198,9 @@ def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) 
 
 
 def dump_as_side(path: str, graph: Graph) -> Recording:
-    """Returns arrays of another runtime as a side: stored integers get the graph's scales; a final output that is present only
-    as the integers before its dequantize node is dequantized from them. Raises UsageError where no array has a tensor's name."""
+    """Returns arrays of another runtime as a side: stored integers get the graph's scales; a final output that is
+    present only as the integers before its dequantize node is dequantized from them. Raises UsageError where no array
+    has a tensor's name."""
     dump = add_scales(open_array_dump(path, "dump"), graph)
     tensors = {n: dump.tensors[n] for n in dump.tensors if n in graph.tensors}
     specs = {n: dump.specs[n] for n in tensors}

@@ -1,4 +1,5 @@
-"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known fault."""
+"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known
+fault."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ MOST_NODES = 4  # where the board is blamed
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One output of the blamed unit. explanation: None where the board's tensors cannot be had; why says so."""
+    """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why."""
 
     node: str
     op: str
@@ -34,8 +35,8 @@ class Explained:
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board that is
-    still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
+    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board
+    that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
@@ -67,9 +68,9 @@ def explain_blame(
 
 
 class Blamed:
-    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very first
-    frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's search, 0 for
-    none."""
+    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very
+    first frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's
+    search, 0 for none."""
 
     def __init__(self, seconds: float):
         self._seconds, self._knew_before = seconds, False
@@ -97,7 +98,7 @@ def _explained(
     values = {n: board[0](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:
-        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} cannot be had")
+        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} is not available")
     recorded = values.pop(name)
     assert recorded is not None
     inputs = {n: v for n, v in values.items() if v is not None}
@@ -107,9 +108,9 @@ def _explained(
 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
-    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it where it
-    must; the second finds only what is on the host already, in the board's recording or with the same digest in another
-    side's, so that a search does not transfer a whole dump."""
+    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it
+    where it must; the second finds only what is on the host already, in the board's recording or with the same digest
+    in another side's, so that a search does not transfer a whole dump."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return nothing, nothing

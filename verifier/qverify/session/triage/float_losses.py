@@ -30,8 +30,8 @@ AGREE = 0.99  # accumulated cosine of a quantized tensor with its float one, for
 
 
 class FloatLosses:
-    """The losses between one float file and the quantized ONNX. rows: set by finish(); ranked, the most sensitive first, after
-    one_at_a_time()."""
+    """The losses between one float file and the quantized ONNX. rows: set by finish(); ranked, the most sensitive
+    first, after one_at_a_time()."""
 
     def __init__(self, file: FloatFile, models: Models, paths: list[str]):
         assert models.original is not None
@@ -50,7 +50,8 @@ class FloatLosses:
         self.duration_s = 0.0
 
     def add(self, feed: dict[str, Array], quantized: Mapping[str, Array]) -> None:
-        """Adds one frame. feed: inputs of the float file by name. quantized: integer arrays by tensor name of the graph."""
+        """Adds one frame. feed: inputs of the float file by name. quantized: integer arrays by tensor name of the
+        graph."""
         self._losses.add(self.file.tensors(feed, [p.tensor for p in self.paired.pairs]), quantized)
         self._frames.append(feed)
 
@@ -70,12 +71,12 @@ class FloatLosses:
         self.duration_s = time.perf_counter() - start
 
     def _measured(self) -> list[dict[str, Array]]:
-        """Returns the frames to measure single tensors on: all, or as many as MOST_RUNS allows, chosen so that an output that is
-        loud in any frame is loud in one of them."""
+        """Returns the frames to measure single tensors on: all, or as many as MOST_RUNS allows, chosen so that an
+        output that is loud in any frame is loud in one of them."""
         most = max(1, MOST_RUNS // (len(self.rows) + 1))
         if len(self._frames) <= most:
             return self._frames
-        ran = (self.file.run(given) for given in self._frames)
+        ran = (self.file.run(feed) for feed in self._frames)
         loud = [{n: _loud(out[n], step) for n, step in self._steps.items() if n in out} for out in ran]
         return [self._frames[at] for at in loudest_frames(loud, most)]
 

@@ -1,4 +1,5 @@
-"""The rungs from float: runs every float stage on each frame, compares its outputs with the next stage's, locates failures."""
+"""The rungs from float: runs every float stage on each frame, compares its outputs with the next stage's, locates
+failures."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ Note = Callable[[str], None]
 
 
 class FloatRungs:
-    """The rungs between float stages, and from the last one to the first compiled stage. gates: those the user gave, by `A~B`.
-    note: receives lines for the report. steps: quantization steps of the final outputs, by name."""
+    """The rungs between float stages, and from the last one to the first compiled stage. gates: those the user gave, by
+    `A~B`. note: receives lines for the report. steps: quantization steps of the final outputs, by name."""
 
     def __init__(
         self,
@@ -67,7 +68,8 @@ class FloatRungs:
         return next(o.gate for (a, _), o in self._outputs.items() if a == name)
 
     def explain(self, rung: Rung) -> None:
-        """Adds to a rung that failed between two float files the first divergence in the second's graph, on the first frame."""
+        """Adds to a rung that failed between two float files the first divergence in the second's graph, on the first
+        frame."""
         files = {s.stage.name: s for s in self._floats if s.file is not None}
         if rung.verdict == "FAILED" and rung.a in files and rung.b in files:
             _divergence(rung, files[rung.a], files[rung.b], self._first_feed)

@@ -57,8 +57,8 @@ def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, 
 
 
 def inputs_only(stage: FloatStage) -> Graph:
-    """Returns a graph with inputs only, as prepared_inputs needs it, for a ladder of float files alone. Raises UsageError for a
-    dump, which does not state its inputs."""
+    """Returns a graph with inputs only, as prepared_inputs needs it, for a ladder of float files alone. Raises
+    UsageError for a dump, which does not state its inputs."""
     if stage.file is None:
         raise UsageError(
             "the ladder starts with a dump and has no quantized model, so the inputs of the other stages are not known; give an ONNX first"
@@ -69,7 +69,8 @@ def inputs_only(stage: FloatStage) -> Graph:
 
 
 def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
-    """Returns the network's inputs as float values, and the final outputs of the first side that computed them, with specs."""
+    """Returns the network's inputs as float values, and the final outputs of the first side that computed them, with
+    specs."""
     ends = graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
     first = next((ran.recordings[s] for s in ("reference", "simulator", "board") if s in ran.recordings), None)
     tensors = {**prepared.arrays(), **(dict(first.tensors) if first is not None else {})}
@@ -85,8 +86,8 @@ def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> 
 
 
 def output_steps(graph: Graph) -> dict[str, OutputStep]:
-    """Returns the quantization step of each final output, or of the integers it is dequantized from; outputs without a scale
-    are left out."""
+    """Returns the quantization step of each final output, or of the integers it is dequantized from; outputs without a
+    scale are left out."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     steps = {}
     for name in graph.outputs:

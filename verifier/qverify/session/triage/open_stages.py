@@ -1,4 +1,5 @@
-"""Turns -m and --stages into the stages of the ladder: float files, a vendor's stage, quantized ONNX, model.bin, dumps."""
+"""Turns -m and --stages into the stages of the ladder: float files, a vendor's stage, quantized ONNX, model.bin,
+dumps."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class SourceStage:
 
 @dataclass(slots=True)
 class StageFiles:
-    """The files of the stages. originals: stages before the reference, in order. models: paths that the main job opens. dumps:
-    of another runtime, after the reference. run_sim: whether the simulator is a stage."""
+    """The files of the stages. originals: stages before the reference, in order. models: paths that the main job opens.
+    dumps: of another runtime, after the reference. run_sim: whether the simulator is a stage."""
 
     originals: list[SourceStage] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -34,8 +35,8 @@ class StageFiles:
 
 
 def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> StageFiles:
-    """Sorts the files into stages. stages: paths and the words simulator and board, in order; [] for the default order of -m.
-    Raises UsageError for a stage in an impossible place."""
+    """Sorts the files into stages. stages: paths and the words simulator and board, in order; [] for the default order
+    of -m. Raises UsageError for a stage in an impossible place."""
     paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
     if stages and "board" in stages and board is None:
         raise UsageError("--stages names the board, but there is no -b BOARD")
@@ -44,15 +45,15 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"]
-    reference, seen = quantized[-1] if quantized else None, False
+    reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
         if path == reference or kind == "model.bin":
             files.models.append(path)
-            seen = seen or path == reference
-        elif kind == "dump" and (seen or not stages):
+            after_reference = after_reference or path == reference
+        elif kind == "dump" and (after_reference or not stages):
             files.dumps.append(path)
-        elif seen and stages:
+        elif after_reference and stages:
             raise UsageError(f"--stages: {path} ({kind}) comes after the quantized ONNX {reference}; put it before")
         else:
             files.originals.append(_original(path, kind, files.originals))

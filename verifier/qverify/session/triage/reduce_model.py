@@ -1,4 +1,5 @@
-"""Finds the smallest part of a model that still differs on the board, and writes it as a bundle (TRIAGE.md, reduction)."""
+"""Finds the smallest part of a model that still differs on the board, and writes it as a bundle (TRIAGE.md,
+reduction)."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The result of a reduction. state: reduced, nothing (to reduce), or inconclusive with why. node: the part's last node.
-    nodes: how many it has. of: how many the model has. runs: how often the board ran."""
+    """The result of a reduction. state: reduced, nothing (to reduce), or inconclusive with why. node: the part's last
+    node. nodes: how many it has. of: how many the model has. runs: how often the board ran."""
 
     state: str
     why: str = ""
@@ -53,9 +54,9 @@ class ReductionStopped(Exception):
 
 
 def reduce(request: Request, output: str, build: str | None = None, tell: Tell | None = None) -> Reduced:
-    """Reduces a failing verification and writes the bundle. output: a folder that does not exist yet. build: a command with
-    {onnx} and {bin} that compiles an ONNX to the board's model. Returns an inconclusive result where nothing differs, or the
-    board or the command fails. Raises UsageError for an output folder that exists or cannot be made."""
+    """Reduces a failing verification and writes the bundle. output: a folder that does not exist yet. build: a command
+    with {onnx} and {bin} that compiles an ONNX to the board's model. Returns an inconclusive result where nothing
+    differs, or the board or the command fails. Raises UsageError for an output folder that exists or cannot be made."""
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
@@ -98,7 +99,8 @@ class _Search:
         return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
 
     def _ends(self) -> list[int]:
-        """Returns the units where a part may end and the next begin: for --build-cmd those whose outputs the given ONNX has too."""
+        """Returns the units where a part may end and the next begin: for --build-cmd those whose outputs the given ONNX
+        has too."""
         if self._build is None:
             return list(range(len(self._units)))
         if self._written is None:
@@ -117,8 +119,8 @@ class _Search:
         return next(place for place, end in enumerate(self._places) if end >= at)
 
     def _by_prefixes(self) -> int:
-        """Returns the place of the first unit whose tensor differs when the model ends there, for boards that show only final
-        outputs."""
+        """Returns the place of the first unit whose tensor differs when the model ends there, for boards that show only
+        final outputs."""
         low, high = 0, len(self._places) - 1
         while low < high:
             middle = (low + high) // 2
@@ -130,7 +132,8 @@ class _Search:
         return low
 
     def _smallest(self, at: int, work: str) -> ModelPart:
-        """Returns the part between two places if it differs by itself; else the shortest run of nodes that ends there, by bisection."""
+        """Returns the part between two places if it differs by itself; else the shortest run of nodes that ends there,
+        by bisection."""
         end = self._places[at]
         alone = self._run_part(self._start(at), end, os.path.join(work, "alone"))
         if alone is not None:
@@ -153,12 +156,13 @@ class _Search:
         return self._run_part(first, last, os.path.join(work, "x")) is not None
 
     def _run_part(self, first: int, last: int, folder: str) -> ModelPart | None:
-        """Runs units first..last as a model of its own on the board. Returns the part, or None where the board agrees."""
-        given = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
+        """Runs units first..last as a model of its own on the board. Returns the part, or None where the board
+        agrees."""
+        inputs = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
         if first == last:
-            given = set(self._units[last].inputs)
+            inputs = set(self._units[last].inputs)
         outputs = self._units[last].outputs
-        part = ModelPart(folder, given & _reads(self._graph, outputs, given), outputs, 0)
+        part = ModelPart(folder, inputs & _reads(self._graph, outputs, inputs), outputs, 0)
         return self._check_part(part)
 
     def _check_part(self, part: ModelPart) -> ModelPart | None:
@@ -206,8 +210,8 @@ class _Search:
         return value
 
     def _models(self, part: ModelPart) -> tuple[list[str], int]:
-        """Writes the part's files. Returns their paths and the number of nodes. The ONNX is left out where it would not compile to
-        the same nodes."""
+        """Writes the part's files. Returns their paths and the number of nodes. The ONNX is left out where it would not
+        compile to the same nodes."""
         own = cut(self._graph, part.given, part.outputs)
         binary = os.path.join(part.folder, "model.bin")
         source = self._source(part, own)
@@ -256,7 +260,8 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """A part of the model as a folder. given: names of the tensors it starts from. outputs: names of its last unit's outputs."""
+    """A part of the model as a folder. given: names of the tensors it starts from. outputs: names of its last unit's
+    outputs."""
 
     folder: str
     given: set[str]

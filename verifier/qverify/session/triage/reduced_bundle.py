@@ -16,8 +16,8 @@ from qverify.session.triage.write_npz import write_npz
 
 
 def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
-    """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that the
-    board does not show."""
+    """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that
+    the board does not show."""
     assert outcome.evidence is not None
     sides = outcome.evidence.results.recordings
     for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):

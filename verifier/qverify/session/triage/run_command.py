@@ -13,8 +13,8 @@ MOST_SAID = 1 << 16
 
 
 def run_whole(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Returns the exit status and the last line that the command wrote. Raises OSError where it cannot be started, TimeoutError
-    after timeout_s; its process group is gone when this returns or raises, KeyboardInterrupt included."""
+    """Returns the exit status and the last line that the command wrote. Raises OSError where it cannot be started,
+    TimeoutError after timeout_s; its process group is gone when this returns or raises, KeyboardInterrupt included."""
     with tempfile.TemporaryFile() as output:  # processes that it leaves running would hold a pipe open
         process = subprocess.Popen(
             list(words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -48,10 +48,10 @@ RANDOM = "the inputs are random: what quantization costs on real ones is not kno
 
 @dataclass(frozen=True, slots=True)
 class TriageRequest:
-    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output: what the
-    application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the board.
-    repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of simulator ~
-    board other than equal bits.
+    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output:
+    what the application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the
+    board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
+    simulator ~ board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it."""
 
     models: list[str]
@@ -88,14 +88,12 @@ class Ladder:
         self.job = self._job() if self.files.models else None
         self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
-            raise UsageError(
-                "-m names no quantized ONNX and no model.bin: give one, or two float ONNX and nothing else"
-            )
+            raise UsageError("-m names no quantized ONNX and no model.bin: give one, or only two float ONNX")
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
         self.report.stages = list_stages(self.files, names, self.board, request.app_output)
         if self.files.dumps and "quant.onnx" not in names:
             raise UsageError(
-                f"{self.files.dumps[0]} is a dump: it is held to the quantized ONNX, which -m does not name"
+                f"{self.files.dumps[0]} is a dump, which is compared with the quantized ONNX; give that with -m"
             )
         self._check_gates()
         self.devices = DeviceRungs(request.gates)
@@ -107,20 +105,20 @@ class Ladder:
         self.failing: Request | None = None  # of the first frame whose board fails
 
     def _job(self) -> Job | CapturedJob:
-        asked = self.request
-        if asked.capture is not None:
-            models = open_models(self.files.models, asked.shapes, asked.allow_other_model)
-            return CapturedJob(asked.capture, models, self.files.run_sim)
-        alone = bool(self.files.originals or self.files.dumps or asked.app_output)
+        request = self.request
+        if request.capture is not None:
+            models = open_models(self.files.models, request.shapes, request.allow_other_model)
+            return CapturedJob(request.capture, models, self.files.run_sim)
+        alone = bool(self.files.originals or self.files.dumps or request.app_output)
         wanted = Request(
             self.files.models,
-            asked.board,
+            request.board,
             self.files.run_sim,
-            inputs=asked.inputs,
-            deadline_s=asked.deadline_s,
-            shapes=asked.shapes,
-            allow_other_model=asked.allow_other_model,
-            reach=asked.reach,
+            inputs=request.inputs,
+            deadline_s=request.deadline_s,
+            shapes=request.shapes,
+            allow_other_model=request.allow_other_model,
+            reach=request.reach,
         )
         return Job(wanted, 1 if alone else 2)
 
@@ -153,7 +151,8 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the stage after it."""
+        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the
+        stage after it."""
         chain = [s.name for s in self.report.stages if s.kind != "dump"]
         pairs = list(pairwise(chain))
         return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
@@ -177,7 +176,7 @@ class Ladder:
         self.from_float.add(prepared.arrays(), None, None)
 
     def _run_compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
-        graph, asked = job.models.graph, self.request
+        graph, request = job.models.graph, self.request
         prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
         if unreached and isinstance(job, Job):  # the next frame would only wait for the same
@@ -190,7 +189,7 @@ class Ladder:
         if len(ran.recordings) > 1:
             located: list[Located] = []
             report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
-            times = max(asked.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
+            times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
@@ -205,12 +204,12 @@ class Ladder:
         first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
         self.from_float.add(feed, first, finals)
         self._add_losses(feed, prepared, ran)
-        if asked.app_input is not None:
-            self.ends["input"] = input_rung(graph, prepared, inputs, asked.app_input)
-        if asked.app_output is not None:
+        if request.app_input is not None:
+            self.ends["input"] = input_rung(graph, prepared, inputs, request.app_input)
+        if request.app_output is not None:
             device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
-            gate = asked.gates.get(f"{device.name}~application")
-            self.ends["output"] = output_rung(graph, ran, device, asked.app_output, gate)
+            gate = request.gates.get(f"{device.name}~application")
+            self.ends["output"] = output_rung(graph, ran, device, request.app_output, gate)
         job.refresh(ran)
 
     def _add_run(self, report: Report) -> None:
@@ -235,7 +234,8 @@ class Ladder:
             self.losses.add(feed_network(self.losses.file, feed)[0], tensors)
 
     def conclude(self) -> Triage:
-        """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the last frame."""
+        """Returns the report: the rungs in order, the first that fails, and what is not known. Call it once, after the
+        last frame."""
         report, stages = self.report, {s.name: s for s in self.report.stages}
         judged = self.devices.rungs() | self.from_float.rungs()
         if "output" in self.ends:

@@ -1,4 +1,5 @@
-"""Triage: runs every stage of the ladder once a frame, judges every rung, and gives evidence and a next step for failures."""
+"""Triage: runs every stage of the ladder once a frame, judges every rung, and gives evidence and a next step for
+failures."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from qverify.session.triage.run_ladder import Ladder, TriageRequest
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
-    """Returns the report of triage. Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be reached leaves
-    its rung INCONCLUSIVE; so does one of several frames that cannot be prepared."""
+    """Returns the report of triage. Raises QVerifyError (exit 2) for the user's mistakes. A board that cannot be
+    reached leaves its rung INCONCLUSIVE; so does one of several frames that cannot be prepared."""
     return run_triage(request, watch)[0]
 
 
@@ -36,8 +37,8 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
             try:
                 if frame.wrong:
                     raise BadFileError(frame.wrong)
-                asked = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
-                ladder.frame(asked, frame.source, number)
+                frame_request = replace(request.inputs, files=frame.files or None, prepared=frame.stated)
+                ladder.frame(frame_request, frame.source, number)
             except QVerifyError as error:
                 if len(frames) == 1:
                     raise
@@ -67,6 +68,6 @@ def _frames(request: TriageRequest) -> list[FrameSource]:
                 f"{capture.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})"
             )
         return [FrameSource("", str(row["source"]), wrong=capture.why(n)) for n, row in enumerate(capture.frames)]
-    asked = request.inputs.files
-    several = frame_sources(asked if isinstance(asked, str) else None)
-    return [FrameSource(asked or "", str(asked or "random"))] if several is None else several
+    files = request.inputs.files
+    several = frame_sources(files if isinstance(files, str) else None)
+    return [FrameSource(files or "", str(files or "random"))] if several is None else several

@@ -17,7 +17,8 @@ MOST_HELD = 1 << 28  # bytes of an .npz to unpack once; a larger one is unpacked
 
 
 def find_arrays(path: str) -> list[str]:
-    """Returns the names of a folder's .npy files, sorted, without those that an interrupted `qverify infer` left unfinished."""
+    """Returns the names of a folder's .npy files, sorted, without those that an interrupted `qverify infer` left
+    unfinished."""
     try:
         return sorted(f for f in os.listdir(path) if f.endswith(".npy") and not unfinished(f))
     except OSError as error:
@@ -25,7 +26,8 @@ def find_arrays(path: str) -> list[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Returns manifest.json of `qverify infer`; None where there is none. Raises BadFileError for any other file of that name."""
+    """Returns manifest.json of `qverify infer`; None where there is none. Raises BadFileError for any other file of
+    that name."""
     manifest = os.path.join(path, "manifest.json")
     if not os.path.lexists(manifest):
         return None
@@ -73,8 +75,8 @@ def _file(path: str) -> UntrustedFile:
 
 
 def open_array_dump(path: str, side: str) -> Recording:
-    """Returns the arrays at `path` as a side. Every tensor counts as final, so all are judged. Raises BadFileError for a file
-    that is not an array, or damaged."""
+    """Returns the arrays at `path` as a side. Every tensor counts as final, so all are judged. Raises BadFileError for
+    a file that is not an array, or damaged."""
     manifest = _manifest(path) if os.path.isdir(path) else None
     arrays = _open_arrays(path, manifest)
     state: State = "complete" if manifest is None or manifest.get("state", "complete") == "complete" else "partial"
@@ -96,7 +98,8 @@ def open_array_dump(path: str, side: str) -> Recording:
 
 
 def _manifest_settings(manifest: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns what `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final outputs."""
+    """Returns what `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final
+    outputs."""
     content = manifest or {}
     lists = {key: content.get(key, []) for key in ("inputs", "outputs")}
     return {key: [str(item) for item in names] for key, names in lists.items() if isinstance(names, list)}

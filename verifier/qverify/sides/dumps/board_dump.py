@@ -59,8 +59,8 @@ class DumpFolder:
 
 
 class DumpTar:
-    """The files of a dump in a tar. Members are read in place and never unpacked to disk; a gzipped tar is unzipped to an
-    unnamed file of at most most_bytes."""
+    """The files of a dump in a tar. Members are read in place and never unpacked to disk; a gzipped tar is unzipped to
+    an unnamed file of at most most_bytes."""
 
     def __init__(self, path: str, most_bytes: int):
         self._file: IO[bytes] | None = None
@@ -133,8 +133,8 @@ def open_dump(path: str, graph: Graph) -> DumpFiles:
 
 def read_board_dump(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
     """Returns the board's Recording. Every tensor is read once; one that does not match the digest the board printed is
-    missing, with the reason. prepared: inputs that the board must have run on, if given. A dump of another model or other
-    inputs, or that contradicts itself or the model, has the state "did not run"."""
+    missing, with the reason. prepared: inputs that the board must have run on, if given. A dump of another model or
+    other inputs, or that contradicts itself or the model, has the state "did not run"."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     recording = Recording("board", "qvrt", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     recording.capabilities = frozenset({"finals", "per_node", "digests"})
@@ -220,8 +220,8 @@ def _printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
 
 
 def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
-    """Returns what shows that the dump is not of one run of this model: a tensor twice, an unknown tensor, or a file of no
-    tensor; "" where there is nothing."""
+    """Returns what shows that the dump is not of one run of this model: a tensor twice, an unknown tensor, or a file of
+    no tensor; "" where there is nothing."""
     seen: dict[str, str] = {}
     known = set(graph.observable())
     for tensor, digest in _printed_digests(files):
@@ -271,7 +271,8 @@ def _by_label(names: set[str]) -> dict[str, str]:
 
 
 def _tensor(files: DumpFiles, name: str, spec: TensorSpec, digest: str | None) -> Array:
-    """Returns the valid elements of a tensor. Raises ValueError for another size, or a digest other than the printed one."""
+    """Returns the valid elements of a tensor. Raises ValueError for another size, or a digest other than the printed
+    one."""
     value = spec.valid_view(files.read(name, spec.size_bytes + 1))
     if digest is not None and tensor_digest(value) != digest:
         raise ValueError("its bytes do not match the digest that the board printed")

@@ -20,8 +20,8 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How to read a stored tensor. cut: the valid shape inside the stored one. order: of its axes. shape: the result. said: a
-    note for the report, "" where nothing was moved."""
+    """How to read a stored tensor. cut: the valid shape inside the stored one. order: of its axes. shape: the result.
+    said: a note for the report, "" where nothing was moved."""
 
     cut: Shape
     order: Shape
@@ -29,7 +29,8 @@ class Arrangement:
     said: str = ""
 
     def axis(self, before: int) -> int:
-        """Returns the place of an axis after the reordering. Raises Unsettled where a reshape leaves no single place for it."""
+        """Returns the place of an axis after the reordering. Raises Unsettled where a reshape leaves no single place
+        for it."""
         place, size = self.order.index(before), self.cut[before]
         rank = sum(self.cut[i] != 1 for i in self.order[:place])
         kept = [i for i, d in enumerate(self.shape) if d != 1]
@@ -39,8 +40,8 @@ class Arrangement:
 
 
 def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_inner: bool = False) -> Arrangement:
-    """Returns the only arrangement of `have` that gives `want`. layout: that of `have`; "" where the dump does not state it, then
-    that of the other side if the shapes are equal. Raises Unsettled where none or several fit."""
+    """Returns the only arrangement of `have` that gives `want`. layout: that of `have`; "" where the dump does not
+    state it, then that of the other side if the shapes are equal. Raises Unsettled where none or several fit."""
     fitting = _fitting(have, want, layout)
     if not fitting and loose_inner and have:
         shorter = [(*have[:-1], d) for d in sorted(set(want)) if d < have[-1] and _rounds(d, have[-1])]
@@ -61,8 +62,8 @@ def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loos
 
 
 def padded_axes(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int]) -> tuple[Shape, Shape]:
-    """Returns valid and stored shape of raw aligned bytes: the only order of the axes of `want` in which a padded innermost dim
-    gives size_bytes. Raises Unsettled where none or several do."""
+    """Returns valid and stored shape of raw aligned bytes: the only order of the axes of `want` in which a padded
+    innermost dim gives size_bytes. Raises Unsettled where none or several do."""
     shapes: dict[tuple[Shape, Shape], str] = {}
     orders: dict[str, Shape] = {"": tuple(range(len(want))), **ORDERS.get(len(want), {})}
     for name, order in orders.items():

@@ -1,4 +1,5 @@
-"""Checks several files of one tensor in a vendor's dump: one is compared, so the others must contain the same values."""
+"""Checks several files of one tensor in a vendor's dump: one is compared, so the others must contain the same
+values."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ UP_TO_A_SCALE = "in two files, which agree up to an unknown scale and zero point
 
 
 def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[TensorSpec]) -> str:
-    """Returns the report's note on a tensor with two files. known: its specs on the other side and in -m, for the scale.
-    Raises BadFileError, which names both files, where their values differ; Unsettled where that is not known."""
+    """Returns the report's note on a tensor with two files. known: its specs on the other side and in -m, for the
+    scale. Raises BadFileError, which names both files, where their values differ; Unsettled where that is not known."""
     one, two = (os.path.basename(t.where) for t in (chosen.tensor, twin))
     mine, readings = _real(chosen.value(), chosen.spec, known), list(_readings(chosen, twin))
     if not readings:
@@ -76,7 +77,8 @@ def _real(value: Array, spec: TensorSpec, known: list[TensorSpec]) -> Real | Non
 
 
 def _off(tensor: VendorTensor, value: Array) -> float:
-    """Returns the largest error of a value that was read from text of limited decimals, or with a scale of limited digits."""
+    """Returns the largest error of a value that was read from text of limited decimals, or with a scale of limited
+    digits."""
     text = 0.5 * 10.0**-tensor.decimals if tensor.decimals is not None else 0.0
     if not tensor.scale_step or value.dtype.kind not in "iu" or not value.size:
         return text
@@ -92,8 +94,8 @@ def _equal(a: Real, b: Real, near: float) -> bool:
 
 
 def _stored(q: Array, real: Real, near: float) -> bool:
-    """Tells whether q can be the stored form of real: for 8 or 16 bits with some positive scale and integer zero point, for
-    wider integers without a scale."""
+    """Tells whether q can be the stored form of real: for 8 or 16 bits with some positive scale and integer zero point,
+    for wider integers without a scale."""
     stored = q.astype(np.float64)
     if q.dtype.name not in NARROW:
         return _equal(real, stored, near)

@@ -1,4 +1,5 @@
-"""Pairs the names of a vendor's dump with those of the other side by the vendor's spelling, one to one or not at all."""
+"""Pairs the names of a vendor's dump with those of the other side by the vendor's spelling, one to one or not at
+all."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ Written = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """A tensor and its possible names, usually one; #I where the dump does not name its output I. index: its position among
-    the model's outputs, if known."""
+    """A tensor and its possible names, usually one; #I where the dump does not name its output I. index: its position
+    among the model's outputs, if known."""
 
     names: tuple[str, ...]
     index: int | None = None
@@ -23,8 +24,8 @@ class NamedTensor:
 
 @dataclass(slots=True)
 class PairedNames:
-    """The pairing. to: first name of a tensor of side a to that of side b. doubtful: for a name of either side, why it pairs
-    with nothing."""
+    """The pairing. to: first name of a tensor of side a to that of side b. doubtful: for a name of either side, why it
+    pairs with nothing."""
 
     to: dict[str, str] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
@@ -41,7 +42,8 @@ def common_spelling(first: Written | None, second: Written | None) -> Written:
 
 
 def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, known: Iterable[str] = ()) -> PairedNames:
-    """Pairs the tensors of a and b by name. known: names of the model; those spelled alike cannot be told apart in a dump."""
+    """Pairs the tensors of a and b by name. known: names of the model; those spelled alike cannot be told apart in a
+    dump."""
     pairs, at = PairedNames(), _table(b, spelled)
     rivals: dict[str, set[str]] = defaultdict(set)
     for name in known:
@@ -70,8 +72,8 @@ def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Written, kno
 
 
 def by_index(pairs: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...], there: set[str]) -> None:
-    """Pairs tensors that state their position among the model's outputs: the position gives the name, which must agree in its
-    letters and digits."""
+    """Pairs tensors that state their position among the model's outputs: the position gives the name, which must agree
+    in its letters and digits."""
     for one in a:
         if one.index is None:
             continue
@@ -111,9 +113,9 @@ def _doubt(pairs: PairedNames, name: str, others: Iterable[str], why: str) -> No
 
 def _confirm(pairs: PairedNames, a: list[NamedTensor], b: list[NamedTensor]) -> None:
     """Removes pairs whose positions are known on both sides and differ."""
-    here, there = ({one.names[0]: one.index for one in side} for side in (a, b))
+    ours, theirs = ({one.names[0]: one.index for one in side} for side in (a, b))
     for name, other in list(pairs.to.items()):
-        one, two = here[name], there[other]
+        one, two = ours[name], theirs[other]
         if one is not None and two is not None and one != two:
             _doubt(pairs, name, (other,), f"it is output {one} on one side and output {two} on the other")
             del pairs.to[name]

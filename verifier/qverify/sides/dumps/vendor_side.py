@@ -23,8 +23,8 @@ SHOWN = 3
 
 @dataclass(slots=True)
 class OtherSide:
-    """What a dump is compared with. specs: those of the other side, by its names. dump: that side, if it is a vendor's dump too
-    and specs is not complete. model: specs of -m. outputs: names of its final outputs, in order."""
+    """What a dump is compared with. specs: those of the other side, by its names. dump: that side, if it is a vendor's
+    dump too and specs is not complete. model: specs of -m. outputs: names of its final outputs, in order."""
 
     specs: Mapping[str, TensorSpec]
     dump: VendorDump | None = None
@@ -33,8 +33,8 @@ class OtherSide:
 
 
 def record_dump(dump: VendorDump, path: str, side: str, against: OtherSide, dtypes: Mapping[str, str]) -> Recording:
-    """Returns the dump as a side. A tensor that cannot be read for certain, or a doubtful name, is missing with its reason. The
-    notes say how values were converted. dtypes: of --dtype, by tensor name."""
+    """Returns the dump as a side. A tensor that cannot be read for certain, or a doubtful name, is missing with its
+    reason. The notes say how values were converted. dtypes: of --dtype, by tensor name."""
     dump.tensors = [replace(t, name=one_line(t.name), others=tuple(map(one_line, t.others))) for t in dump.tensors]
     dump.missing = {one_line(name): why for name, why in dump.missing.items()}
     twice = Counter((t.name, t.form) for t in dump.tensors)
@@ -69,13 +69,14 @@ class _Reading:
         self.said.setdefault(text, []).extend(names)
 
     def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
-        """Takes the first of the tensor's files that can be read for certain and compares the others with it; without one, the
-        tensor is missing with the reason of the first. Raises BadFileError where its files contradict each other."""
+        """Takes the first of the tensor's files that can be read for certain and compares the others with it; without
+        one, the tensor is missing with the reason of the first. Raises BadFileError where its files contradict each
+        other."""
         model, why = _model_spec(name, self.dump, self.against), ""
         for tensor in _fitting(tensors, other):
-            asked = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
+            dtype = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
             try:
-                settled = settle_tensor(name, tensor, other, model, asked if len(tensor.dtypes) > 1 else "")
+                settled = settle_tensor(name, tensor, other, model, dtype if len(tensor.dtypes) > 1 else "")
                 known = [spec for spec in (model, other) if spec is not None]
                 settled.said += [check_forms_agree(settled, twin, known) for twin in tensors if twin is not tensor]
             except Unsettled as reason:
@@ -147,8 +148,8 @@ def _model_spec(name: str, dump: VendorDump, against: OtherSide) -> TensorSpec |
 
 
 def _fitting(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
-    """Sorts the files of one tensor, the most similar to the other side first: those of its dtype, then real values or, if it
-    has integers, those that may have its dtype."""
+    """Sorts the files of one tensor, the most similar to the other side first: those of its dtype, then real values or,
+    if it has integers, those that may have its dtype."""
     real = other is None or other.numpy_dtype.kind == "f"
 
     def rank(tensor: VendorTensor) -> int:
@@ -173,8 +174,8 @@ def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
 
 
 def align_profiles(a: VendorDump, b: VendorDump) -> None:
-    """Prepares two dumps of one profile: each form of a tensor that both have becomes a tensor of its own, and where neither
-    states the dtype, equal bytes count as equal values."""
+    """Prepares two dumps of one profile: each form of a tensor that both have becomes a tensor of its own, and where
+    neither states the dtype, equal bytes count as equal values."""
     forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []

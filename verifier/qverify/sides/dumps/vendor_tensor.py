@@ -19,8 +19,8 @@ NARROW = ("int8", "uint8", "int16", "uint16")
 
 @dataclass(slots=True)
 class SettledTensor:
-    """A tensor with known shape, axes and dtype. spec: that of value(), under the report's name. decimals: known decimals, None
-    for all. said: notes for the report."""
+    """A tensor with known shape, axes and dtype. spec: that of value(), under the report's name. decimals: known
+    decimals, None for all. said: notes for the report."""
 
     spec: TensorSpec
     tensor: VendorTensor
@@ -31,7 +31,8 @@ class SettledTensor:
     said: list[str] = field(default_factory=list)
 
     def value(self) -> Array:
-        """Returns the valid elements in the other side's axes. Raises BadFileError where the file has changed in size."""
+        """Returns the valid elements in the other side's axes. Raises BadFileError where the file has changed in
+        size."""
         data = self.tensor.read()
         if len(data) != self.tensor.size_bytes:
             raise BadFileError(f"{self.tensor.where}: {len(data)} bytes, wanted {self.tensor.size_bytes}")
@@ -46,8 +47,8 @@ class SettledTensor:
 def settle_tensor(
     name: str, tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, dtype: str = ""
 ) -> SettledTensor:
-    """Decides shape, axes, dtype and scale of a tensor. other: the same tensor on the other side. model: the same tensor in -m.
-    dtype: from the command line, or "". Raises Unsettled where that is not possible for certain."""
+    """Decides shape, axes, dtype and scale of a tensor. other: the same tensor on the other side. model: the same
+    tensor in -m. dtype: from the command line, or "". Raises Unsettled where that is not possible for certain."""
     shape, stored, dtype = _stored(tensor, other, model, dtype)
     numpy_type = "float32" if dtype == "bfloat16" else dtype
     notes = [f"read as {dtype}, according to the other side, -m or --dtype"] if len(tensor.dtypes) > 1 else []
@@ -76,8 +77,8 @@ def settle_tensor(
 def _stored(
     tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, asked: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-    """Returns valid shape, stored shape and dtype: the first combination that gives size_bytes, of those that the dump, the
-    command line, the other side and the model state."""
+    """Returns valid shape, stored shape and dtype: the first combination that gives size_bytes, of those that the dump,
+    the command line, the other side and the model state."""
     if asked and asked not in tensor.dtypes:
         raise Unsettled(f"{asked} was asked for; its file can only be {', '.join(tensor.dtypes)}")
     wanted = [s for s in (other, model) if s is not None]
@@ -114,8 +115,8 @@ def _dtypes(tensor: VendorTensor, wanted: list[TensorSpec]) -> list[str]:
 
 
 def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSpec | None) -> None:
-    """Sets the scale of stored values from the dump, the model or the other side, and the decimals that remain with a scale of
-    few digits."""
+    """Sets the scale of stored values from the dump, the model or the other side, and the decimals that remain with a
+    scale of few digits."""
     spec, tensor = settled.spec, settled.tensor
     if spec.dtype not in ITEM or spec.numpy_dtype.kind not in "iu":
         if tensor.form.endswith("text") and tensor.decimals is None and other is not None and other.quantized:

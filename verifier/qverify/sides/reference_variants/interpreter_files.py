@@ -1,4 +1,5 @@
-"""The scratch folder of a run in another interpreter: writes the job, and reads the results, treating them as untrusted."""
+"""The scratch folder of a run in another interpreter: writes the job, and reads the results, treating them as
+untrusted."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ class ResultRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVariant:
-    """One more run of the reference. base: the arrays to compare with. specs: their names in the report and quantization. Both
-    are keyed by the model's own output names."""
+    """One more run of the reference. base: the arrays to compare with. specs: their names in the report and
+    quantization. Both are keyed by the model's own output names."""
 
     model: bytes
     feed: Mapping[str, Array]
@@ -69,8 +70,8 @@ def largest_result_bytes(like: Mapping[str, Array]) -> int:
 
 
 def read_result(path: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the arrays of a run by name. Raises ResultRejected where one has another dtype or shape than in `like`, or is not
-    finite where that is."""
+    """Returns the arrays of a run by name. Raises ResultRejected where one has another dtype or shape than in `like`,
+    or is not finite where that is."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(str(path), largest_result_bytes(like) + 1))) as archive:
             if sorted(archive.namelist()) != sorted(f"{at}.npy" for at in range(len(like))):

@@ -36,9 +36,9 @@ Take = Callable[[int, Mapping[str, Array]], None]
 
 
 class OtherInterpreter:
-    """Another interpreter. command: a shell command that starts Python with numpy and onnxruntime. deadline_s: for each run.
-    Raises UsageError where it cannot be started, is late, or returns anything but arrays like ours; after that, run() raises
-    the same error at once."""
+    """Another interpreter. command: a shell command that starts Python with numpy and onnxruntime. deadline_s: for each
+    run. Raises UsageError where it cannot be started, is late, or returns anything but arrays like ours; after that,
+    run() raises the same error at once."""
 
     def __init__(self, command: str, deadline_s: float):
         self.command, self._deadline_s, self._failed = command, deadline_s, ""
@@ -56,8 +56,8 @@ class OtherInterpreter:
         take: Take,
         step: Callable[[int], None],
     ) -> SpreadRun:
-        """Runs the variants. take: called with each result as soon as it exists. like: arrays of the expected dtypes and shapes
-        (interpreter_files.read_result). Returns the interpreter's row of the report."""
+        """Runs the variants. take: called with each result as soon as it exists. like: arrays of the expected dtypes
+        and shapes (interpreter_files.read_result). Returns the interpreter's row of the report."""
         if self._failed:
             raise UsageError(self._failed)
         begun = time.perf_counter()
@@ -116,7 +116,8 @@ class OtherInterpreter:
             process.wait()
 
     def _wait(self, process: subprocess.Popen[bytes], path: Path, most: int, what: str) -> None:
-        """Waits until the file exists. Raises ResultRejected where the process ends before, is late, or writes too much."""
+        """Waits until the file exists. Raises ResultRejected where the process ends before, is late, or writes too
+        much."""
         end, pause = time.monotonic() + self._deadline_s, 0.005
         while True:
             status = process.poll()

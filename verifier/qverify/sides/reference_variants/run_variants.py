@@ -22,19 +22,19 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Spread:
-    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it. ran: a row
-    for every interpreter, our own first."""
+    """The spread of the reference. widest: by tensor, the largest |a-b| in real values and which interpreter had it.
+    ran: a row for every interpreter, our own first."""
 
     widest: dict[str, tuple[float, str]] = field(default_factory=dict)
     ran: list[SpreadRun] = field(default_factory=list)
 
-    def add(self, row: SpreadRun, found: Mapping[str, tuple[float, int]]) -> None:
+    def add(self, row: SpreadRun, distances: Mapping[str, tuple[float, int]]) -> None:
         """Adds the distances of one interpreter, by tensor: in real values and in LSB."""
-        row.tensors, row.differing = len(found), sum(real > 0 or lsb > 0 for real, lsb in found.values())
-        row.max_lsb = max((lsb for _, lsb in found.values()), default=0)
-        row.widest = max(found, key=lambda n: found[n][0]) if row.differing else ""
-        row.max_abs = found[row.widest][0] if row.widest else 0.0
-        for name, (real, _) in found.items():
+        row.tensors, row.differing = len(distances), sum(real > 0 or lsb > 0 for real, lsb in distances.values())
+        row.max_lsb = max((lsb for _, lsb in distances.values()), default=0)
+        row.widest = max(distances, key=lambda n: distances[n][0]) if row.differing else ""
+        row.max_abs = distances[row.widest][0] if row.widest else 0.0
+        for name, (real, _) in distances.items():
             if name not in self.widest or real > self.widest[name][0]:
                 self.widest[name] = (real, row.who)
         self.ran.append(row)
@@ -86,7 +86,8 @@ class VariantDistances:
 
 
 def distance(spec: TensorSpec, a: Array, b: Array) -> tuple[float, int]:
-    """Returns the largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for integers."""
+    """Returns the largest |a-b| in real values (NaN equals NaN, and is infinitely far from a number), and in LSB for
+    integers."""
     if a.shape != b.shape:
         return math.inf, 0
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"

@@ -92,7 +92,8 @@ def build(arch: str, faulty: bool, out: Path, compiler: str = "zig", root: Path 
     """One static binary. Raises RuntimeError with the compiler's first lines."""
     name = f"qvrt{'-faulty' if faulty else ''}-{arch}"
     if compiler == "zig":
-        command = [sys.executable, "-m", "ziglang", "cc", *TARGETS[arch], "-static", "-s", "-Werror"]  # its version is pinned
+        pinned = [sys.executable, "-m", "ziglang", "cc", "-Werror"]  # one version, so one set of warnings
+        command = [*pinned, *TARGETS[arch], "-static", "-s"]
     else:
         command = [compiler, "-static", "-s"]
     out.mkdir(parents=True, exist_ok=True)

@@ -28,15 +28,21 @@ def real_models() -> list[Path]:
     return sorted(p for p in MODELS.glob("*/*_q*.onnx") if p.parent.name != "bad")
 
 
+def with_images(own: Path) -> Path:
+    """Returns `own`, made a cache folder whose images and ARM reference are those of the present one."""
+    present = this_user.cache_folder()
+    for name in ("arm_reference", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
+        (present / name).mkdir(parents=True, exist_ok=True)
+        (own / "qverify" / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / "qverify" / name).symlink_to(present / name)
+    return own
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Each worker has a cache and a configuration folder of its own: it meets no other's locks, stores, machines and boards.
     What takes long to make and is only read, the images of emulated boards and the ARM reference, is the user's."""
-    users, own = this_user.cache_folder(), tmp_path_factory.mktemp("own")
-    for name in ("arm_reference", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
-        (users / name).mkdir(parents=True, exist_ok=True)
-        (own / "qverify" / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / "qverify" / name).symlink_to(users / name)
+    own = with_images(tmp_path_factory.mktemp("own"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(own))
         patched.setenv("XDG_CONFIG_HOME", str(own / "config"))

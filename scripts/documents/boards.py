@@ -11,6 +11,13 @@ from pathlib import Path
 KINDS = ("ssh", "serial")
 
 
+def available() -> frozenset[str]:
+    """The kinds that this machine can start: ssh needs sshd, and root to start it."""
+    from tests.links.servers import SSHD
+
+    return frozenset(KINDS) if SSHD is not None and os.geteuid() == 0 else frozenset(KINDS) - {"ssh"}
+
+
 @contextlib.contextmanager
 def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Environment variables for the commands, and what the page writes with what stands there in this run."""
@@ -24,10 +31,7 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 @contextlib.contextmanager
 def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """OpenSSH's server of this machine; its address is 10.0.0.5 by the client's configuration."""
-    from tests.links.servers import SSHD, Server
-
-    if SSHD is None or os.geteuid():
-        raise RuntimeError("the pages that show a board behind ssh need sshd, and root to start it")
+    from tests.links.servers import Server
 
     class OwnCache(Server):
         """Agents and contents go to a folder of this run, not to the user's cache."""

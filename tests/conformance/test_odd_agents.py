@@ -96,7 +96,7 @@ def test_a_tensor_that_does_not_hold_its_digest_is_not_said_to_hold_it(relayed: 
         recording = board.run(prepared())
     finally:
         board.close()
-    assert recording.state == "partial" and "do not have the digest the board announced" in recording.why
+    assert recording.state == "partial" and "do not match the digest that the board reported" in recording.why
     assert not [note for note in recording.notes if note.startswith("spot check")]
 
 
@@ -104,7 +104,7 @@ def test_one_tensor_that_breaks_its_digest_keeps_no_other_back(relayed: Relay) -
     board, expected = relayed(ONE.format(name="t")), Simulator(graph()).run(prepared())
     try:
         recording = board.run(prepared())
-        with pytest.raises(DigestMismatch, match="t: the bytes pulled do not have the digest") as caught:
+        with pytest.raises(DigestMismatch, match="t: the pulled bytes do not match the digest") as caught:
             board.pull(["q", "t", "u"])
     finally:
         board.close()
@@ -120,7 +120,7 @@ def test_a_final_output_that_breaks_its_digest_is_missing_alone(relayed: Relay) 
     finally:
         board.close()
     assert recording.state == "partial" and set(recording.missing) == {"y"}
-    assert "do not have the digest" in recording.missing["y"] and "do not have the digest" in recording.why
+    assert "do not match the digest" in recording.missing["y"] and "do not match the digest" in recording.why
     assert set(recording.digests) == {"q", "t", "u", "y"} and recording.tensors
 
 
@@ -142,7 +142,7 @@ def test_a_fault_is_blamed_though_another_tensor_breaks_its_digest(
     assert (report["blame"]["side"], report["blame"]["node"]) == ("board", FIRST)
     pair = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("simulator", "board"))
     assert [m["tensor"] for m in pair["coverage"]["missing"]] == [broken]
-    assert "do not have the digest" in pair["coverage"]["missing"][0]["why"]
+    assert "do not match the digest" in pair["coverage"]["missing"][0]["why"]
 
 
 def test_a_board_with_every_tensor_and_no_digests_gives_their_values(relayed: Relay) -> None:

@@ -228,7 +228,7 @@ def test_a_resizer_input(roi: str | None, tmp_path: Path) -> None:
 def test_a_roi_outside_is_refused_by_host_and_board(tmp_path: Path) -> None:
     graph = compiled({"format": "rgb", "source": "64x48"})
     np.save(tmp_path / "a.npy", np.zeros((48, 64, 3), np.uint8))
-    with pytest.raises(UsageError, match="does not lie in the frame of 64x48"):
+    with pytest.raises(UsageError, match="is not inside the frame of 64x48"):
         prepared_inputs(graph, InputRequest(str(tmp_path / "a.npy"), tables={"": {"roi": [60, 0, 5, 5]}}))
     prepared = prepared_inputs(graph, InputRequest(seed=0))
     bad = replace(prepared.inputs[1], data=np.array([60, 0, 5, 5], "<i4").tobytes())

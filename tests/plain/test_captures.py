@@ -102,7 +102,7 @@ def test_a_folder_that_is_there_is_not_touched(captured, tmp_path, capsys):
     (tmp_path / "cap").mkdir()
     (tmp_path / "cap" / "models").mkdir()
     assert captured() == 2
-    assert "it is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert [p.name for p in (tmp_path / "cap").iterdir()] == ["models"]
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_capture(captured, tmp_path, capsys):
         assert "not a manifest" in said({"frames": [{k: v for k, v in held["frames"][0].items() if k != key}]})
     assert "not a manifest" in said({"models": [{"file": "../x", "path": "", "kind": "", "sha256": ""}]})
     assert "not a manifest" in said({"specs": {"a": {"dtype": "object"}}})
-    assert "holds no frame" in said({"frames": []})
+    assert "contains no frame" in said({"frames": []})
     manifest.write_text(json.dumps(held))
     (tmp_path / "cap" / "models" / "0.onnx").write_bytes(b"other")
     assert "is not what was captured" in said({})
@@ -299,7 +299,7 @@ def test_two_captures_and_a_folder_compared(captured, digits, tmp_path, capsys):
     (tmp_path / "cap").rename(tmp_path / "bad")
     assert captured("local", "--seed", "5") == 0
     assert main(["compare", good, bad]) == 2
-    assert "computed from other inputs" in capsys.readouterr().err
+    assert "computed from different inputs" in capsys.readouterr().err
 
 
 def test_captures_of_earlier_versions_stay_readable(capsys):

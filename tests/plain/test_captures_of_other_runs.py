@@ -160,7 +160,7 @@ def test_its_bytes_come_out_in_the_layout_of_the_model(digits, tmp_path, capsys)
     assert f"{NODE}: 256 elements do not match" in capsys.readouterr().out
     assert main(["extract", str(cap), str(out)]) == 2
     assert main(["extract", str(cap), str(tmp_path / "x"), "--tensor", "nosuch"]) == 2
-    assert "it has 1 frames with the sides inputs, reference, simulator, board" in capsys.readouterr().err
+    assert "it has 1 frame with the sides inputs, reference, simulator, board" in capsys.readouterr().err
     assert main(["extract", str(cap), str(tmp_path / "y"), "--side", "board", "--tensor", NODE]) == 0
     assert [p.name for p in sorted((tmp_path / "y").rglob("*.bin"))] == ["0000.bin"]
     assert not list(tmp_path.glob("*.part"))
@@ -260,7 +260,7 @@ def test_a_board_that_became_unsteady_is_a_change(captured, tmp_path, capsys):
     told = capsys.readouterr().out
     assert "verdict PASSED -> FAILED (worse)" in told and "unsteady [] -> [" in told and NODE in told
     assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) == 3
-    assert "was not the same from run to run" in capsys.readouterr().out
+    assert "gave different results from run to run" in capsys.readouterr().out
 
 
 def test_a_mistake_leaves_no_capture_behind(digits, tmp_path):
@@ -337,7 +337,7 @@ def test_a_side_s_own_settings_loosen_nothing(settings, captured, tmp_path, caps
     (key,) = settings
     assert (
         status == 1
-        and f"capture: '{key}' in the settings of the board is not taken; its values are exact" in again["notes"]
+        and f"capture: '{key}' in the settings of the board is ignored; its values are exact" in again["notes"]
     )
     assert [p["gate"] for p in again["pairs"]] == [p["gate"] for p in report(tmp_path / "r.json")["pairs"]]
     good = tmp_path / "good"
@@ -349,7 +349,7 @@ def test_a_side_s_own_settings_loosen_nothing(settings, captured, tmp_path, caps
 def test_what_a_compare_of_captures_leaves_out_is_said(captured, tmp_path, digits, capsys):
     assert captured("finals:local") == 0
     assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) == 0
-    assert "final outputs only: the board of a capture offered no more" in capsys.readouterr().out.splitlines()[-1]
+    assert "final outputs only: the board of a capture offered no other tensors" in capsys.readouterr().out.splitlines()[-1]
     (tmp_path / "frames").mkdir()
     for number in range(2):
         np.save(tmp_path / "frames" / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from qverify.cli.main import main
 from qverify.errors import UsageError
-from qverify.inputs import buffers, picture
+from qverify.inputs import buffers, encoding, picture, resize
 from qverify.inputs.colour import MODES, PRESETS, Colour
 from qverify.inputs.description import Description
 from qverify.inputs.description_tables import described
@@ -49,18 +49,18 @@ def test_opencv_mode_is_opencv_byte_for_byte(at: int) -> None:
     i420 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420)
     yv12 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_YV12)
     size = (width, height)
-    assert buffers.encoded(rgb, Description("i420", size)) == i420.tobytes()
+    assert encoding.encoded(rgb, Description("i420", size)) == i420.tobytes()
     quarter = height * width // 4
     y, v, u = np.split(yv12.reshape(-1), [height * width, height * width + quarter])
-    assert buffers.encoded(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
-    assert buffers.encoded(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
+    assert encoding.encoded(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
+    assert encoding.encoded(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
     yuv = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV)
-    assert buffers.encoded(rgb, Description("yuv444", size)) == yuv.tobytes()
+    assert encoding.encoded(rgb, Description("yuv444", size)) == yuv.tobytes()
     less = (yuv.astype(np.int16) - 128).astype(np.int8)
-    assert buffers.encoded(rgb, Description("yuv444_128", size)) == less.tobytes()
-    assert buffers.encoded(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
+    assert encoding.encoded(rgb, Description("yuv444_128", size)) == less.tobytes()
+    assert encoding.encoded(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
     chw = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR).transpose(2, 0, 1)
-    assert buffers.encoded(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
+    assert encoding.encoded(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -113,20 +113,20 @@ def test_resizes_are_the_librarys_own(interpolation: str) -> None:
     rgb = noise(37, 53)
     flag = getattr(cv2, f"INTER_{interpolation.upper()}")
     wanted = Description("rgb", (24, 30), interpolation=interpolation)
-    assert np.array_equal(picture.fitted(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
+    assert np.array_equal(resize.fitted(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
     how = {"linear": Image.Resampling.BILINEAR, "area": Image.Resampling.BOX, "cubic": Image.Resampling.BICUBIC}
     pillow = Description("rgb", (24, 30), interpolation=interpolation, library="pillow")
     oracle = Image.fromarray(rgb).resize((24, 30), how.get(interpolation, Image.Resampling.NEAREST))
-    assert np.array_equal(picture.fitted(rgb, pillow), np.asarray(oracle))
+    assert np.array_equal(resize.fitted(rgb, pillow), np.asarray(oracle))
     real = Description("featuremap", (24, 30), interpolation=interpolation, resize_dtype="float32")
-    assert np.array_equal(picture.fitted(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag))
+    assert np.array_equal(resize.fitted(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag))
 
 
 def test_crop_and_letterbox() -> None:
     rgb = noise(40, 80)
-    crop = picture.fitted(rgb, Description("rgb", (20, 20), fit="crop"))
+    crop = resize.fitted(rgb, Description("rgb", (20, 20), fit="crop"))
     assert np.array_equal(crop, cv2.resize(rgb[:, 20:60], (20, 20), interpolation=cv2.INTER_LINEAR))
-    box = picture.fitted(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
+    box = resize.fitted(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
     assert (box[:5] == 114).all() and (box[15:] == 114).all()
     assert np.array_equal(box[5:15], cv2.resize(rgb, (20, 10), interpolation=cv2.INTER_LINEAR))
 
@@ -150,7 +150,7 @@ def test_every_format_comes_back(format_: str, layout: str) -> None:
     wanted = Description(
         format_, (24, 16), layout=layout, width_align=10, height_align=6, innermost_align=8, buffer_align=100
     )
-    data = buffers.encoded(smooth, wanted)
+    data = encoding.encoded(smooth, wanted)
     assert len(data) == wanted.size_bytes and len(data) % 100 == 0
     assert buffers.padding_is_zero(data, wanted)
     shown = buffers.shown(data, wanted)
@@ -169,9 +169,9 @@ def test_roundings_of_raw_s16() -> None:
         ("half-away", [0, 1, 1, 2, 2, 3]),
     ):
         one = Description("raw_s16", (2, 1), scale=(0.5,), rounding=rounding, quantize=(1.0, 0))
-        assert np.frombuffer(buffers.encoded(pixels, one), "<i2").tolist() == wanted
+        assert np.frombuffer(encoding.encoded(pixels, one), "<i2").tolist() == wanted
     big = Description("raw_s16", (2, 1), scale=(1e6,), quantize=(1.0, 0))
-    assert np.frombuffer(buffers.encoded(pixels, big), "<i2").max() == 32767
+    assert np.frombuffer(encoding.encoded(pixels, big), "<i2").max() == 32767
 
 
 def test_pictures_of_every_kind(tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ def test_pictures_of_every_kind(tmp_path: Path) -> None:
     [
         ({"format": "nv12", "size": "225x160"}, "both sides must be even"),
         ({"format": "nv13", "size": "224x160"}, "wanted one of nv12"),
-        ({"format": "gray", "size": "2x2", "train": "rgb"}, "what can be"),
+        ({"format": "gray", "size": "2x2", "train": "rgb"}, "possible (train: formats)"),
         ({"format": "rgb"}, "size is missing"),
         ({"format": "rgb", "size": "224"}, "WIDTHxHEIGHT"),
         ({"format": "rgb", "size": "0x5"}, "wanted 1x1"),
         ({"format": "rgb", "size": "2x2", "mean": "1,2"}, "wanted one number, or 3"),
         ({"format": "rgb", "size": "2x2", "zork": 1}, "unknown key 'zork'"),
-        ({"format": "rgb", "size": "2x2", "mode": "opencv", "range": "full"}, "brings its own"),
+        ({"format": "rgb", "size": "2x2", "mode": "opencv", "range": "full"}, "has its own"),
         ({"format": "rgb", "size": "2x2", "mean": "fast"}, "could not convert"),
         ({"format": "rgb", "size": "2x2", "width_align": 0}, "wanted 1 to"),
         ({"format": "raw_s16", "size": "2x2", "quantize": [0, 0]}, "scale above 0"),

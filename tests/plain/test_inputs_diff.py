@@ -256,7 +256,7 @@ def test_only_the_padding_differs(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_search_that_is_cut_short_says_so() -> None:
     found = searched({"format": "rgb"}, bytes(64 * 48 * 3), seconds=0.0)
-    assert not found.exact and "single mistakes: the time was over" in found.not_searched[0]
+    assert not found.exact and "single mistakes: the time limit was reached" in found.not_searched[0]
 
 
 def test_what_explained_a_frame_is_tried_first_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_files_and_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert diff(a, tmp_path / "board", *more, "--json", tmp_path / "d.json") == 1
         said = capsys.readouterr().out
         assert said.startswith("DIFFERENT: 3 of 3 frames; channel order: bgr instead of rgb reproduces each\n")
-        assert "--format bgr" in said and ("before the resize is needed" in said) == (not more)
+        assert "--format bgr" in said and ("needs the picture before the resize" in said) == (not more)
         held = json.loads((tmp_path / "d.json").read_text())
         assert held["schema"] == "qverify.inputs_diff/1" and held["verdict"] == "DIFFERENT"
         assert held["common"] == [["channel order: bgr instead of rgb"]] and len(held["frames"]) == 3
@@ -309,7 +309,7 @@ def test_bytes_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert diff(tmp_path / "a.bin", tmp_path / "a.npy") == 0
     assert diff(tmp_path / "a.bin", tmp_path / "b.bin") == 1
     said = capsys.readouterr().out
-    assert "every three bytes reversed" in said and "a description is needed" in said
+    assert "every three bytes reversed" in said and "needs a description" in said
     assert diff(tmp_path / "a.bin", tmp_path / "c.bin") == 1
     assert "-128" in capsys.readouterr().out
     assert diff(tmp_path / "a.npy", tmp_path / "b.bin", "--format", "bgr", "--size", "64x48") == 0
@@ -322,7 +322,7 @@ def test_bytes_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("make", "said"),
     [
         (lambda p: p.write_bytes(b""), "empty, nothing to compare"),
-        (lambda p: p.mkdir(), "no files there, nothing to compare"),
+        (lambda p: p.mkdir(), "contains no files, nothing to compare"),
         (lambda p: None, "No such file"),
         (lambda p: os.mkfifo(p), "not a regular file"),
         (lambda p: p.symlink_to("/dev/zero"), "not a regular file"),
@@ -418,5 +418,5 @@ def test_a_resize_after_normalizing_is_not_taken_for_another(
     given = ["--format", "featuremap", "--size", "64x48", "--mean", "100", "--resize-order", "after-normalize"]
     assert main(["inputs", "prepare", str(tmp_path / "a.png"), *given, "-o", str(tmp_path / "p")]) == 0
     assert diff(tmp_path / "a.png", tmp_path / "p" / "0000.bin", *given) == 2
-    assert "is not searched from a picture" in capsys.readouterr().err
+    assert "cannot be searched from a picture" in capsys.readouterr().err
     assert diff(tmp_path / "p", tmp_path / "p" / "0000.bin") == 0

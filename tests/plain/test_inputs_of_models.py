@@ -104,17 +104,17 @@ def verified_frames(folder: Path) -> dict[str, list[dict[str, object]]]:
         (
             "left:{f}/a.png,wrong:{f}/b.wav",
             [],
-            "no input of that name; the model's inputs are ['left.raw', 'left', 'right']",
+            "no input of this name; the model's inputs are ['left.raw', 'left', 'right']",
         ),
-        ("left:{f}/a.png,left:{f}/a.png", [], "2 inputs, but only 1 different names"),
-        ("{f}/a.png", [], "1 files for 2 model inputs"),
+        ("left:{f}/a.png,left:{f}/a.png", [], "2 inputs, but only 1 different name"),
+        ("{f}/a.png", [], "1 file for 2 model inputs"),
         ("{f}/a.png,{f}/b.wav", [], "sound needs a description of input 'right'"),
-        ("{f}/a.png,{f}/a.png", [], "a picture of 17x31 for input 'right' of 50x1; nothing says how"),
-        ("{f}/b.wav,{f}/a.png", [], "sound becomes featuremap"),
+        ("{f}/a.png,{f}/a.png", [], "a picture of 17x31 for input 'right' of 50x1; how to resize"),
+        ("{f}/b.wav,{f}/a.png", [], "sound can be converted to featuremap"),
         ("{f}/short.bin,{f}/z.npy", [], "3 bytes, wanted 576 (aligned) or 360 (valid elements alone) for nv12 20x12"),
         ("{f}/a.png,{f}/nan.npy", [], "NaN or infinite"),
         ("{f}/cut.png,{f}/z.npy", [], "not a readable picture"),
-        ("{f}/a.png,{f}/z.npy", ["--roi", "left:0,0,99,99"], "does not lie in the picture of 17x31"),
+        ("{f}/a.png,{f}/z.npy", ["--roi", "left:0,0,99,99"], "is not inside the picture of 17x31"),
         ("{f}/a.png,{f}/z.npy", ["--roi", "mid:0,0,9,9"], "no such input"),
         ("{f}/a.png,{f}/z.npy", ["--roi", "1,2,3"], "wanted x,y,width,height"),
         ("{f}/a.png,{f}/z.npy", ["--description", "{f}/nothing.toml"], "nothing.toml"),
@@ -147,7 +147,7 @@ def test_prepare_random_and_check_by_the_models_own_description(two: Path, capsy
     assert main(["inputs", "check", str(two / "one"), *model, "--width-align", "64"]) == 2
     assert "its manifest says planes y [12, 20] as [12, 32]" in capsys.readouterr().err
     assert main(["inputs", "check", str(two / "some" / "0001.bin")]) == 2
-    assert "nothing says what its bytes are" in capsys.readouterr().err
+    assert "its format is not known" in capsys.readouterr().err
     assert main(["inputs", "prepare", str(two / "a.png"), "-o", str(two / "x"), "-m", str(two / "m.bin")]) == 2
     assert "its inputs are left, right; give --name" in capsys.readouterr().err
     assert main(["inputs", "prepare", str(two / "a.png"), "-o", str(two / "x"), "-m", str(two / "net.onnx")]) == 2
@@ -217,6 +217,6 @@ def test_a_vendors_defaults_and_pairs(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     assert main(["inputs", "check", str(tmp_path / "o")]) == 0
     assert main([*words, "--profile", "horizon-j6", "--format", "featuremap", "--train", "rgb"]) == 2
-    assert "no horizon-j6 chip turns featuremap into rgb; what can be" in capsys.readouterr().err
+    assert "no horizon-j6 chip converts featuremap to rgb; possible" in capsys.readouterr().err
     assert main([*words, "--profile", "acme", "--format", "rgb"]) == 2
     assert "wanted one of horizon-x5" in capsys.readouterr().err

@@ -327,5 +327,5 @@ def test_a_fault_that_cannot_strike_is_no_pass(digits, model_bin, capsys):
 def test_an_input_of_another_name_lists_the_models_own(digits, model_bin, tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
     assert run(digits, model_bin, "-i", f"wrong:{tmp_path / 'x.npy'}", "-b", "local") == 2
-    assert "no input of that name; the model's inputs are ['image']" in capsys.readouterr().err
+    assert "no input of this name; the model's inputs are ['image']" in capsys.readouterr().err
     assert run(digits, model_bin, "-i", f"image:{tmp_path / 'x.npy'}", "-b", "local") == 0

@@ -199,7 +199,7 @@ def test_a_scale_that_one_dump_alone_gives_is_named(tmp_path, capsys):
     entry = {"name": "x", "file": "x.bin", "dtype": "int8", "shape": [50], "scale": 1e-12, "zero_point": 0}
     (tmp_path / "b" / "dump.json").write_text(json.dumps({"tensor": [entry]}))
     assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b")]) == 0
-    assert "read by a scale that one dump alone gives, first x" in capsys.readouterr().out.splitlines()[-1]
+    assert "read by a scale that only one dump gives, first x" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_model_bin_that_calls_its_nodes_float_is_not_believed(models, tmp_path, capsys):

@@ -55,7 +55,7 @@ def test_a_snapshot_by_its_map_or_by_the_names_of_its_files(host, tmp_path, deep
 def test_which_folder_is_asked_for(host, tmp_path, capsys):
     path = snapshot(tmp_path)
     assert main(["compare", host, str(path)]) == 2
-    assert "holds golden, simulator; name one of them" in capsys.readouterr().err
+    assert "contains golden, simulator; name one of them" in capsys.readouterr().err
     assert main(["compare", host, str(path), "--side", "runtime"]) == 2
 
 

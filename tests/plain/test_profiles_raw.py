@@ -61,7 +61,7 @@ def test_qualcomm_names_that_fall_together(tmp_path, capsys):
 
 def test_qualcomm_wrong_size_is_missing(host, tmp_path, capsys):
     assert main(["compare", host, result(tmp_path, {"_out_Conv_0.raw": REAL[:, :2]})]) == 3
-    assert "640 bytes are no float32[1, 3, 4, 20]" in capsys.readouterr().out
+    assert "640 bytes do not fit float32[1, 3, 4, 20]" in capsys.readouterr().out
 
 
 def test_spoiled_qualcomm(host, tmp_path):
@@ -146,12 +146,12 @@ def test_horizon_by_model_info(host, tmp_path, capsys):
     padded = np.pad(STORED, [(0, 0)] * 3 + [(0, 12)], constant_values=99)
     for data in (padded, STORED):
         path = board(tmp_path, {OUTPUT: data.tobytes()}, info_text())
-        assert main(["compare", host, path]) == 2 and "decimals only" in capsys.readouterr().err
+        assert main(["compare", host, path]) == 2 and "known only to" in capsys.readouterr().err
         assert main(["compare", host, path, "-c", "4"]) == 0 and "dequantized" in capsys.readouterr().out
     path = board(tmp_path, {OUTPUT: real.tobytes()}, info_text())
     assert main(["compare", host, path]) == 0
     path = board(tmp_path, {OUTPUT: STORED[:, :2].tobytes()}, info_text())
-    assert main(["compare", host, path]) == 3 and "bytes are no int8" in capsys.readouterr().out
+    assert main(["compare", host, path]) == 3 and "bytes do not fit int8" in capsys.readouterr().out
 
 
 def test_horizon_sizes_that_fit_two_types(tmp_path, capsys):
@@ -160,7 +160,7 @@ def test_horizon_sizes_that_fit_two_types(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", **{"/out/Conv:0": real})
     text = info_text("S8", (1024, 512, 256, 1), "0.5,", shape=(1, 2, 2, 64))
     path = board(tmp_path, {OUTPUT: real.tobytes()}, text)
-    assert main(["compare", str(tmp_path / "a.npz"), path]) == 3 and "--dtype tells" in capsys.readouterr().out
+    assert main(["compare", str(tmp_path / "a.npz"), path]) == 3 and "give --dtype" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "a.npz"), path, "--dtype", "float32"]) == 0
 
 
@@ -169,7 +169,7 @@ def test_horizon_text(host, tmp_path, capsys):
     path = board(tmp_path, {name: " ".join(f"{v:.9f}" for v in REAL.reshape(-1)).encode()})
     assert main(["compare", host, path, "-c", "8"]) == 0 and "known to 9 decimals" in capsys.readouterr().out
     assert main(["compare", host, board(tmp_path, {name: b"1.0 nonsense"})]) == 2
-    assert "byte 4: b'nonsense' is no number" in capsys.readouterr().err
+    assert "byte 4: b'nonsense' is not a number" in capsys.readouterr().err
 
 
 def test_horizon_names_that_disagree(host, tmp_path, capsys):

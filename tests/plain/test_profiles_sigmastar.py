@@ -111,7 +111,7 @@ def test_a_quantized_dump_is_dequantized_aloud_and_held_to_the_decimals_of_its_s
     np.savez(tmp_path / "a.npz", x=real)
     path = container(tmp_path, record("x", q, "SGS_S8", 0.0321, 3), floats=0)
     assert main(["compare", str(tmp_path / "a.npz"), path]) == 2
-    assert "known to 3 decimals only" in capsys.readouterr().err
+    assert "known only to 3 decimals" in capsys.readouterr().err
     assert main(["compare", str(tmp_path / "a.npz"), path, "-c", "3"]) == 0
     assert "dequantized: 1: x" in capsys.readouterr().out
     assert main(["compare", path, path, "-c", "9"]) == 0  # stored values against stored values: nothing is lost
@@ -223,7 +223,7 @@ def test_names_are_shown_without_what_a_terminal_obeys(tmp_path, capsys):
     path = container(tmp_path, *(record(name, values, at=i) for i, name in enumerate(names)))
     assert main(["compare", str(tmp_path / "a.npz"), path]) == 3
     shown = capsys.readouterr().out
-    assert "\x1b" not in shown and "a?[2Jb" in shown and "the dump holds it twice" in shown
+    assert "\x1b" not in shown and "a?[2Jb" in shown and "the dump contains it twice" in shown
 
 
 def test_npy_files_beside_a_dump_are_not_taken_silently(net, tmp_path, capsys):
@@ -231,7 +231,7 @@ def test_npy_files_beside_a_dump_are_not_taken_silently(net, tmp_path, capsys):
     container(tmp_path / "d", record("conv1/out:0", nhwc(net[0])))
     np.save(tmp_path / "d" / "x.npy", net[0])
     assert main(["compare", net[1], str(tmp_path / "d")]) == 2
-    assert "--profile sigmastar takes the latter" in capsys.readouterr().err
+    assert "--profile sigmastar reads the latter" in capsys.readouterr().err
     assert main(["compare", net[1], str(tmp_path / "d"), "--profile-b", "sigmastar"]) == 0
 
 

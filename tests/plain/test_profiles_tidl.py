@@ -91,7 +91,7 @@ def test_fixed_traces_take_the_type_of_the_other_side(host, tmp_path, capsys):
     assert "read as int8" in capsys.readouterr().out
     assert main(["compare", host[0], path]) == 3 and "which of int8, uint8" in capsys.readouterr().out
     assert main(["compare", host[0], path, "--dtype", "int8"]) == 3
-    assert "int8 without a scale, against float32" in capsys.readouterr().out
+    assert "int8 without a scale, compared with float32" in capsys.readouterr().out
 
 
 def test_board_against_emulation(tmp_path, capsys):
@@ -99,7 +99,7 @@ def test_board_against_emulation(tmp_path, capsys):
     one, two = folder(tmp_path, files, name="pc"), folder(tmp_path, files, name="evm")
     assert main(["compare", one, two]) == 0
     shown = capsys.readouterr().out
-    assert f"{NAME} fixed" in shown and f"{NAME} float" in shown and "hold equal bytes" in shown
+    assert f"{NAME} fixed" in shown and f"{NAME} float" in shown and "have equal bytes" in shown
     other = STORED.copy()
     other[0, 0, 0, 0] ^= 1
     folder(tmp_path, {current(STORED, end=".y"): other}, name="evm")
@@ -134,13 +134,13 @@ def test_names_in_doubt(host, tmp_path, rows, status):
 
 def test_sizes_that_the_name_does_not_tell(host, tmp_path, capsys):
     path = folder(tmp_path, {current(REAL): REAL[:, :5]})
-    assert main(["compare", host[0], path]) == 3 and "its size is none of" in capsys.readouterr().out
+    assert main(["compare", host[0], path]) == 3 and "its size does not fit" in capsys.readouterr().out
     shutil.rmtree(path)
     huge = "tidl_trace_subgraph_0_0007_999999999_999999999_00001_00006_00005x00004_float.bin"
     assert main(["compare", host[0], folder(tmp_path, {huge: REAL})]) == 2
     shutil.rmtree(path)
     assert main(["compare", host[0], folder(tmp_path, {"C7x_1_" + current(REAL): REAL, current(REAL): REAL})]) == 3
-    assert "the part of one core" in capsys.readouterr().out
+    assert "only one core's part" in capsys.readouterr().out
 
 
 def test_spoiled(host, tmp_path):

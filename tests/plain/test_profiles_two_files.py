@@ -61,7 +61,7 @@ def test_two_files_that_agree_are_both_said(write, host, tmp_path, capsys):
     path = write(tmp_path / "dump", REAL, STORED)
     more = ["-c", "8"] if write is horizon and "real" in host else []
     assert main(["compare", host, path, *more]) == 0
-    assert "held by two files, which agree" in capsys.readouterr().out
+    assert "in two files, which agree" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", OTHER)
@@ -81,7 +81,7 @@ def test_two_files_of_other_values_are_refused_naming_both(host, tmp_path, capsy
     if np.array_equal(np.load(host)["a_b"], REAL):
         assert main(["compare", host, path]) == 2
         error = capsys.readouterr().err
-        assert "a_b.raw and a_b_native.raw stand for one tensor, 'a_b', and hold other values" in error
+        assert "a_b.raw and a_b_native.raw are files of one tensor, 'a_b', with different values" in error
         assert error.count("\n") == 1
 
 
@@ -91,7 +91,7 @@ def test_the_file_that_the_other_dump_lacks_is_held_to_the_one_it_has(native, tm
     path, other = tidl_folder(both, native), tidl_folder(one, None)
     wanted = 0 if native is STORED else 2
     assert main(["compare", path, other]) == wanted and main(["compare", other, path]) == wanted
-    assert ("stand for one tensor" in capsys.readouterr().err) == bool(wanted)
+    assert ("are files of one tensor" in capsys.readouterr().err) == bool(wanted)
 
 
 def tidl_folder(root: Path, native: np.ndarray | None) -> str:
@@ -120,6 +120,6 @@ def test_with_the_scale_of_the_model_an_offset_is_seen(digits: Path, tmp_path: P
     for off, plain, known in ((0, 0, 0), (1, 0, 2)):
         (folder / f"{name}_native.raw").write_bytes((stored + np.uint8(off)).tobytes())
         words = ["compare", str(tmp_path / "host.npz"), str(tmp_path / "output")]
-        assert main(words) == plain and "that nothing tells (-m does)" in capsys.readouterr().out
+        assert main(words) == plain and "up to an unknown scale and zero point (give -m)" in capsys.readouterr().out
         assert main([*words, "-m", quant]) == known
         capsys.readouterr()

@@ -40,7 +40,7 @@ def test_scales_come_from_the_model_and_it_is_said(sides, tmp_path, capsys):
     assert main(["compare", str(root / "sim"), path]) == 0
     assert (
         main(["compare", str(root / "real.npz"), path]) == 3
-        and "-m tells what type it is of" in capsys.readouterr().out
+        and "-m states its type" in capsys.readouterr().out
     )
     assert main(["compare", str(root / "real.npz"), path, "-m", quant]) == 0
     shown = capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_outputs_by_their_place_in_the_model(sides, tmp_path, capsys):
         (tmp_path / "b" / file).write_bytes(stored["prob"].tobytes())
         assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b"), "-m", quant]) == status, file
         (tmp_path / "b" / file).unlink()
-    assert "its file says output 1; the model has 1 outputs" in capsys.readouterr().out
+    assert "its file says output 1; the model has 1 output" in capsys.readouterr().out
 
 
 def test_against_a_capture(sides, tmp_path, capsys):

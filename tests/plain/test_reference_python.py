@@ -162,16 +162,16 @@ def test_what_gives_no_results_is_one_line(kind, digits, tmp_path, scratch, caps
 SPOILT = {
     "shape": ("values[0] = values[0][..., :-1]", "the reference's uint8["),
     "type": ("values[0] = values[0].astype(np.int16)", "is int16"),
-    "one less": ("values.pop()", "holds 7 arrays, not the 8 asked for"),
-    "one more": ("values.append(values[0])", "holds 9 arrays, not the 8 asked for"),
+    "one less": ("values.pop()", "contains 7 arrays, not the 8 asked for"),
+    "one more": ("values.append(values[0])", "contains 9 arrays, not the 8 asked for"),
     "NaN": ("values = [v * np.float32('nan') if v.dtype == np.float32 else v for v in values]", "is NaN or Inf where"),
     "Inf": ("values = [v * np.float32('inf') if v.dtype == np.float32 else v for v in values]", "is NaN or Inf where"),
     "objects": ("values[0] = np.array([{}], object)", "run-0.npz cannot be read"),
     "large": ("values[0] = np.zeros(10_000_000, np.uint8)", "run-0.npz"),
-    "no versions": ("os.unlink(os.path.join(os.path.dirname(path), 'ran.json'))", "ran.json does not tell"),
+    "no versions": ("os.unlink(os.path.join(os.path.dirname(path), 'ran.json'))", "ran.json does not state"),
     "versions of another kind": (
         "open(os.path.join(os.path.dirname(path), 'ran.json'), 'w').write('{\"onnxruntime\": [1]}')",
-        "ran.json does not tell",
+        "ran.json does not state",
     ),
 }
 

@@ -129,7 +129,7 @@ def test_a_gate_of_simulator_and_board_speaks_to_every_tensor(
     faulty = ["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=bitflip@{NODE}", "--explain", "0"]
     assert main(["triage", *faulty, "--gate", f"simulator~board={words[0]}", *words[1:]]) == status
     told = capsys.readouterr()
-    wanted = ["but 1 tensors fail forced (X above) (", "TRIAGE: breaks", "equal bytes are owed"]
+    wanted = ["but 1 tensors fail forced (X above) (", "TRIAGE: breaks", "their bytes must be equal"]
     assert wanted[status] in told.out + told.err
     if status == 0:
         assert "simulator ~ board judged by 0 decimals" in told.out.splitlines()[-1]

@@ -70,3 +70,30 @@ def test_from_a_tensor_of_the_board_to_a_metric(monkeypatch, tmp_path):
     stacks_at(monkeypatch, paired_values.bits_equal, tmp_path)
     walks = [["qverify.compare.values", *reversed(s[: s.index("qverify.compare.verdict")])] for s in stacks]
     assert walks and all(len(walk) + 2 <= 5 for walk in walks), walks  # and sides/board.py, and the metric's own page
+
+
+def test_a_photo_on_its_way_to_bytes_returns_to_no_module_it_has_left(tmp_path):
+    """In the order of calls: each module of inputs/ is entered once, and its callers only wait for it."""
+    from PIL import Image
+    from qverify.inputs import reading
+    from qverify.inputs.description import Description
+
+    path, wanted = tmp_path / "photo.png", Description("nv12", (16, 12), train="rgb")
+    Image.effect_noise((32, 24), 60).convert("RGB").save(path)
+    entered: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        name = str(frame.f_globals.get("__name__", ""))
+        described = name.endswith((".description", ".formats"))  # what is wanted, asked at every step
+        if event == "call" and name.startswith("qverify.inputs.") and not described:
+            if not entered or entered[-1] != name:
+                entered.append(name)
+
+    sys.setprofile(note)
+    try:
+        data = reading.bytes_of(str(path), wanted)
+    finally:
+        sys.setprofile(None)
+    assert len(data) == wanted.size_bytes
+    assert len(entered) == len(set(entered)), entered
+    assert [name.rpartition(".")[2] for name in entered][:2] == ["reading", "picture"]

@@ -21,12 +21,20 @@ from qverify_agents.emulation.image import Image, image
 from qverify_agents.emulation.packages import own_mirror
 from qverify_agents.errors import BoardUnreachable, LinkError
 
+from tests.conftest import with_images
+
 MISSING = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), "")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"no {MISSING} on this machine"),
     pytest.mark.skipif(not KEYRING.exists(), reason="no debian-archive-keyring on this machine"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def own_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine but the test's own is in its cache folder: neither `boards up` nor a fixture of other tests has left one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(with_images(tmp_path / "cache")))
 
 
 def run(digits: Path, *words: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.inputs import buffers, picture
+from qverify.inputs import buffers, encoding, pixel_values, resize
 from qverify.inputs.description import Description
 from qverify.inputs.formats import REAL
 from qverify.inputs.recipe import STAGES, CaptureEvidence, Recipe, RecipeStep, Stage
@@ -47,7 +47,7 @@ def from_bytes(data: bytes, wanted: Description) -> Start:
     planes = buffers.stored(data, wanted)
     with np.errstate(all="ignore"):
         pixels = np.ascontiguousarray(buffers.shown(data, wanted))
-        if buffers.encoded(pixels, wanted) == data:
+        if encoding.encoded(pixels, wanted) == data:
             return Start("fitted", pixels, wanted)
     values = buffers.gathered(planes, wanted)
     if buffers.packed(buffers.arranged(values, wanted), wanted) == data:
@@ -102,9 +102,9 @@ class Reproduction:
 
     def _made_elements(self, pixels: Array, recipe: Recipe) -> list[Array]:
         if recipe.wanted.format not in REAL:
-            return buffers.elements(pixels, recipe.wanted)
-        real = _stepped(buffers.normalized(pixels, recipe.wanted), recipe.normalized, recipe)
-        return [buffers.quantized(real, recipe.wanted)]
+            return pixel_values.elements(pixels, recipe.wanted)
+        real = _stepped(pixel_values.normalized(pixels, recipe.wanted), recipe.normalized, recipe)
+        return [pixel_values.quantized(real, recipe.wanted)]
 
     def _fitted(self, recipe: Recipe) -> Array:
         return np.asarray(self._once("fitted", recipe, lambda: _stepped(self._resized(recipe), recipe.fitted, recipe)))
@@ -114,7 +114,7 @@ class Reproduction:
             return np.asarray(self.start.values)
 
         def made() -> Array:
-            return picture.fitted(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
+            return resize.fitted(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
 
         return np.asarray(self._once("picture", recipe, made))
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from qverify.errors import UsageError
 from qverify.files import read_regular
-from qverify.inputs import buffers, picture, reading
+from qverify.inputs import arrays, buffers, picture, reading
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
@@ -228,7 +228,7 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
         raise UsageError(f"{path}: no such file for input {spec.name!r}")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return spec.aligned_bytes(_fitting(spec, reading.array_of(path, name), path))
+        return spec.aligned_bytes(_fitting(spec, arrays.array_of(path, name), path))
     if ending == ".wav":
         raise UsageError(f"{path}: sound needs a description of input {spec.name!r} (format, size); give --description")
     if ending in picture.ENDINGS:

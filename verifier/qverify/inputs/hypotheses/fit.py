@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from qverify.inputs import picture
+from qverify.inputs import resize
 from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "fit"
@@ -32,7 +32,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _stretched(pixels: Any, width: int, height: int, recipe: Recipe) -> Any:
     size = {"size": (width, height), "source": None}
-    return picture.fitted(pixels, replace(recipe.wanted, fit="stretch", format="rgb", train="", **size))  # type: ignore[arg-type]
+    return resize.fitted(pixels, replace(recipe.wanted, fit="stretch", format="rgb", train="", **size))  # type: ignore[arg-type]
 
 
 def _resized_then_cropped(pixels: Any, recipe: Recipe) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import open_regular
-from qverify.inputs import difference, picture, reading
+from qverify.inputs import arrays, difference, picture, reading
 from qverify.inputs.description import Description
 from qverify.inputs.difference import Difference, MistakeExplanation
 from qverify.inputs.reproduction import Start, from_bytes
@@ -168,7 +168,7 @@ def _capture(path: str, limit: int) -> bytes:
     data = _file(path, limit)
     if not path.lower().endswith(".npy"):
         return data
-    array = reading.npy_of(data, path)
+    array = arrays.npy_of(data, path)
     if not array.size:
         raise UsageError(f"{path}: contains no elements, nothing to compare")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

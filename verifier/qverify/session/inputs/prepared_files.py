@@ -17,11 +17,12 @@ from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.files import json_of, read_regular, write_bytes, write_text
-from qverify.inputs import buffers, picture, reading
+from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, fitting_key, unverified, values_key
 from qverify.inputs.description_tables import described
+from qverify.inputs.formats import NEED
 from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
 
@@ -229,7 +230,7 @@ def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, ou
     try:
         from PIL import Image
     except ImportError:
-        raise UsageError(picture.NEED) from None
+        raise UsageError(NEED) from None
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
     if len(data) != wanted.size_bytes:
         return result

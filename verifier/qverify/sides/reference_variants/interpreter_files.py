@@ -15,7 +15,7 @@ from qverify_agents.printable import one_line
 
 from qverify.errors import QVerifyError
 from qverify.files import read_regular, writing
-from qverify.inputs.reading import npy_array
+from qverify.inputs.arrays import npy_array
 from qverify.plural import count
 from qverify.report.spread import SpreadRun
 from qverify.tensors.recording import Array

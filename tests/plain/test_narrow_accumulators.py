@@ -1,0 +1,72 @@
+"""From which sum on an accumulator of so many bits is too narrow: the last that fits, and the first that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.model_bin.units import units
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import pages
+
+from tests.plain.forensic_units import Small
+
+(ACCUMULATOR,) = (page for page in pages() if page.NAME == "accumulator")
+
+
+def said(x: list[int], w: list[int], bias: int, zero: int = 0) -> list[str]:
+    """Faults of one sum of products; the weights' zero point is 0."""
+    tensors: dict[str, Any] = {
+        "x": (np.array([x], np.int8), 0.5, zero),
+        "c_w": (np.array([w], np.int8), 0.5, 0),
+        "c_b": (np.array([bias], np.int32),),
+        "c_rq": (np.array([0.25], np.float32),),
+    }
+    small = Small("fully_connected", (-128, 127), ("int8", 1.0, 0), (1, 1), **tensors)
+    case = Case(small.graph, units(small.graph)[0], small.inputs, "y", np.zeros((1, 1), np.int8))
+    return [variant.said for variant in ACCUMULATOR.variants(case)]
+
+
+@pytest.mark.parametrize("width", [8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31])
+def test_the_first_sum_that_is_too_large(width: int) -> None:
+    half = 1 << width - 1
+    texts = {
+        f"accumulator of {width} bits that wraps",
+        f"accumulator saturated to {width} bits at the end",
+        f"accumulator saturated to {width} bits before the bias",
+    }
+    for bias, narrow in ((half - 1, False), (half, True), (-half, False), (-half - 1, True)):
+        found = set(said([0], [0], bias))
+        assert (texts <= found) if narrow else not texts & found, bias
+
+
+@pytest.mark.parametrize(
+    ("bias", "steps"), [((1 << 15) - 1 - 6, 0), ((1 << 15) - 6, 4), (6 - (1 << 15), 4), (7 - (1 << 15), 0), (0, 0)]
+)
+def test_the_first_sum_that_may_saturate_on_its_way(bias: int, steps: int) -> None:
+    """Of 1 * 2 and 2 * -2 no partial sum is larger than 2 * 3, the largest of what is read by all the weights."""
+    found = [text for text in said([1, 2], [1, -2], bias) if "at every step" in text]
+    assert len(found) == steps
+
+
+def test_a_bias_of_zero_is_first_or_last_alike() -> None:
+    found = [text for text in said([127] * 4, [127] * 4, 0) if "at every step" in text]
+    assert found == [
+        f"accumulator saturated to 16 bits at every step, channels {order}, bias first" for order in ("outermost", "innermost")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "zero", "plain", "with_zero"),
+    [
+        ([127, 0], [127, 127], 0, 0, 0),  # 2 * 127 * 127 < 2^15
+        ([-128, 0], [-128, 1], 0, 2, 0),  # 2^15
+        ([127, 0], [127, 127], -3, 2, 0),  # less the zero point 130 is multiplied; with it still in, 127
+        ([0, 0], [127, 127], 1, 0, 0),
+    ],
+)
+def test_two_products_that_may_saturate(x: list[int], w: list[int], zero: int, plain: int, with_zero: int) -> None:
+    pairs = [text for text in said(x, w, 0, zero) if text.startswith("every two")]
+    assert sum("zero point still in" not in text for text in pairs) == plain
+    assert sum("zero point still in" in text for text in pairs) == with_zero

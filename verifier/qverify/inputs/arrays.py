@@ -1,0 +1,78 @@
+"""Reads arrays from untrusted .npy and .npz files: no header may promise more than its file has."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError, UsageError
+from qverify.files import read_regular
+
+Array = npt.NDArray[Any]
+MOST_ARRAY = 1 << 30  # bytes
+
+
+def array_of(path: str, name: str = "") -> Array:
+    """Returns the array of a .npy, or from a .npz the array of that name or its only one."""
+    if path.lower().endswith(".npy"):
+        return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        return _of_npz(archive, name, path)
+
+
+def npy_of(data: bytes, path: str) -> Array:
+    """Returns the array of a .npy's content. Raises UsageError for any other content."""
+    with _readable(path):
+        return npy_array(io.BytesIO(data), len(data), path)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turns the exceptions of zipfile, zlib and numpy, which are of many types, into UsageError."""
+    try:
+        yield
+    except (UsageError, BadFileError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: not a readable {os.path.splitext(path)[1]}: {reason}") from error
+
+
+def _of_npz(archive: zipfile.ZipFile, name: str, path: str) -> Array:
+    """Returns the array of that name, or the only one."""
+    listed = [n for n in archive.namelist() if n.endswith(".npy")]
+    files = {n.removesuffix(".npy"): n for n in listed}
+    if len(files) != len(listed):
+        raise UsageError(f"{path}: contains two arrays of one name, {next(n for n in listed if listed.count(n) > 1)!r}")
+    chosen = name if name in files else next(iter(files)) if len(files) == 1 else None
+    if chosen is None:
+        raise UsageError(f"{path}: contains {', '.join(files) or 'no arrays'}; none is called {name!r}")
+    size = archive.getinfo(files[chosen]).file_size
+    with archive.open(files[chosen]) as file:
+        return npy_array(file, size, f"{path}: {chosen}")
+
+
+def npy_array(file: IO[bytes], size: int, where: str) -> Array:
+    """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in bytes."""
+    if size > MOST_ARRAY:
+        raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    wanted, start = prod(shape) * dtype.itemsize, file.tell()
+    if dtype.hasobject or not 0 <= wanted <= size:
+        raise UsageError(f"{where}: {dtype}{list(shape)} does not fit into {size} bytes")
+    data = file.read(wanted)
+    if len(data) != wanted or file.read(1):
+        wrong = "cut short" if len(data) != wanted else "bytes after its end"
+        raise UsageError(f"{where}: {wrong}: {size - start} bytes of values, wanted {wanted}")
+    flat = np.frombuffer(data, dtype)
+    return flat.reshape(shape[::-1]).transpose() if fortran else flat.reshape(shape)

@@ -1,0 +1,30 @@
+"""Converts pixels to the aligned bytes of a runtime format: every step of INPUTS.md after the file is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+
+from qverify.inputs.buffers import arranged, packed
+from qverify.inputs.description import Description
+from qverify.inputs.pixel_values import elements, normalized, quantized
+from qverify.inputs.resize import fitted
+
+Array = npt.NDArray[Any]
+
+
+def encode_picture(pixels: Array, wanted: Description) -> bytes:
+    """Returns the buffer with zero padding. pixels: uint8 (H, W, C) as they were read, of any size."""
+    if wanted.resize_order == "before-normalize":
+        values = elements(fitted(pixels, wanted), wanted)
+    else:
+        real = fitted(normalized(pixels, wanted), replace(wanted, resize_dtype="float32"))
+        values = [quantized(real, wanted)]
+    return packed(arranged(values, wanted), wanted)
+
+
+def encoded(pixels: Array, wanted: Description) -> bytes:
+    """Returns the buffer with zero padding. pixels: fitted, RGB or gray."""
+    return packed(arranged(elements(pixels, wanted), wanted), wanted)

@@ -1,0 +1,58 @@
+"""Converts pixels to the values that are stored, not yet in planes: INPUTS.md steps 3 to 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.inputs.colour import ROUNDINGS
+from qverify.inputs.description import Description
+from qverify.inputs.formats import REAL, SIGNED, YUV420
+
+Array = npt.NDArray[Any]
+
+
+def elements(pixels: Array, wanted: Description) -> list[Array]:
+    """Returns the values to store, before they are split into planes: y, u and v of a 4:2:0 format, one (H, W, C) of others."""
+    if wanted.format in REAL:
+        return [quantized(normalized(pixels, wanted), wanted)]
+    rgb = _bytes(pixels)
+    if wanted.format in YUV420:
+        return list(wanted.colour.yuv420(rgb))
+    base = wanted.format.removesuffix("_128")
+    values = wanted.colour.yuv444(rgb) if base == "yuv444" else _ordered(rgb, base)
+    return [(values.astype(np.int16) - 128).astype(np.int8) if wanted.format in SIGNED else values]
+
+
+def _bytes(pixels: Array) -> Array:
+    """Returns uint8 pixels; those of a float32 resize are rounded half to even, as OpenCV's saturate_cast does."""
+    return pixels if pixels.dtype == np.uint8 else np.rint(pixels).clip(0, 255).astype(np.uint8)
+
+
+def _ordered(rgb: Array, base: str) -> Array:
+    if base.startswith("bgr"):
+        rgb = rgb[..., ::-1]
+    if base in ("rgba", "bgra"):
+        rgb = np.concatenate([rgb, np.full((*rgb.shape[:2], 1), 255, np.uint8)], axis=-1)
+    return rgb
+
+
+def normalized(pixels: Array, wanted: Description) -> Array:
+    """Returns (x - mean) * scale in float32, in the training order."""
+    ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
+    mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
+    return np.asarray((ordered.astype(np.float32) - mean) * scale)
+
+
+def quantized(real: Array, wanted: Description) -> Array:
+    """Returns clip(round(x / scale) + zero point) as stored integers, raw_s16 within -32767..32767; floats are unchanged."""
+    dtype = np.dtype(wanted.dtype)
+    if dtype.kind == "f":
+        return real
+    step, zero = wanted.quantize or (1.0, 0)
+    limits = np.iinfo(dtype)
+    low = -limits.max if wanted.format == "raw_s16" else limits.min
+    whole = ROUNDINGS[wanted.rounding](real.astype(np.float64) / step) + zero
+    return np.asarray(whole.clip(low, limits.max).astype(dtype))

@@ -173,5 +173,5 @@ def test_a_model_that_computes_nothing_is_no_pass(tmp_path: Path) -> None:
     path.write_bytes(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     )
-    with pytest.raises(QVerifyError, match="no unit could be checked"):
+    with pytest.raises(QVerifyError, match="no node could be checked"):
         verify(Request([str(path)], "local"))

@@ -349,7 +349,10 @@ def test_a_side_s_own_settings_loosen_nothing(settings, captured, tmp_path, caps
 def test_what_a_compare_of_captures_leaves_out_is_said(captured, tmp_path, digits, capsys):
     assert captured("finals:local") == 0
     assert main(["compare", str(tmp_path / "cap"), str(tmp_path / "cap")]) == 0
-    assert "final outputs only: the board of a capture offered no other tensors" in capsys.readouterr().out.splitlines()[-1]
+    assert (
+        "final outputs only: the board of a capture offered no other tensors"
+        in capsys.readouterr().out.splitlines()[-1]
+    )
     (tmp_path / "frames").mkdir()
     for number in range(2):
         np.save(tmp_path / "frames" / f"{number}.npy", np.full((1, 1, 8, 8), number, np.float32))

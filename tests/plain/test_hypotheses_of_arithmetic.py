@@ -545,7 +545,7 @@ def test_alignment() -> None:
                     mask = move(np.arange(1, 31).reshape(x.shape), run, stride, 0).reshape(-1) == 0
                     values = np.unique(recorded.reshape(-1)[mask])
                     if len(values) > 1:
-                        garbage = f"{text}; {mask.sum()} elements are what the memory held before"
+                        garbage = f"{text}; {mask.sum()} elements are left from earlier memory contents"
                         wanted[garbage] = np.where(mask.reshape(x.shape), recorded, move(x, run, stride, 0))
                         free[garbage] = mask
                     elif len(values) == 1 and values[0] not in (0, 9):

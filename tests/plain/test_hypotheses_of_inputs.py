@@ -12,9 +12,9 @@ import pytest
 from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
-from qverify.triage.forensics import explained
+from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import pages
-from qverify.triage.linear import linear
+from qverify.triage.linear_sums import linear
 
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator
 from tests.plain.test_hypotheses_of_arithmetic import POOL, among, case_of, pool, pooled, small_case
@@ -215,8 +215,8 @@ def test_the_real_scale_of_integer_multipliers(mode: str) -> None:
 
 def test_a_search_without_time_tries_nothing() -> None:
     c = Conv()
-    result = explained(case_of(c, c.out(low=20)), deadline_s=-1.0)
-    assert result.not_tried == [f"{p.NAME}: the time was over" for p in pages()]
+    result = explain_fault(case_of(c, c.out(low=20)), deadline_s=-1.0)
+    assert result.not_tried == [f"{p.NAME}: the time limit was reached" for p in pages()]
     assert (result.tried, result.unexplained, result.exact, result.general, result.families) == (0, False, [], [], {})
     assert result.description.differing > 0
 
@@ -225,7 +225,7 @@ def test_a_search_says_which_family_it_tries() -> None:
     unit = Table(4, 10)
     told: list[tuple[str, int, int]] = []
     recorded = unit.y | np.int8(4)
-    result = explained(unit.case(recorded), watch=lambda *words: told.append(words))
+    result = explain_fault(unit.case(recorded), watch=lambda *words: told.append(words))
     assert told == [(page.NAME, at, len(pages())) for at, page in enumerate(pages())]
     assert result.kinds == ["bit-flip"] and result.families["bit-flip"] == 1.0 and not result.unexplained
     (group,) = result.exact
@@ -235,7 +235,7 @@ def test_a_search_says_which_family_it_tries() -> None:
 
 def test_equal_bytes_are_searched_for_nothing() -> None:
     unit = Table(4, 10)
-    result = explained(unit.case(unit.y))
+    result = explain_fault(unit.case(unit.y))
     assert (result.tried, result.unexplained, result.description.differing, result.not_tried) == (0, False, 0, [])
 
 
@@ -244,7 +244,7 @@ def test_what_reproduces_a_part_is_partial() -> None:
     unit = Table(20, 50)
     recorded = unit.y | np.int8(4)
     recorded[3, 7] = unit.y[3, 7] ^ 91
-    result = explained(unit.case(recorded))
+    result = explain_fault(unit.case(recorded))
     assert result.unexplained and result.exact == result.general == []
     best = result.partial[0]
     differing = int((recorded != unit.y).sum())

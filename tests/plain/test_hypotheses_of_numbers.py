@@ -13,9 +13,9 @@ from qverify.arithmetic.requantize import requantize
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
-from qverify.triage.hypotheses import Variant
-from qverify.triage.loss import Experiment, alone
-from qverify.triage.loudness import Step
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.loss import Experiment, quantize_one_at_a_time
+from qverify.triage.loudness import OutputStep
 
 from tests.plain.forensic_units import SX, SY, ZY, Conv, Small, generator
 from tests.plain.test_hypotheses_of_arithmetic import (
@@ -60,7 +60,7 @@ class Sum:
         return np.clip(steps + zero, low, high).astype(np.int8)
 
 
-def zero_points(case: Any) -> list[Variant]:
+def zero_points(case: Any) -> list[FaultVariant]:
     return list(PAGES["zero-point"].variants(case))
 
 
@@ -341,12 +341,12 @@ def test_the_outputs_of_some_tensors_quantized() -> None:
 def test_an_output_that_cannot_be_judged_is_no_harm() -> None:
     """Of a step that its float never reaches; unless there is no other."""
     model = Damaged({"t": ("y", 9.0), "u": ("z", 0.5)})
-    experiment = Experiment(model, FRAMES, {"y": Step(100.0, 25500.0)})  # type: ignore[arg-type]
+    experiment = Experiment(model, FRAMES, {"y": OutputStep(100.0, 25500.0)})  # type: ignore[arg-type]
     x = np.concatenate([f["x"] for f in FRAMES]).astype(np.float64)
     found_ = experiment.measure(["t", "u"])
     at_z = cosine(2 * x, 2 * x + np.tile([0.5, -0.5], 4))
     assert (found_.worst, found_.harm, found_.mean) == ("z", pytest.approx(at_z), pytest.approx((at_z + 1) / 2))
-    silent = Experiment(model, FRAMES, {n: Step(100.0, 25500.0) for n in "yz"})  # type: ignore[arg-type]
+    silent = Experiment(model, FRAMES, {n: OutputStep(100.0, 25500.0) for n in "yz"})  # type: ignore[arg-type]
     found_ = silent.measure(["t"])
     assert (found_.worst, found_.harm, found_.mean) == ("y", 1.0, 1.0) and found_.cosine < 0.5
 
@@ -354,7 +354,7 @@ def test_an_output_that_cannot_be_judged_is_no_harm() -> None:
 def test_each_tensor_alone_is_ranked() -> None:
     model, told = Damaged({"t": ("y", 0.5), "u": ("y", 2.0), "v": ("z", 0.5), "w": ("y", 0.5)}), list[tuple[int, int]]()
     rows = [loss(n) for n in "wtuv"]
-    alone(Experiment(model, FRAMES), rows, lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
+    quantize_one_at_a_time(Experiment(model, FRAMES), rows, lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
     assert [r.tensor for r in rows] == ["u", "t", "w", "v"] and told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [r.single.worst_output for r in rows if r.single] == ["y", "y", "y", "z"]
     assert rows[0].single is not None and rows[0].single.cosine < rows[1].single.cosine

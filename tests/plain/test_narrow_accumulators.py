@@ -53,7 +53,8 @@ def test_the_first_sum_that_may_saturate_on_its_way(bias: int, steps: int) -> No
 def test_a_bias_of_zero_is_first_or_last_alike() -> None:
     found = [text for text in said([127] * 4, [127] * 4, 0) if "at every step" in text]
     assert found == [
-        f"accumulator saturated to 16 bits at every step, channels {order}, bias first" for order in ("outermost", "innermost")
+        f"accumulator saturated to 16 bits at every step, channels {order}, bias first"
+        for order in ("outermost", "innermost")
     ]
 
 

@@ -97,7 +97,10 @@ def test_a_tarball_is_the_same_bytes_again_and_unpacks_to_the_bundle(bundle, dig
         (lambda d: change(d / "about.txt", "digests_only=0", "digests_only=1\ndigests_only=0"), "digests_only' twice"),
         (lambda d: more(d, lambda first: "0" * 16 + first[16:]), "twice, "),
         (lambda d: more(d, lambda first: first), "twice, "),
-        (lambda d: more(d, lambda first: f"{'0' * 16} image 1"), "'image', which is not a compared tensor of this model"),
+        (
+            lambda d: more(d, lambda first: f"{'0' * 16} image 1"),
+            "'image', which is not a compared tensor of this model",
+        ),
         (lambda d: shutil.copy(d / NODE_3, d / "node_3_other.bin"), "are two files of one tensor"),
         (lambda d: shutil.copy(d / NODE_3, d / "node_99_other.bin"), "belongs to no compared tensor of this model"),
         (lambda d: flip(next(d.glob("node_*_prob.bin"))), "do not match the digest"),

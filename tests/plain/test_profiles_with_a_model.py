@@ -38,10 +38,7 @@ def test_scales_come_from_the_model_and_it_is_said(sides, tmp_path, capsys):
     root, quant, _, stored = sides
     path = native(tmp_path, stored)
     assert main(["compare", str(root / "sim"), path]) == 0
-    assert (
-        main(["compare", str(root / "real.npz"), path]) == 3
-        and "-m states its type" in capsys.readouterr().out
-    )
+    assert main(["compare", str(root / "real.npz"), path]) == 3 and "-m states its type" in capsys.readouterr().out
     assert main(["compare", str(root / "real.npz"), path, "-m", quant]) == 0
     shown = capsys.readouterr().out
     assert "scale and zero point of -m: 7" in shown and "dequantized: 7" in shown

@@ -14,13 +14,12 @@ from qverify.errors import UsageError
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.view import View
 from qverify.report.document import Forced
-from qverify.report.triage_document import OutputRow, Single, TensorLoss, WhatIf
-from qverify.report.triage_document import Step as WhatIfStep
+from qverify.report.triage_document import OutputRow, SingleTensorLoss, TensorLoss, WhatIf, WhatIfStep
 from qverify.tensors.spec import TensorSpec
 from qverify.triage import evidence
 from qverify.triage.advice import ADVICE, advice, loss_evidence, loss_kind
 from qverify.triage.case import Case, noise
-from qverify.triage.difference_description import described, drawing
+from qverify.triage.difference_description import describe_difference, drawing
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.ladder import Distance, Outputs, RungGate, default_gate, parse_gate, real_spec, real_values
 from qverify.triage.loss import ExperimentResult, channels_lost, nearest, quantized_range, sqnr_db
@@ -206,7 +205,7 @@ def test_how_loud_is_said(largest: float, text: str) -> None:
 
 def loss(tensor: str = "t", **fields: Any) -> TensorLoss:
     base = TensorLoss(tensor, "q", "n", "Conv", "name", 30.0, 0.99, 0.1, None, -1.0, 1.0, -1.0, 1.0, 0.0, 1.0, 0.1)
-    return replace(base, single=Single("y", 0.5, 3.0), **fields)
+    return replace(base, single=SingleTensorLoss("y", 0.5, 3.0), **fields)
 
 
 def test_tensors_that_no_frame_made_loud() -> None:
@@ -491,7 +490,7 @@ def test_how_two_tensors_differ() -> None:
     recorded = made.copy()
     recorded[0, 1, 1::2] = 3
     recorded[0, 1, 3, 2] = -5
-    found = described(made, recorded, TensorSpec("y", "int8", made.shape, layout="NHWC"))
+    found = describe_difference(made, recorded, TensorSpec("y", "int8", made.shape, layout="NHWC"))
     assert (found.dtype, found.shape, found.elements, found.differing) == ("int8", (1, 2, 6, 4), 48, 12)
     assert (found.max_abs, found.up, found.steps, found.not_finite) == (5.0, 11 / 12, {3: 11, -5: 1}, 0)
     axes = [(a.name, a.size, a.first, a.last, a.touched, a.whole, a.period) for a in found.axes]
@@ -502,28 +501,28 @@ def test_how_two_tensors_differ() -> None:
         ("C", 4, 0, 3, 4, (), 0),
     ]
     assert found.drawing == tuple((0.5 * (row % 2),) * 4 for row in range(6))
-    whole = described(made, np.ones_like(made), TensorSpec("y", "int8", made.shape))
+    whole = describe_difference(made, np.ones_like(made), TensorSpec("y", "int8", made.shape))
     assert [(a.name, a.whole, a.period) for a in whole.axes] == [
         ("N", (0,), 0), ("C", (0, 1), 0), ("H", (0, 1, 2, 3, 4, 5), 0), ("W", (0, 1, 2, 3), 0)
     ]  # fmt: skip
-    same = described(made, made, TensorSpec("y", "int8", made.shape))
+    same = describe_difference(made, made, TensorSpec("y", "int8", made.shape))
     assert (same.differing, same.axes, same.drawing, same.up, same.max_abs) == (0, (), (), 0.0, 0.0)
 
 
 def test_how_floats_differ() -> None:
     made, recorded = np.float32([0, 1, 2, 3, 4]), np.float32([-0.0, np.nan, np.inf, 2.5, 4])
-    found = described(made, recorded, TensorSpec("y", "float32", (5,)))
+    found = describe_difference(made, recorded, TensorSpec("y", "float32", (5,)))
     assert (found.differing, found.max_abs, found.steps, found.not_finite, found.up) == (4, 0.5, {}, 2, 0.25)
     assert [a.name for a in found.axes] == ["W"]
     for shape, names in (((2, 2), "NC"), ((1, 2, 2), "NCW"), ((1, 1, 1, 2, 2), "abcde")):
         a = np.zeros(shape, np.float32)
-        assert "".join(x.name for x in described(a, a + 1, TensorSpec("y", "float32", shape)).axes) == names
+        assert "".join(x.name for x in describe_difference(a, a + 1, TensorSpec("y", "float32", shape)).axes) == names
 
 
 def test_many_steps_are_counted_by_the_commonest() -> None:
     made, recorded = np.zeros(400, np.int16), np.repeat(np.arange(1, 21), 20).astype(np.int16)
     recorded[:5] = 9
-    found = described(made, recorded, TensorSpec("y", "int16", (400,)))
+    found = describe_difference(made, recorded, TensorSpec("y", "int16", (400,)))
     assert len(found.steps) == 16 and next(iter(found.steps.items())) == (9, 25)
     assert found.axes[0].whole == tuple(range(16))
 
@@ -612,7 +611,7 @@ def test_noise_keeps_what_it_must() -> None:
 def test_places_of_a_unit() -> None:
     unit = Table(4, 10)
     case = unit.case(unit.y)
-    assert [(p.name, p.kind, p.said) for p in memory_sources(case)] == [
+    assert [(p.name, p.kind, p.label) for p in memory_sources(case)] == [
         ("y", "output", "the output"), ("x", "input", "the input"), ("c_table", "constant", "the table")
     ]  # fmt: skip
     assert [p.name for p in memory_sources(case, "constant", "output")] == ["y", "c_table"]
@@ -620,5 +619,5 @@ def test_places_of_a_unit() -> None:
     rq = np.array([0.25, 0.5])
     small = Small("add", (0, -128, 127), ("int8", 1.0, 3), (2,), a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(rq,))
     two = Case(small.graph, units(small.graph)[0], small.inputs, "y", a)
-    assert [p.said for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
+    assert [p.label for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
     assert two.made.tolist() == [4, 15] and output_from_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]

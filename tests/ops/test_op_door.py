@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "another page's type": (
         "unpack",
         {"ONNX_TYPES": {"Add": {}}, "match": nothing},
-        "unpack.py: match of Add is in .*add.py",
+        "unpack.py: match of Add is already in .*add.py",
     ),
     "another row": (
         "unpack",

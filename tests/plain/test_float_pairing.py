@@ -88,7 +88,7 @@ def test_tensors_of_other_names_are_found_by_their_place(folder: Path, kind: str
     assert [p.quantized for p in found.pairs] == [p.quantized for p in same.pairs]
     structural = [p for p in found.pairs if p.how == "structure"]
     assert len(structural) >= 4 and all(p.tensor.startswith("other_") for p in structural)
-    assert found.notes == [f"{len(structural)} tensors paired by their place in the graph, their names differ"]
+    assert found.notes == [f"{len(structural)} tensors paired by position in the graph, their names differ"]
 
 
 def changed(folder: Path, change: Any) -> View:

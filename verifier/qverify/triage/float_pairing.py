@@ -87,7 +87,9 @@ class _Pairing:
         while left and any([self._by_structure(n) for n in left]):
             left = [n for n in left if n not in self.found]
         structural = sum(p.how == "structure" for p in self.found.values())
-        notes = [f"{count(structural, 'tensor')} paired by position in the graph, names differ"] if structural else []
+        notes = (
+            [f"{count(structural, 'tensor')} paired by position in the graph, their names differ"] if structural else []
+        )
         order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
         pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
         return FloatPairs(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)

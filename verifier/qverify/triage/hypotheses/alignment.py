@@ -61,7 +61,7 @@ def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: s
             value = int(case.recorded.reshape(-1)[free][0])
             fills.setdefault(value, str(value))
         elif len(left) > 1:
-            text = f"{said}; {np.count_nonzero(free)} elements are what the memory held before"
+            text = f"{said}; {np.count_nonzero(free)} elements are left from earlier memory contents"
             yield FaultVariant(text, partial(_over_garbage, move=move, free=free), copied=True, free=free)
     for value, filled in fills.items():
         yield FaultVariant(f"{said}; {filled} where nothing was written", output_from(place, partial(move, fill=value)))

@@ -1,4 +1,4 @@
-"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry; or a few bits at some elements."""
+"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry, or a few bits at several elements."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.plural import count
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -16,30 +17,32 @@ LANES = (2, 4, 8, 16, 32, 64)
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     """Yields each row end that may be unwritten. An end with one value everywhere is covered by dropped-or-repeated."""
-    for said, axis in _axes(case.spec.shape):
+    for noun, where, axis in _axes(case.spec.shape):
         length, seen = case.spec.shape[axis], set()
         for lanes in LANES:
             left = length % lanes or lanes
             if left < length and left not in seen:
                 seen.add(left)
-                yield from _unwritten(case, said, axis, left)
+                yield from _unwritten(case, noun, where, axis, left)
 
 
-def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    """Yields (text, axis) that a vector can run along: columns, or the channels of a tensor stored channels last."""
+def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
+    """Yields (noun, where, axis) that a vector can run along: columns, or the channels of a tensor stored channels last."""
     if len(shape) > 2:
-        yield "columns of every row", len(shape) - 1
+        yield "column", " of every row", len(shape) - 1
     if len(shape) > 1:
-        yield "channels of every pixel" if len(shape) > 2 else "channels", 1
+        yield "channel", " of every pixel" if len(shape) > 2 else "", 1
 
 
-def _unwritten(case: Case, said: str, axis: int, count: int) -> Iterator[FaultVariant]:
+def _unwritten(case: Case, noun: str, where: str, axis: int, tail: int) -> Iterator[FaultVariant]:
     mask = np.zeros(case.spec.shape, bool)
-    np.moveaxis(mask, axis, 0)[-count:] = True
+    np.moveaxis(mask, axis, 0)[-tail:] = True
     free = mask.reshape(-1)
     if not free[case.differing].all() or len(np.unique(bits(case.recorded)[free])) == 1:
         return
-    text = f"the last {count} {said} are not written: {np.count_nonzero(free)} elements are what the memory held before"
+    verb = "is" if tail == 1 else "are"
+    unwritten = f"the last {count(tail, noun)}{where} {verb} not written"
+    text = f"{unwritten}: {np.count_nonzero(free)} elements are left from earlier memory contents"
     yield FaultVariant(text, partial(_as_recorded, free=free), free=free)
 
 

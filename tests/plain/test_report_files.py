@@ -10,10 +10,12 @@ from qverify import example
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.renderers import formats
+from qverify.report.document import NotRun
 
 from tests.plain.three_sides import record, step, two, wrong_at
 
 EXAMPLE = Path(example.__file__).parent
+KNOWN = ", ".join(formats.names())
 MODEL = str(EXAMPLE / "digits_quant.onnx")
 
 
@@ -57,8 +59,8 @@ def test_a_report_on_stdout_stands_there_alone(dumps, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--report", "toml=x.toml"], "--report toml=x.toml: wanted FORMAT=PATH; formats: json"),
-        (["--report", "x.xyz"], "wanted FORMAT=PATH; formats: json"),
+        (["--report", "toml=x.toml"], f"--report toml=x.toml: wanted FORMAT=PATH; formats: {KNOWN}"),
+        (["--report", "x.xyz"], f"wanted FORMAT=PATH; formats: {KNOWN}"),
         (["--report", "json="], "--report json=: the path is empty"),
         (["--json", ""], "--json: the path is empty"),
         (["--report", "json=no/such/r.json"], "there is no folder no/such; make it first"),
@@ -84,7 +86,7 @@ def test_every_format_defines_what_the_folder_asks_for():
     assert "json" in formats.names()
     for name in formats.names():
         assert formats.page(name).SUFFIX.startswith(".") and callable(formats.page(name).write)
-    with pytest.raises(UsageError, match="report format: got 'pdf', wanted one of json"):
+    with pytest.raises(UsageError, match=f"report format: got 'pdf', wanted one of {KNOWN}"):
         formats.page("pdf")
 
 
@@ -103,14 +105,21 @@ def test_every_format_shows_the_verdict_and_what_is_behind_it(name, verdict, tmp
         board.missing["n2"] = "it was lost"
         del board.tensors["n2"], board.digests["n2"]
     report = two(record("reference"), board)
+    report.notes.append("read by a profile checked with nothing")
+    report.not_run.append(NotRun("simulator", "-s False"))
     assert report.verdict == verdict
     path = tmp_path / f"report{formats.page(name).SUFFIX}"
     formats.page(name).write(report, str(path))
     text = path.read_text(encoding="utf-8")
     behind = {"PASSED": "board", "FAILED": "n2", "INCONCLUSIVE": "it was lost"}[verdict]
-    assert verdict in text and behind in text
+    assert all(words in text for words in (verdict, behind, "checked with nothing", "-s False"))
     formats.page(name).write(report, "-")
     assert capsys.readouterr().out == text
     with pytest.raises(UsageError):
         formats.page(name).write(report, str(tmp_path / "no" / "such"))
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_help_lists_every_format(capsys):
+    assert run("compare", "--help") == 0
+    assert f"(FORMAT: {KNOWN};" in " ".join(capsys.readouterr().out.split())

@@ -23,6 +23,7 @@
   X(lrn) \
   X(matmul) \
   X(max_pool) \
+  X(mod) \
   X(mul) \
   X(normalize) \
   X(pad) \

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
     from qverify.report.document import Report
     from qverify.report.triage_document import Triage
 
+
+class ReportOption(click.Option):
+    """--report, whose help lists the formats when it is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from qverify.renderers.formats import names
+
+        self.help = (
+            f"also write the report to a file (FORMAT: {', '.join(names())}; PATH: a file, - for stdout, or a folder, "
+            "which gets report.SUFFIX); may be repeated"
+        )
+        return super().get_help_record(ctx)
+
+
 OPTIONS = (
-    click.option(
-        "--report",
-        "report",
-        multiple=True,
-        metavar="FORMAT=PATH",
-        help="also write the report to a file (FORMAT: json; PATH: a file, - for stdout, or a folder, which gets report.SUFFIX); may be repeated",
-    ),
+    click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),
     click.option("--json", "json_path", metavar="FILE", help="short for --report json=FILE"),
 )
 

@@ -1,0 +1,43 @@
+/* y = a - b * floor(a / b) on int32 or int64, b constant and without 0 (NUMERICS.md, mod). */
+#include "op.h"
+
+typedef struct {
+  const void *a, *b;
+  void *y;
+  int32_t dtype;
+} dividing;
+
+static int64_t element(const void *data, int32_t dtype, int64_t i) {
+  return dtype == QV_I64 ? ((const int64_t *)data)[i] : ((const int32_t *)data)[i];
+}
+
+static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
+  const dividing *w = user;
+  for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) {
+    int64_t by = element(w->b, w->dtype, b), left = by == -1 ? 0 : element(w->a, w->dtype, a) % by; /* INT64_MIN % -1 traps */
+    if (left != 0 && (left < 0) != (by < 0)) left += by;
+    if (w->dtype == QV_I64) ((int64_t *)w->y)[y + i] = left;
+    else ((int32_t *)w->y)[y + i] = (int32_t)left;
+  }
+}
+
+static qv_status mod_check(qv_model *m, qv_node *n) {
+  qv_status status = qv_arity(m, n, 2, 1, 0);
+  if (status != QV_OK) return status;
+  const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0);
+  if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
+  if ((y->dtype != QV_I32 && y->dtype != QV_I64) || a->dtype != y->dtype || b->dtype != y->dtype || !b->constant)
+    return qv_fail_operands(m, n, "int32 or int64 in and out, the second input constant");
+  for (int64_t i = 0; i < b->elements; i++)
+    if (element(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0", (long)i);
+  return QV_OK;
+}
+
+static qv_status mod_run(const qv_session *s, const qv_node *n) {
+  const qv_tensor *a = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 1), *y = qv_out(s->model, n, 0);
+  dividing w = {qv_data(s, a), qv_data(s, b), qv_data(s, y), y->dtype};
+  qv_for_rows(a, b, y, row, &w);
+  return QV_OK;
+}
+
+const qv_op qv_op_mod = {"mod", mod_check, NULL, mod_run};

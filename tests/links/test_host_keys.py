@@ -80,7 +80,7 @@ def test_any_key_of_a_host_is_right(server, tmp_path):
 
 
 def test_a_revoked_key_stops_though_it_is_known(server, tmp_path):
-    with pytest.raises(BoardUnreachable, match="calls revoked"):
+    with pytest.raises(BoardUnreachable, match="which is revoked in"):
         logs_in(server, tmp_path, f"{server.known}@revoked * {' '.join(server.known.split()[1:])}\n")
 
 

@@ -1,0 +1,65 @@
+"""QEMU's monitor over its socket (QMP): what a machine is asked while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import BoardUnreachable
+
+
+class Monitor:
+    """QEMU's monitor by QMP, as far as it is needed here. Raises BoardUnreachable."""
+
+    def __init__(self, path: Path, deadline: Deadline):
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(min(30.0, deadline.left()))
+        try:
+            _connect(self._socket, path)
+        except OSError as error:
+            self._socket.close()
+            raise BoardUnreachable(f"qemu's monitor does not answer: {error.strerror}") from error
+        self._file = self._socket.makefile("rwb")
+        json.loads(self._file.readline())
+        self.ask("qmp_capabilities")
+
+    def ask(self, name: str, **arguments: Any) -> Any:
+        self._file.write(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
+        self._file.flush()
+        while line := self._file.readline():
+            answer = json.loads(line)
+            if "error" in answer:
+                raise BoardUnreachable(f"qemu refuses {name}: {answer['error'].get('desc')}")
+            if "return" in answer:
+                return answer["return"]
+        raise BoardUnreachable("qemu ended")
+
+    def line(self, text: str) -> None:
+        """Runs a line of the human monitor. Raises BoardUnreachable for any output, which is a complaint."""
+        output = self.ask("human-monitor-command", **{"command-line": text})
+        if output:
+            raise BoardUnreachable(f"qemu refuses {text}: {str(output).strip()[:200]}")
+
+    def pty(self, label: str) -> str:
+        return next(str(c["filename"]).removeprefix("pty:") for c in self.ask("query-chardev") if c["label"] == label)
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()
+
+
+def _connect(one: socket.socket, path: Path) -> None:
+    """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor
+    is used."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        one.connect(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)

@@ -36,7 +36,7 @@ def test_an_unknown_machine_is_refused_until_the_address_says_which(shell: Comma
 
 
 def test_a_command_that_does_not_stop_talking_is_cut_off(shell: CommandShell) -> None:
-    with pytest.raises(LinkClosed, match="more than the 1048576 bytes"):
+    with pytest.raises(LinkClosed, match="more than 1048576 bytes"):
         shell.run("yes", Deadline(20))
     done = shell.run("cat; echo two >&2; exit 7", Deadline(20), b"one")
     assert (done.status, done.out, done.err) == (7, b"one", b"two\n")

@@ -103,7 +103,7 @@ def test_a_node_that_never_ends_gives_the_console_back(ends, digits, tmp_path):
 def test_what_is_no_run_pushes_nothing(digits, tmp_path, capsys):
     with PtyBoard(home=tmp_path, baud=115200) as board:
         assert main(["boards", "break", board.address]) == 0
-        assert "nobody holds it" in capsys.readouterr().out
+        assert "it is not locked" in capsys.readouterr().out
         assert main(["boards", "clean", board.address]) == 0
         assert not list(tmp_path.rglob("qvrt*"))
 

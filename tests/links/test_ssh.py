@@ -415,4 +415,4 @@ def test_boards_ssh_goes_the_way_of_a_run(openssh, tmp_path):
 
     assert there("desk").stdout == "was there\n"
     assert there("odd").returncode == 255
-    assert there("line").returncode == 2 and "this is for qemu: boards and those behind ssh" in there("line").stderr
+    assert there("line").returncode == 2 and "wanted a qemu: board or one reached by ssh" in there("line").stderr

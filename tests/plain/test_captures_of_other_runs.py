@@ -28,7 +28,7 @@ def test_a_board_that_was_not_the_same_twice_is_not_healed_by_a_replay(captured,
     assert status == 1 and held["pairs"][-1]["cause"] == "not_deterministic"
     assert held["repeat"]["unstable"][0]["tensor"] == NODE
     assert main(["triage", str(tmp_path / "cap")]) == 1
-    assert "not the same from run to run" in capsys.readouterr().out
+    assert "the board differs from run to run" in capsys.readouterr().out
 
 
 def changed(folder: Path, change) -> Path:

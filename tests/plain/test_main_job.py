@@ -275,7 +275,7 @@ def test_a_repeated_model_option_adds(digits, model_bin, capsys):
 def test_raw_input_bytes_are_looked_at(digits, model_bin, tmp_path, capsys):
     np.full(64, np.nan, np.float32).tofile(tmp_path / "nan.bin")
     assert run(digits, model_bin, "-i", str(tmp_path / "nan.bin"), "-b", "local") == 2
-    assert "holds NaN" in capsys.readouterr().err
+    assert "contains NaN" in capsys.readouterr().err
 
 
 def test_a_model_bin_never_checked_says_so_and_one_that_failed_is_refused(digits, tmp_path, capsys):

@@ -98,7 +98,7 @@ def test_without_a_way_to_make_it_again() -> None:
 def test_the_values_of_a_run_go_with_the_connection() -> None:
     links = Links(ScriptedAgent(), 1, None)
     with links.opened() as agent:
-        with pytest.raises(AgentError, match="the values of the run went with it") as caught:
+        with pytest.raises(AgentError, match="the run's values are gone") as caught:
             agent.get("t", 4)
         assert caught.value.status == -9 and agent.generation == 1
         agent.ping()

@@ -131,9 +131,9 @@ def test_an_event_that_the_board_lost() -> None:
 @pytest.mark.parametrize(
     ("events", "names", "wanted", "message"),
     [
-        ([(0, 0, 1, "v")], ["t"], None, "an event of 'v', no tensor of this model"),
+        ([(0, 0, 1, "v")], ["t"], None, "an event of 'v', which is not a tensor of this model"),
         ([(0, 0, 1, "t"), (1, 0, 1, "u")], ["t", "u"], ["t"], "event 1; this run has at most 1"),
-        ([(0, 0, 1, "t")], [], ["t", "u"], "ended its run with 1 events; this run has 2"),
+        ([(0, 0, 1, "t")], [], ["t", "u"], "ended its run with 1 event; this run has 2"),
         ([(0, 1, 1, "t")], [], None, "an event of iteration 1"),
     ],
 )

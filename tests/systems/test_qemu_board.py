@@ -189,7 +189,7 @@ def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
         wait_until(lambda: processes() > before)
         host.kill()
     assert main(["boards", "down", "qemu:arm64"]) == 0
-    assert "what a killed qverify had left of it is ended" in capsys.readouterr().out
+    assert "remains of a killed qverify were removed" in capsys.readouterr().out
     assert processes() == before and folders() == []
 
 
@@ -308,4 +308,4 @@ def test_an_emulated_board_answers_to_its_name_of_the_inventory(board, tmp_path,
     assert main(["boards", "up", "bench"]) == 0 and "bench is up already" in capsys.readouterr().out
     assert main(["boards", "reset", "bench"]) == 0
     assert main(["boards", "down", "bench"]) == 0
-    assert main(["boards", "console", "elsewhere"]) == 2 and "is no emulated board" in capsys.readouterr().err
+    assert main(["boards", "console", "elsewhere"]) == 2 and "not an emulated board" in capsys.readouterr().err

@@ -251,7 +251,7 @@ def test_the_real_scale_of_integer_multipliers(mode: str) -> None:
 def test_a_search_without_time_tries_nothing() -> None:
     c = Conv()
     result = explain_fault(case_of(c, c.out(low=20)), deadline_s=-1.0)
-    assert result.not_tried == [f"{p.NAME}: the time was over" for p in pages()]
+    assert result.not_tried == [f"{p.NAME}: the time limit was reached" for p in pages()]
     assert (result.tried, result.unexplained, result.exact, result.general, result.families) == (0, False, [], [], {})
     assert result.description.differing > 0
 

@@ -25,15 +25,15 @@ Array = Any
 def test_vector_tail() -> None:
     unit = Table(1, 10, 3, 11)
     noise = generator(9).integers(-128, 128, unit.y.shape).astype(np.int8)
-    for axis, said, counts in ((3, "columns of every row", {1, 3}), (1, "channels of every pixel", {2})):
+    for axis, noun, where, counts in ((3, "column", "row", {1, 3}), (1, "channel", "pixel", {2})):
         for count in counts:
             free = np.zeros(unit.y.shape, bool)
             np.moveaxis(free, axis, 0)[-count:] = True
             recorded = np.where(free, noise, unit.y)
             case = unit.case(recorded)
             wanted = {
-                f"the last {n} {said} are not written: {unit.y.size // unit.y.shape[axis] * n} elements are what the "
-                "memory held before": recorded
+                f"the last {f'{n} {noun}s' if n > 1 else f'1 {noun}'} of every {where} {'are' if n > 1 else 'is'} not written: "
+                f"{unit.y.size // unit.y.shape[axis] * n} elements are left from earlier memory contents": recorded
                 for n in counts
                 if n >= count
             }
@@ -47,7 +47,7 @@ def test_vector_tail() -> None:
     recorded = two.y.copy()
     recorded[:, -2:] = noise.reshape(-1)[:12].reshape(6, 2)
     assert list(found("vector-tail", two.case(recorded))) == [
-        "the last 2 channels are not written: 12 elements are what the memory held before"
+        "the last 2 channels are not written: 12 elements are left from earlier memory contents"
     ]
     line = Table(11)
     assert found("vector-tail", line.case(noise.reshape(-1)[:11])) == {}
@@ -216,7 +216,7 @@ def test_alignment() -> None:
                     mask = move(np.arange(1, 31).reshape(x.shape), run, stride, 0).reshape(-1) == 0
                     values = np.unique(recorded.reshape(-1)[mask])
                     if len(values) > 1:
-                        garbage = f"{text}; {mask.sum()} elements are what the memory held before"
+                        garbage = f"{text}; {mask.sum()} elements are left from earlier memory contents"
                         wanted[garbage] = np.where(mask.reshape(x.shape), recorded, move(x, run, stride, 0))
                         free[garbage] = mask
                     elif len(values) == 1 and values[0] not in (0, 9):

@@ -252,7 +252,7 @@ def test_noise_keeps_what_it_must() -> None:
 def test_places_of_a_unit() -> None:
     unit = Table(4, 10)
     case = unit.case(unit.y)
-    assert [(p.name, p.kind, p.said) for p in memory_sources(case)] == [
+    assert [(p.name, p.kind, p.label) for p in memory_sources(case)] == [
         ("y", "output", "the output"), ("x", "input", "the input"), ("c_table", "constant", "the table")
     ]  # fmt: skip
     assert [p.name for p in memory_sources(case, "constant", "output")] == ["y", "c_table"]
@@ -260,5 +260,5 @@ def test_places_of_a_unit() -> None:
     rq = np.array([0.25, 0.5])
     small = Small("add", (0, -128, 127), ("int8", 1.0, 3), (2,), a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(rq,))
     two = Case(small.graph, units(small.graph)[0], small.inputs, "y", a)
-    assert [p.said for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
+    assert [p.label for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
     assert two.made.tolist() == [4, 15] and output_from_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]

@@ -123,10 +123,10 @@ def test_the_worst_of_several_outputs_is_said() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "why"),
     [
-        ({}, {"y2": [1.0]}, "output y is not there on both"),
-        ({"y": [1.0]}, {}, "output y2 is not there on both"),
+        ({}, {"y2": [1.0]}, "output y is missing on one side"),
+        ({"y": [1.0]}, {}, "output y2 is missing on one side"),
         ({"y": [1.0]}, {"y2": [1.0, 2.0]}, r"y: shape [1] and [2]"),
-        ({"y": [math.inf, 1.0]}, {"y2": [math.inf, 1.0]}, "an output holds NaN or Inf on both"),
+        ({"y": [math.inf, 1.0]}, {"y2": [math.inf, 1.0]}, "an output contains NaN or Inf on both sides"),
         ({"y": []}, {"y2": []}, "no output to compare"),
     ],
 )

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.report.triage_document import OutputRow, Single, TensorLoss, WhatIf
-from qverify.report.triage_document import Step as WhatIfStep
+from qverify.report.triage_document import OutputRow, SingleTensorLoss, TensorLoss, WhatIf, WhatIfStep
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.advice import ADVICE, advice, loss_evidence, loss_kind
 from qverify.triage.ladder import RungGate
@@ -89,7 +88,7 @@ def test_each_tensor_alone_is_ranked() -> None:
 
 def loss(tensor: str = "t", **fields: Any) -> TensorLoss:
     base = TensorLoss(tensor, "q", "n", "Conv", "name", 30.0, 0.99, 0.1, None, -1.0, 1.0, -1.0, 1.0, 0.0, 1.0, 0.1)
-    return replace(base, single=Single("y", 0.5, 3.0), **fields)
+    return replace(base, single=SingleTensorLoss("y", 0.5, 3.0), **fields)
 
 
 def test_tensors_that_no_frame_made_loud() -> None:
@@ -227,13 +226,13 @@ def test_what_the_losses_say(losses: list[TensorLoss], what: WhatIf | None, inpu
 def test_the_facts_of_the_most_sensitive_tensor() -> None:
     assert loss_evidence([replace(loss(), single=None)]) == []
     first = "t (Conv) quantized alone: y has cosine 0.5000"
-    covers = "quantized it covers -1 .. 1, in float it is -1 .. 1"
+    covers = "its quantized range is -1 .. 1, its float values -1 .. 1"
     assert loss_evidence([loss()]) == [first]
     assert loss_evidence([loss("x", op="")])[0].startswith("x (input) quantized alone")
     assert loss_evidence([loss(clipped=0.25, used=0.05)]) == [first, f"{covers}: 25.00% of its elements are clipped"]
     assert loss_evidence([loss(used=0.05)]) == [first, f"{covers}: 5.0% of its range is used"]
     assert loss_evidence([loss(used=0.1)]) == [first]
-    lost = "its weights have one scale for all channels: 40% of these are below 20 dB"
+    lost = "its weights have one scale for all channels: 40% of the channels are below 20 dB"
     assert loss_evidence([loss(weights_one_scale=True, channels_lost=0.4)]) == [first, lost]
     assert loss_evidence([loss(weights_one_scale=False, channels_lost=0.4)]) == [first]
     assert loss_evidence([loss(weights_one_scale=True, channels_lost=0.0)]) == [first]

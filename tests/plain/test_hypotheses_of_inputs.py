@@ -82,22 +82,24 @@ def test_channels_of_what_is_read() -> None:
 
 
 class Wide:
-    """A 3x3 convolution of 20 channels to 3, pads 1, weights of zero point 2 in one scale."""
+    """A 3x3 convolution of 20 channels to 3, pads 1, weights of zero points 2, -3 and 5."""
 
     def __init__(self) -> None:
         rng = generator(12)
         self.x = rng.integers(-128, 128, (1, 20, 4, 5)).astype(np.int8)
         self.w = rng.integers(-128, 128, (3, 20, 3, 3)).astype(np.int8)
-        self.b, self.rq = np.array([900, -70, 5], np.int32), np.full(3, 0.00031, np.float32)
+        self.b, self.rq = np.array([900, -70, 5], np.int32), np.array([31, 25, 40], np.float32) * np.float32(1e-5)
         self.small = Small(
             "conv", (3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, -128, 127), ("int8", SY, ZY), (1, 3, 4, 5),
             x=(self.x, SX, ZX), c_w=(self.w, 0.01, 2), c_b=(self.b,), c_rq=(self.rq,),
         )  # fmt: skip
+        specs = self.small.graph.tensors
+        specs["c_w"] = replace(specs["c_w"], scale=(0.01,) * 3, zero_point=(2, -3, 5), channel_axis=0)
 
     def out(self, x: Array) -> Array:
         wide = np.pad(x[0].astype(np.int64) - ZX, ((0, 0), (1, 1), (1, 1)))
         taps = np.stack([wide[:, i : i + 4, j : j + 5] for i in range(3) for j in range(3)], 1)
-        total = np.einsum("oct,cthw->ohw", self.w.reshape(3, 20, 9).astype(np.int64) - 2, taps)
+        total = np.einsum("oct,cthw->ohw", self.w.reshape(3, 20, 9) - np.array([2, -3, 5])[:, None, None], taps)
         steps = np.rint((total + self.b[:, None, None]).astype(np.float32) * self.rq[:, None, None])
         return np.clip(steps + ZY, -128, 127).astype(np.int8)[None]
 

@@ -232,3 +232,20 @@ def test_a_switch_for_each_tensor(folder: Path) -> None:
         spec = graph.spec(pair.quantized)
         assert tuple(np.atleast_1d(switch.scale).tolist()) == pytest.approx(spec.scale)
         assert [w.at for w in switch.weights] == list(pair.weights)
+
+
+@pytest.mark.parametrize(("per_channel", "format_"), [(c, f) for c in (True, False) for f in QuantFormat])
+def test_the_weights_of_a_matrix_product(tmp_path: Path, per_channel: bool, format_: QuantFormat) -> None:
+    """Columns of very different sizes, each of its own scale or not; also read as QLinearMatMul holds them."""
+    helper, real = onnx.helper, np.random.default_rng(3).standard_normal((13, 5)).astype(np.float32)
+    real *= np.float32([1, 2, 3, 4, 5])
+    ends = [helper.make_tensor_value_info(n, 1, [1, 3, 11, size]) for n, size in (("x", 13), ("y", 5))]
+    node, held = helper.make_node("MatMul", ["x", "w"], ["y"], "matmul"), numpy_helper.from_array(real, "w")
+    model = helper.make_model(helper.make_graph([node], "made", ends[:1], ends[1:], [held]),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)  # fmt: skip
+    onnx.save(model, tmp_path / "float.onnx")
+    quantized(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel, quant_format=format_)
+    pairs = {p.tensor: p for p in paired(tmp_path, kind="q").pairs}
+    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale is not per_channel
+    steps = np.abs(real).max(0 if per_channel else None) / 127
+    assert (np.abs(pairs["y"].weights[1] - real) <= 0.51 * steps).all()

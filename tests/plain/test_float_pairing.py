@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnxruntime.quantization import QuantFormat
+from onnxruntime.quantization import QuantFormat, QuantType
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.onnx_model.view import View
 from qverify.triage.float_pairing import FloatPairs, pair_ends, pair_float
@@ -32,6 +32,7 @@ KINDS = {
     "qdq": {},
     "tensor": {"per_channel": False},
     "qop": {"quant_format": QuantFormat.QOperator, "per_channel": False},
+    "unsigned": {"quant_format": QuantFormat.QOperator, "per_channel": False, "weight_type": QuantType.QUInt8},
 }
 
 
@@ -77,7 +78,7 @@ def test_each_tensor_has_its_own(folder: Path, kind: str) -> None:
 def test_names_and_suffixes_are_said(folder: Path) -> None:
     for kind in KINDS:
         how = {p.tensor: p.how for p in paired(folder, kind=kind).pairs}
-        assert {n for n, said in how.items() if said == "suffix"} == ({"y"} if kind != "qop" else set())
+        assert {n for n, said in how.items() if said == "suffix"} == ({"y"} if kind in ("qdq", "tensor") else set())
 
 
 @pytest.mark.parametrize("kind", KINDS)

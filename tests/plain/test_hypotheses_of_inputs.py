@@ -295,3 +295,18 @@ def test_families_are_late_when_they_say_so() -> None:
     late = [int(getattr(p, "LATE", 0)) for p in pages()]
     assert late == sorted(late) and late[-1] == 2
     assert len({p.NAME for p in pages()}) == len(pages()) and all(p.__doc__ for p in pages())
+
+
+def test_causes_that_other_inputs_would_tell_apart_are_groups() -> None:
+    """The last entry of the table is not read here: what stands after it is not known. The fewest bits come first."""
+    unit = Table(20, 50)
+    unit.x = np.minimum(unit.x, 100)
+    result = explain_fault(unit.case(unit.read(unit.x + np.int8(1))))
+    early = "offset: the table 1 element too early, "
+    assert [[cause.said for cause in group] for group in result.exact] == [
+        ["table index one too high", f"{early}the end repeated"],
+        ["table index one too high, wrapping", f"{early}wrapped around"],
+        [f"{early}0 there"],
+    ]
+    first = [group[0].bits for group in result.exact]
+    assert first == sorted(first) and first[0] < first[-1]

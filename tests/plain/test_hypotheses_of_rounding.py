@@ -228,3 +228,22 @@ def test_rounding_of_a_subtraction() -> None:
     case = small_case(small, np.clip(np.rint(real + 3), -128, 127).astype(np.int8))
     assert case.differing.size == 0
     among("rounding", case, {said: np.clip(v + 3, -128, 127).astype(np.int8) for said, v in wanted.items()})
+
+
+def test_shifts_of_an_addition_of_integers() -> None:
+    """(a + 2 b) / 2^shift, downward; the shift is the third parameter."""
+    rng = generator(9)
+    a, b = (rng.integers(-60, 60, (3, 8)).astype(np.int8) for _ in range(2))
+    small = Small(
+        "add", (0, -128, 127), ("int8", 1.0, 3), (3, 8),
+        a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(np.array([1, 2, 4], np.int32),),
+    )  # fmt: skip
+    small.graph.rounding = "pow2-floor"
+    total = (a.astype(int) - 4) + 2 * (b.astype(int) + 6)
+    case = small_case(small, np.clip(total // 16 + 3, -128, 127).astype(np.int8))
+    assert case.differing.size == 0
+    wanted = {}
+    for k in (-2, -1, 1, 2):
+        said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
+        wanted[said] = np.clip(total // 2 ** (4 - k) + 3, -128, 127).astype(np.int8)
+    among("scales", case, wanted)

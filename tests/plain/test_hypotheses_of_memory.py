@@ -281,3 +281,15 @@ def test_a_tile_of_which_not_all_differs(rows: list[int], tiles: set[str]) -> No
     variants = found("dropped-or-repeated", unit.case(recorded))
     got = {s for s in variants if s.startswith("rows") and s.endswith(("before", "after"))}
     assert got == tiles
+
+
+def test_vector_tail_of_three_axes() -> None:
+    unit = Table(2, 4, 5)
+    recorded = unit.y.copy()
+    recorded[..., -1] = generator(9).integers(-128, 128, (2, 4))
+    text = "the last 1 column of every row is not written: 8 elements are left from earlier memory contents"
+    assert list(found("vector-tail", unit.case(recorded))) == [text]
+    recorded = unit.y.copy()
+    recorded[:, 2:] = generator(9).integers(-128, 128, (2, 2, 5))
+    text = "the last 2 channels of every pixel are not written: 20 elements are left from earlier memory contents"
+    assert text in found("vector-tail", unit.case(recorded))

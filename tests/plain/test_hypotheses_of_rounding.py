@@ -178,10 +178,10 @@ def test_rounding_of_an_addition() -> None:
 def test_rounding_of_an_average() -> None:
     x = generator(4).integers(-128, 128, (1, 5, 8, 6)).astype(np.int8)
     small = Small(
-        "average_pool", (2, 2, 2, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 4, 3),
+        "average_pool", (4, 2, 4, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 2, 3),
         x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
     )  # fmt: skip
-    real = (x.astype(int) + 7).reshape(1, 5, 4, 2, 3, 2).sum((3, 5)) / 8
+    real = (x.astype(int) + 7).reshape(1, 5, 2, 4, 3, 2).sum((3, 5)) / 16
 
     def out(steps: Array, zero: int = 3) -> Array:
         return np.clip(steps + zero, -100, 90).astype(np.int8)

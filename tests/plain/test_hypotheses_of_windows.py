@@ -215,3 +215,24 @@ def test_at_most_four_values_of_a_pad() -> None:
     assert [s for s in found("pad-value", small_case(small, recorded)) if "value" in s] == [
         f"pad value {v} instead of 9" for v in (4, 5, 6, 7)
     ]
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_padding_that_is_counted_in_a_mean(counted: int) -> None:
+    """Windows of 2 by 2, a corner of which reads one element and three of padding."""
+    x = generator(4).integers(-128, 128, (1, 2, 4, 6)).astype(np.int8)
+    small = Small(
+        "average_pool", (2, 2, 2, 2, 1, 1, 1, 1, counted, -128, 127), ("int8", 1.0, 4), (1, 2, 3, 4),
+        x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
+    )  # fmt: skip
+
+    def mean(include: int) -> Array:
+        wide = np.pad(x[0].astype(int) + 7, ((0, 0), (1, 1), (1, 1)))
+        read = np.pad(np.ones((1, 4, 6), int), ((0, 0), (1, 1), (1, 1)))
+        total, count = (v.reshape(-1, 3, 2, 4, 2).sum((2, 4)) for v in (wide, read))
+        return (np.rint(total * 0.5 / (4 if include else count)) + 4).astype(np.int8)[None]
+
+    case = small_case(small, mean(counted))
+    assert case.differing.size == 0
+    variant = found("window", case)["window: padding is counted in the mean, or not, the other way"]
+    assert np.array_equal(variant.make(case), mean(1 - counted))

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnxruntime.quantization import QuantFormat
+from onnxruntime.quantization import QuantFormat, QuantType
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.onnx_model.view import View
 from qverify.triage.float_pairing import FloatPairs, pair_ends, pair_float
@@ -32,6 +32,7 @@ KINDS = {
     "qdq": {},
     "tensor": {"per_channel": False},
     "qop": {"quant_format": QuantFormat.QOperator, "per_channel": False},
+    "unsigned": {"quant_format": QuantFormat.QOperator, "per_channel": False, "weight_type": QuantType.QUInt8},
 }
 
 
@@ -77,7 +78,7 @@ def test_each_tensor_has_its_own(folder: Path, kind: str) -> None:
 def test_names_and_suffixes_are_said(folder: Path) -> None:
     for kind in KINDS:
         how = {p.tensor: p.how for p in paired(folder, kind=kind).pairs}
-        assert {n for n, said in how.items() if said == "suffix"} == ({"y"} if kind != "qop" else set())
+        assert {n for n, said in how.items() if said == "suffix"} == ({"y"} if kind in ("qdq", "tensor") else set())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,3 +233,20 @@ def test_a_switch_for_each_tensor(folder: Path) -> None:
         spec = graph.spec(pair.quantized)
         assert tuple(np.atleast_1d(switch.scale).tolist()) == pytest.approx(spec.scale)
         assert [w.at for w in switch.weights] == list(pair.weights)
+
+
+@pytest.mark.parametrize(("per_channel", "format_"), [(c, f) for c in (True, False) for f in QuantFormat])
+def test_the_weights_of_a_matrix_product(tmp_path: Path, per_channel: bool, format_: QuantFormat) -> None:
+    """Columns of very different sizes, each of its own scale or not; also read as QLinearMatMul holds them."""
+    helper, real = onnx.helper, np.random.default_rng(3).standard_normal((13, 5)).astype(np.float32)
+    real *= np.float32([1, 2, 3, 4, 5])
+    ends = [helper.make_tensor_value_info(n, 1, [1, 3, 11, size]) for n, size in (("x", 13), ("y", 5))]
+    node, held = helper.make_node("MatMul", ["x", "w"], ["y"], "matmul"), numpy_helper.from_array(real, "w")
+    model = helper.make_model(helper.make_graph([node], "made", ends[:1], ends[1:], [held]),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)  # fmt: skip
+    onnx.save(model, tmp_path / "float.onnx")
+    quantized(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel, quant_format=format_)
+    pairs = {p.tensor: p for p in paired(tmp_path, kind="q").pairs}
+    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale is not per_channel
+    steps = np.abs(real).max(0 if per_channel else None) / 127
+    assert (np.abs(pairs["y"].weights[1] - real) <= 0.51 * steps).all()

@@ -11,7 +11,7 @@ from qverify.model_bin.units import units
 from qverify.triage.case import Case
 
 from tests.plain.fault_units import Dense, among, case_of, check, found, small_case
-from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv
+from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator
 
 Array = Any
 
@@ -103,7 +103,7 @@ def _means(rq: Array) -> dict[str, Array]:
     return {"mean": np.mean(rq), "median": np.float32((ordered[4] + ordered[5]) / np.float32(2))}
 
 
-@pytest.mark.parametrize("mode", ["gemmlowp", "tflite-single", "mul31"])
+@pytest.mark.parametrize("mode", ["gemmlowp", "cmsis", "tflite-single", "mul31"])
 def test_scales_of_integer_multipliers(mode: str) -> None:
     """Multipliers and shifts on their own, too; the shift's field counts the other way in two modes."""
     from qverify.arithmetic.multipliers import parameters
@@ -130,7 +130,7 @@ def test_scales_of_integer_multipliers(mode: str) -> None:
     largest, smallest = int(np.argmax(c.sw)), int(np.argmin(c.sw))
     for said, at in (("the first", 0), ("the last", 9), ("the largest", largest), ("the smallest", smallest)):
         wanted[f"scales taken per tensor: {said} channel's for all"] = rq[:, [at] * 10]
-    sign = 1 if mode == "gemmlowp" else -1
+    sign = 1 if mode in ("gemmlowp", "cmsis") else -1
     for k in (-2, 1, 2):
         said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
         wanted[said] = rq + np.array([[0], [sign * k]], rq.dtype)
@@ -237,3 +237,113 @@ def test_accumulators_that_are_too_narrow() -> None:
     assert variants.keys() - pairs == wanted.keys() | {said for said in steps if "at every step" in said}
     among("accumulator", case, {said: v for said, v in steps.items() if said in variants})
     assert {f"every two products saturated to 16 bits, {order}" for order in orders} <= pairs
+
+
+def of_kernel(*shape: int) -> Case:
+    """A convolution of that kernel [O, I, H, W], each output of a size of 2 by 3."""
+    x = generator(2).integers(-128, 128, (1, shape[1], shape[2] + 1, shape[3] + 2)).astype(np.int8)
+    small = Small(
+        "conv", (*shape[2:], 1, 1, 0, 0, 0, 0, 1, 1, 1, -128, 127), ("int8", SY, ZY), (1, shape[0], 2, 3),
+        x=(x, SX, ZX), c_w=(np.zeros(shape, np.int8), 0.01, 4), c_b=(np.zeros(shape[0], np.int32),),
+        c_rq=(np.ones(shape[0], np.float32),),
+    )  # fmt: skip
+    return small_case(small, np.zeros((1, shape[0], 2, 3), np.int8))
+
+
+CHANNELS, ROWS, COLUMNS, TAPS = (
+    {f"the {end} {part}" for end in ("first", "last")} for part in ("channel", "row", "column", "tap")
+)
+MIRRORED = {"rotated by 180 degrees", "upside down", "mirrored"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "ways", "parts"),
+    [
+        ((2, 1, 1, 1), set(), set()),
+        ((2, 2, 1, 1), set(), CHANNELS),
+        ((2, 1, 1, 2), MIRRORED, COLUMNS | TAPS),
+        ((2, 1, 2, 1), MIRRORED, ROWS | TAPS),
+        ((2, 2, 2, 2), MIRRORED | {"transposed"}, CHANNELS | ROWS | COLUMNS | TAPS),
+        ((2, 4, 1, 1), set(), CHANNELS),
+        ((2, 6, 1, 1), set(), CHANNELS | {"the channels after the last whole 4"}),
+        ((2, 67, 1, 1), set(), CHANNELS | {f"the channels after the last whole {m}" for m in (2, 4, 8, 16, 32, 64)}),
+    ],
+)
+def test_what_a_kernel_can_lack(shape: tuple[int, ...], ways: set[str], parts: set[str]) -> None:
+    wanted = {f"kernel {way}" for way in ways} | {f"{part} of the weights left out of the sum" for part in parts}
+    assert found("kernel-order", of_kernel(*shape)).keys() == wanted
+
+
+def spread(values: dict[int, int], zero: int = 3, dtype: str = "int8") -> Case:
+    """A unit whose 40 elements are computed as 0; recorded: how many of each value, the others 0."""
+    small = Small("reshape", (), (dtype, 1.0, zero), (40,), x=(np.zeros((5, 8), dtype), 1.0, zero))
+    recorded = np.repeat([*values, 0], [*values.values(), 40 - sum(values.values())]).astype(dtype)
+    return small_case(small, recorded)
+
+
+@pytest.mark.parametrize(
+    ("values", "measured"),
+    [
+        ({9: 1}, {"at 0 instead of -128 at the lower end": 8}),
+        ({9: 2}, {"at 0 instead of -128 at the lower end": 8, "at 9 instead of 127 at the upper end": 8}),
+        ({127: 2}, {"at 0 instead of -128 at the lower end": 8}),
+        ({-7: 1}, {"at 0 instead of 127 at the upper end": 8}),
+        ({-128: 2}, {"at 0 instead of 127 at the upper end": 8}),
+        ({-7: 1, 9: 1}, {}),
+        ({-7: 1, 8: 1, 9: 1}, {"-7..9 instead of -128..127": 16}),
+        ({-3: 2, 9: 1}, {"-3..9 instead of -128..127, 6 to each side of the zero point": 8,
+                         "at -3 instead of -128 at the lower end": 8}),
+        ({-128: 1, 8: 1, 9: 1}, {}),
+        ({-7: 1, 8: 1, 127: 1}, {}),
+        ({7: 1, 8: 1, 9: 1}, {"at 0 instead of -128 at the lower end": 8}),
+    ],
+)  # fmt: skip
+def test_a_clamp_is_measured_at_ends_that_occur_twice(values: dict[int, int], measured: dict[str, int]) -> None:
+    variants = {said: v for said, v in found("clamp", spread(values)).items() if said.endswith("end") or v.bits}
+    assert {said: v.bits for said, v in variants.items()} == {f"clamp {s}": b for s, b in measured.items()}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [("int8", 0, 127), ("uint8", 0, 127), ("int16", 0, 32767), ("uint16", 0, 32767)]
+)
+def test_a_clamp_to_the_type_of_the_other_sign(dtype: str, low: int, high: int) -> None:
+    info = np.iinfo(dtype)
+    said = f"clamp to the type of the other sign ({low}..{high} instead of {info.min}..{info.max})"
+    assert said in found("clamp", spread({9: 1}, dtype=dtype))
+
+
+def test_no_clamp_of_an_output_without_a_scale_or_with_several() -> None:
+    for scale in ((), (1.0, 2.0)):
+        case = spread({9: 2})
+        case.graph.tensors["y"] = replace(case.spec, scale=scale, zero_point=(3,) * len(scale))
+        assert found("clamp", case) == {}
+
+
+def test_scales_of_two_inputs() -> None:
+    """Only shifts: an addition's are no channels', and a product has one."""
+    rng = generator(5)
+    a, b = (rng.integers(-100, 100, (3, 4)).astype(np.int8) for _ in range(2))
+    small = Small(
+        "add", (0, -128, 127), ("int8", 1.0, 4), (3, 4),
+        a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(np.array([0.25, 0.5]),),
+    )  # fmt: skip
+    real = (a.astype(int) - 4) * 0.25 + (b.astype(int) + 6) * 0.5
+    product = Small(
+        "mul", (-128, 127), ("int8", 8.0, 4), (3, 4),
+        a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(np.array([1 / 64], np.float32),),
+    )  # fmt: skip
+    products = (a.astype(int) - 4) * (b.astype(int) + 6) / 64
+    for unit, value in ((small, real), (product, products)):
+        wanted = {}
+        for k in (-8, -4, -2, -1, 1, 2, 4, 8):
+            said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
+            wanted[said] = np.clip(np.rint(value * 2.0**k) + 4, -128, 127).astype(np.int8)
+        check("scales", small_case(unit, np.clip(np.rint(value) + 4, -128, 127).astype(np.int8)), wanted)
+
+
+def test_a_mean_is_no_sum_of_products() -> None:
+    x = np.full((1, 2, 20, 20), 127, np.int8)
+    small = Small("global_average_pool", (-128, 127), ("int8", 0.5, 4), (1, 2, 1, 1), x=(x, 0.5, 0),
+                  c_rq=(np.array([1 / 400], np.float32),))  # fmt: skip
+    said = list(found("accumulator", small_case(small, np.zeros((1, 2, 1, 1), np.int8))))
+    assert said and not [s for s in said if "every" in s]

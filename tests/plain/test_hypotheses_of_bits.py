@@ -31,7 +31,7 @@ from tests.plain.fault_units import (
     found,
     small_case,
 )
-from tests.plain.forensic_units import SX, SY, ZY, Conv, Small
+from tests.plain.forensic_units import SX, SY, ZY, Conv, Small, generator
 
 Array = Any
 
@@ -187,3 +187,14 @@ def test_a_bit_of_a_dense_weight(at: tuple[int, int], bit: int) -> None:
     w[at] = np.uint8(int(w[at]) % 256 ^ 1 << bit).view(np.int8)
     case = small_case(d.small, d.out(w))
     assert f"bit {bit} of weight {at} is inverted" in found("bit-flip", case)
+
+
+@pytest.mark.parametrize(("places", "named"), [([3], False), ([3, 60], True)])
+def test_bits_of_wide_elements(places: list[int], named: bool) -> None:
+    """Two bits each; of one element alone they are no several elements' bits."""
+    x = generator(2).integers(0, 5, 100).astype(np.int32)
+    recorded = x.copy()
+    recorded[places] ^= 1 << 25 | 1 << 3
+    case = small_case(Small("reshape", (), ("int32", 0, 0), (100,), x=(x,)), recorded)
+    said = [s for s in found("bit-flip", case) if "bits are inverted" in s]
+    assert said == [f"{2 * len(places)} bits are inverted, of {len(places)} elements"] * named

@@ -25,14 +25,14 @@ Array = Any
 def test_vector_tail() -> None:
     unit = Table(1, 10, 3, 11)
     noise = generator(9).integers(-128, 128, unit.y.shape).astype(np.int8)
-    for axis, said, counts in ((3, "column{} of every row", {1, 3}), (1, "channel{} of every pixel", {2})):
+    for axis, noun, where, counts in ((3, "column", "row", {1, 3}), (1, "channel", "pixel", {2})):
         for count in counts:
             free = np.zeros(unit.y.shape, bool)
             np.moveaxis(free, axis, 0)[-count:] = True
             recorded = np.where(free, noise, unit.y)
             case = unit.case(recorded)
             wanted = {
-                f"the last {n} {said.format('s' * (n > 1))} {'are' if n > 1 else 'is'} not written: "
+                f"the last {f'{n} {noun}s' if n > 1 else f'1 {noun}'} of every {where} {'are' if n > 1 else 'is'} not written: "
                 f"{unit.y.size // unit.y.shape[axis] * n} elements are left from earlier memory contents": recorded
                 for n in counts
                 if n >= count
@@ -238,3 +238,58 @@ def test_padding_that_is_read_as_data() -> None:
     made = [*x[0], 105, 106, 107, *x[1][:2]]
     assert variants["alignment: the output's padding is read as data"].make(case).reshape(-1).tolist() == made
     assert not [s for s in found("alignment", small_case(small, x)) if "padding" in s]
+
+
+@pytest.mark.parametrize(
+    ("shape", "aligned", "strides"),
+    [
+        ((6,), (8,), set()),
+        ((1, 6), (1, 8), set()),
+        ((4, 1), (4, 1), {2, 4, 8, 16, 32, 64, 128}),
+        ((4, 1), (4, 200), {2, 4, 8, 16, 32, 64, 128}),
+        ((4, 128), (4, 128), {130, 132, 136, 144, 160, 192, 256, 129, 127}),
+        ((2, 40), (2, 160), {42, 44, 48, 64, 128, 41, 39, 160}),
+        ((2, 40), (2, 161), {42, 44, 48, 64, 128, 41, 39}),
+    ],
+)
+def test_the_strides_that_rows_may_have(shape: tuple[int, ...], aligned: tuple[int, ...], strides: set[int]) -> None:
+    x = np.ones(shape, np.int8)
+    small = Small("reshape", (), ("int8", 0.5, 9), shape, x=(x, 0.5, 9))
+    small.graph.tensors["x"] = replace(small.graph.tensors["x"], aligned_shape=aligned)
+    said = {s.partition("; ")[0] for s in found("alignment", small_case(small, x)) if "the input" in s}
+    run, text = shape[-1], "alignment: the input is written with rows of {} elements and read with {}"
+    assert said == {text.format(*ends) for s in strides for ends in ((s, run), (run, s))}
+
+
+@pytest.mark.parametrize(
+    ("rows", "tiles"),
+    [
+        ([4, 6], {"rows 4 to 7 repeat those 4 before", "rows 4 to 7 repeat those 4 after", "rows 0 to 7 repeat those 8 after"}),
+        ([4, 7], {"rows 0 to 7 repeat those 8 after"}),
+        ([6], {"rows 6 to 7 repeat those 2 before", "rows 6 to 7 repeat those 2 after",
+               "rows 4 to 7 repeat those 4 before", "rows 4 to 7 repeat those 4 after",
+               "rows 0 to 7 repeat those 8 after"}),
+        ([9], {"rows 8 to 9 repeat those 2 before", "rows 8 to 9 repeat those 2 after",
+               "rows 8 to 11 repeat those 4 before", "rows 8 to 11 repeat those 4 after",
+               "rows 8 to 15 repeat those 8 before"}),
+    ],
+)  # fmt: skip
+def test_a_tile_of_which_not_all_differs(rows: list[int], tiles: set[str]) -> None:
+    unit = Table(1, 2, 16, 3)
+    recorded = unit.y.copy()
+    recorded[0, 0, rows, 0] ^= 1
+    variants = found("dropped-or-repeated", unit.case(recorded))
+    got = {s for s in variants if s.startswith("rows") and s.endswith(("before", "after"))}
+    assert got == tiles
+
+
+def test_vector_tail_of_three_axes() -> None:
+    unit = Table(2, 4, 5)
+    recorded = unit.y.copy()
+    recorded[..., -1] = generator(9).integers(-128, 128, (2, 4))
+    text = "the last 1 column of every row is not written: 8 elements are left from earlier memory contents"
+    assert list(found("vector-tail", unit.case(recorded))) == [text]
+    recorded = unit.y.copy()
+    recorded[:, 2:] = generator(9).integers(-128, 128, (2, 2, 5))
+    text = "the last 2 channels of every pixel are not written: 20 elements are left from earlier memory contents"
+    assert text in found("vector-tail", unit.case(recorded))

@@ -249,3 +249,14 @@ def test_tiles() -> None:
     assert not [
         said for said in found("tiles", even.case(even.y)) if "square, of 2x2" in said or "square, of 4x4" in said
     ]
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups"),
+    [(2, set()), (4, {2}), (9, {3}), (10, {2, 5}), (22, {2, 11}), (26, {2, 13}), (5, set()),
+     (384, {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192})],
+)  # fmt: skip
+def test_how_many_groups_channels_may_have(channels: int, groups: set[int]) -> None:
+    unit = Table(1, channels, 2, 1)
+    said = [s for s in found("group-order", unit.case(unit.y)) if "the output" in s]
+    assert {int(s.split(", ")[1].split()[0]) for s in said} == groups and len(said) == 4 * len(groups)

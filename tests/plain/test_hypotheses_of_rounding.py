@@ -178,10 +178,10 @@ def test_rounding_of_an_addition() -> None:
 def test_rounding_of_an_average() -> None:
     x = generator(4).integers(-128, 128, (1, 5, 8, 6)).astype(np.int8)
     small = Small(
-        "average_pool", (2, 2, 2, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 4, 3),
+        "average_pool", (4, 2, 4, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 2, 3),
         x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
     )  # fmt: skip
-    real = (x.astype(int) + 7).reshape(1, 5, 4, 2, 3, 2).sum((3, 5)) / 8
+    real = (x.astype(int) + 7).reshape(1, 5, 2, 4, 3, 2).sum((3, 5)) / 16
 
     def out(steps: Array, zero: int = 3) -> Array:
         return np.clip(steps + zero, -100, 90).astype(np.int8)
@@ -228,3 +228,22 @@ def test_rounding_of_a_subtraction() -> None:
     case = small_case(small, np.clip(np.rint(real + 3), -128, 127).astype(np.int8))
     assert case.differing.size == 0
     among("rounding", case, {said: np.clip(v + 3, -128, 127).astype(np.int8) for said, v in wanted.items()})
+
+
+def test_shifts_of_an_addition_of_integers() -> None:
+    """(a + 2 b) / 2^shift, downward; the shift is the third parameter."""
+    rng = generator(9)
+    a, b = (rng.integers(-60, 60, (3, 8)).astype(np.int8) for _ in range(2))
+    small = Small(
+        "add", (0, -128, 127), ("int8", 1.0, 3), (3, 8),
+        a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(np.array([1, 2, 4], np.int32),),
+    )  # fmt: skip
+    small.graph.rounding = "pow2-floor"
+    total = (a.astype(int) - 4) + 2 * (b.astype(int) + 6)
+    case = small_case(small, np.clip(total // 16 + 3, -128, 127).astype(np.int8))
+    assert case.differing.size == 0
+    wanted = {}
+    for k in (-2, -1, 1, 2):
+        said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
+        wanted[said] = np.clip(total // 2 ** (4 - k) + 3, -128, 127).astype(np.int8)
+    among("scales", case, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor
 from typing import Any
 
@@ -149,3 +150,89 @@ def test_resize_by_interpolation() -> None:
         assert np.array_equal(variants[said].make(case), value.astype(np.int8)), said
     corners = variants["resize: align_corners"].make(case).astype(float)
     assert np.abs(corners - linearly(x, POSITIONS["align_corners"])).max() <= 0.501
+
+
+@pytest.mark.parametrize("zero", [-128, 127])
+def test_pad_value_at_the_other_end_of_the_type(zero: int) -> None:
+    x = generator(2).integers(-128, 128, (1, 2, 4, 5)).astype(np.int8)
+    w = np.array([[[[0, 1, 0], [1, 0, 2], [0, -1, 0]]] * 2], np.int8)
+    other = -1 - zero
+
+    def out(pad: int) -> Array:
+        wide = np.pad(x[0].astype(int), ((0, 0), (1, 1), (1, 1)), constant_values=pad) - zero
+        taps = np.stack([wide[:, i : i + 4, j : j + 5] for i in range(3) for j in range(3)], 1)
+        total = np.einsum("ct,cthw->hw", w.reshape(2, 9), taps)
+        return np.clip(np.rint(total.astype(np.float32) * np.float32(0.03)), -128, 127).astype(np.int8)[None, None]
+
+    small = Small(
+        "conv", (3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, -128, 127), ("int8", 1.0, 0), (1, 1, 4, 5),
+        x=(x, 1.0, zero), c_w=(w, 1.0, 0), c_b=(np.zeros(1, np.int32),), c_rq=(np.float32([0.03]),),
+    )  # fmt: skip
+    case = small_case(small, out(other))
+    assert np.array_equal(case.made, out(zero))
+    said = f"pad value {other} instead of the zero point"
+    variants = found("pad-value", case)
+    assert variants[said].bits == 0 and np.array_equal(variants[said].make(case), out(other))
+
+
+def test_pad_value_where_every_element_that_differs_is_saturated() -> None:
+    c = Conv()
+    c.rq = c.rq * np.float32(1000)
+    recorded = c.out(c.acc(pad=127))
+    case = case_of(c, recorded)
+    assert set(recorded.reshape(-1)[case.differing].tolist()) <= {-128, 127}
+    assert found("pad-value", case)
+
+
+def test_no_pad_value_without_padding() -> None:
+    small, _ = pooled()
+    node = small.graph.nodes[0]
+    small.graph.nodes[0] = replace(node, words=(*node.words[:4], 0, 0, 0, 0, *node.words[8:]))
+    assert found("pad-value", small_case(small, np.zeros((1, 3, 5, 6), np.int8))) == {}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [("int16", [0, -32768, 32767]), ("uint16", [0, 65535]), ("float32", [0]), ("uint8", [*range(256)])],
+)
+def test_pad_values_of_a_pool_by_type(dtype: str, values: list[int]) -> None:
+    quantization = () if dtype == "float32" else (0.1, 9)
+    x = generator(7).integers(0, 99, (1, 3, 10, 6)).astype(dtype)
+    small = Small("max_pool", (3, 2, 2, 1, 1, 0, 0, 1, 1, 1), (dtype, *(quantization or (0, 0))), (1, 3, 5, 6),
+                  x=(x, *quantization))  # fmt: skip
+    case = small_case(small, np.zeros((1, 3, 5, 6), dtype))
+    variants = found("pad-value", case)
+    assert list(variants) == [f"pad value {v} instead of the zero point" for v in values]
+    assert np.array_equal(variants[f"pad value {values[-1]} instead of the zero point"].make(case)[0, :, 1:, :5],
+                          pool(x, **POOL)[0, :, 1:, :5].astype(dtype))  # fmt: skip
+
+
+def test_at_most_four_values_of_a_pad() -> None:
+    x = generator(2).integers(-128, 128, (3, 4)).astype(np.int8)
+    small = Small("pad", (0, 9, 1, 2), ("int8", 0.5, 0), (6, 7), x=(x, 0.5, 0))
+    recorded = np.pad(x, ((1, 2), (2, 1)), constant_values=9)
+    recorded[0, :5] = (8, 7, 6, 5, 4)
+    assert [s for s in found("pad-value", small_case(small, recorded)) if "value" in s] == [
+        f"pad value {v} instead of 9" for v in (4, 5, 6, 7)
+    ]
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_padding_that_is_counted_in_a_mean(counted: int) -> None:
+    """Windows of 2 by 2, a corner of which reads one element and three of padding."""
+    x = generator(4).integers(-128, 128, (1, 2, 4, 6)).astype(np.int8)
+    small = Small(
+        "average_pool", (2, 2, 2, 2, 1, 1, 1, 1, counted, -128, 127), ("int8", 1.0, 4), (1, 2, 3, 4),
+        x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
+    )  # fmt: skip
+
+    def mean(include: int) -> Array:
+        wide = np.pad(x[0].astype(int) + 7, ((0, 0), (1, 1), (1, 1)))
+        read = np.pad(np.ones((1, 4, 6), int), ((0, 0), (1, 1), (1, 1)))
+        total, count = (v.reshape(-1, 3, 2, 4, 2).sum((2, 4)) for v in (wide, read))
+        return (np.rint(total * 0.5 / (4 if include else count)) + 4).astype(np.int8)[None]
+
+    case = small_case(small, mean(counted))
+    assert case.differing.size == 0
+    variant = found("window", case)["window: padding is counted in the mean, or not, the other way"]
+    assert np.array_equal(variant.make(case), mean(1 - counted))

@@ -65,6 +65,7 @@ def test_a_bias_of_zero_is_first_or_last_alike() -> None:
         ([-128, 0], [-128, 1], 0, 2, 0),  # 2^15
         ([127, 0], [127, 127], -3, 2, 0),  # less the zero point 130 is multiplied; with it still in, 127
         ([0, 0], [127, 127], 1, 0, 0),
+        ([-128, 0], [-128, 1], 1, 2, 2),
     ],
 )
 def test_two_products_that_may_saturate(x: list[int], w: list[int], zero: int, plain: int, with_zero: int) -> None:

@@ -232,6 +232,57 @@ def test_garbage_is_unrelated_to_the_computed() -> None:
     assert not evidence.unrelated(unit.case(equal), free)
 
 
+def left_over(made: Array, recorded: Array) -> bool:
+    """Whether these recorded elements, left over from before, are unrelated to these computed ones."""
+    spec = {"x": (made.astype(np.int8),)}
+    small = Small("reshape", (), ("int8", 0, 0), made.shape, **spec)
+    case = Case(small.graph, units(small.graph)[0], small.inputs, "y", recorded.astype(np.int8))
+    return evidence.unrelated(case, np.ones(made.size, bool))
+
+
+def test_as_many_equal_elements_as_chance_allows() -> None:
+    """Of 64 with each of 16 values four times, chance gives 4; allowed are 4 + 4 * sqrt(4) + 1."""
+    made = np.repeat(np.arange(16), 4)
+    for equal, unrelated in ((13, True), (14, False)):
+        recorded, rest = made.copy(), generator(1).permutation(64)[equal:]
+        order = rest[np.argsort(made[rest], kind="stable")]
+        recorded[order] = made[np.roll(order, 20)]
+        assert np.count_nonzero(recorded == made) == equal and abs(np.corrcoef(made, recorded)[0, 1]) < 0.4
+        assert left_over(made, recorded) is unrelated
+
+
+def test_as_much_correlation_as_chance_allows() -> None:
+    """Of 64 elements 4 / sqrt(64); no two are equal."""
+    made = np.repeat([-1, 1], 32)
+    for agreeing_, unrelated in ((16, False), (24, True), (25, False), (8, True), (7, False)):
+        recorded = np.repeat([10, 20, 20, 10], [agreeing_, 32 - agreeing_, agreeing_, 32 - agreeing_])
+        if agreeing_ == 16:
+            recorded = 15 + 5 * made
+        assert left_over(made, recorded) is unrelated, agreeing_
+
+
+@pytest.mark.parametrize(
+    ("touched", "period"),
+    [([0, 2, 4], 2), ([1, 4], 0), ([0, 1, 2], 0), ([0, 2, 5], 0), ([0, 2, 3], 0), ([1, 4, 7], 3), ([5], 0)],
+)
+def test_how_often_a_difference_returns(touched: list[int], period: int) -> None:
+    made = np.zeros((2, 9), np.int8)
+    recorded = made.copy()
+    recorded[0, touched] = 1
+    axis = describe_difference(made, recorded, TensorSpec("y", "int8", (2, 9))).axes[1]
+    assert (axis.first, axis.last, axis.touched, axis.period) == (touched[0], touched[-1], len(touched), period)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "names"),
+    [("NHWC", (1, 2, 2, 2), "NHWC"), ("NHWC", (1, 2, 2), "NCW"), ("NCW", (1, 2, 2), "NCW"), ("NC", (2, 2), "NC")],
+)
+def test_what_axes_are_called(layout: str, shape: tuple[int, ...], names: str) -> None:
+    a = np.zeros(shape, np.int8)
+    found = describe_difference(a, a + np.int8(1), TensorSpec("y", "int8", shape, layout=layout))
+    assert "".join(axis.name for axis in found.axes) == names
+
+
 def test_noise_keeps_what_it_must() -> None:
     index = np.arange(5, dtype=np.int32)
     assert noise(index, "x", 1) is index

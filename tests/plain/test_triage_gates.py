@@ -42,7 +42,7 @@ def test_the_gate_between_two_kinds_of_stages(kinds: tuple[str, str], gate: Rung
         ("a~b=exact", "a~b", RungGate("exact")),
         (" a ~ b =exact", "a~b", RungGate("exact")),
         ("a~b=decimals:0", "a~b", RungGate("decimals", 0)),
-        ("a=1~b=decimals:15", "a=1~b", RungGate("decimals", 15)),
+        ("a=1~b=decimals:17", "a=1~b", RungGate("decimals", 17)),
         ("a~b=cosine:-1", "a~b", RungGate("cosine", -1)),
         ("a~b=cosine:1", "a~b", RungGate("cosine", 1)),
         ("a~b=cosine:0.5", "a~b", RungGate("cosine", 0.5)),
@@ -54,7 +54,7 @@ def test_a_gate_of_the_command_line(text: str, rung: str, gate: RungGate) -> Non
 
 @pytest.mark.parametrize(
     "text", ["a~b=exact:0", "a~b=decimals:-1", "a~b=decimals:0.5", "a~b=cosine:1.1", "a~b=cosine:-1.1", "a~b=cosine",
-             "a~b=cosine:x", "a~b=near:1", "a~bexact", "ab=exact", "a~b=decimals:99"],
+             "a~b=cosine:x", "a~b=near:1", "a~bexact", "ab=exact", "a~b=decimals:18"],
 )  # fmt: skip
 def test_no_gate(text: str) -> None:
     with pytest.raises(UsageError, match="wanted A~B=exact"):
@@ -102,8 +102,10 @@ def test_real_values_of_integers() -> None:
     assert real_values(value, TensorSpec("y", "int8", (2,))) is value
 
 
-def outputs_of(gate: RungGate, names: dict[str, str], one: dict[str, Array], two: dict[str, Array]) -> Any:
-    found = Outputs("a", "b", gate, names)
+def outputs_of(
+    gate: RungGate, names: dict[str, str], one: dict[str, Any], two: dict[str, Any], **steps: OutputStep
+) -> Any:
+    found = Outputs("a", "b", gate, names, steps=steps)
     sides = [{n: (np.float32(v), real_spec(n, np.float32(v))) for n, v in side.items()} for side in (one, two)]
     found.add(*sides)
     return found.rung()
@@ -178,3 +180,43 @@ def test_what_a_cosine_below_its_limit_tells(largest: float, off: float, judged:
 )
 def test_how_loud_is_said(largest: float, text: str) -> None:
     assert loudness_text(largest, 1.0) == text
+
+
+QUIET = "its largest value is 0.9 of a step"
+
+
+@pytest.mark.parametrize(
+    ("gate", "one", "two", "verdict", "kind", "why", "evidence"),
+    [
+        (0.9, [0.9, 0], [0, 2], "INCONCLUSIVE", "too_small", f"the float output is quiet on this input, {QUIET}", []),
+        (0.9, [2, 0], [1, 1], "INCONCLUSIVE", "too_small", "not more than one LSB, about which a cosine says nothing", []),
+        (0.9, [0.9, 0], [0.9, 1], "INCONCLUSIVE", "quiet", f"every final output is quiet on this input: y: {QUIET} (0.9 of 1)",
+         [f"quiet on this input, not judged: y: {QUIET} (0.9 of 1)"]),
+        (0.999, [4, 0], [4, 0.5], "PASSED", "", "",
+         ["y is within half a step of the float output everywhere: cosine 0.9923 is what its scale allows"]),
+        (0.99, [4, 0], [4, 0.5], "PASSED", "", "", []),
+        (0.9, [0.9, 0], [0, 33], "FAILED", "outputs", "y: cosine 0.0000, off by up to 33", []),
+        (0.9, [1, 0], [1, 0], "PASSED", "", "", []),
+    ],
+)  # fmt: skip
+def test_an_output_of_a_step(
+    gate: float, one: Any, two: Any, verdict: str, kind: str, why: str, evidence: list[str]
+) -> None:
+    rung = outputs_of(RungGate("cosine", gate), {"y": "y2"}, {"y": one}, {"y2": two}, y2=STEP)
+    assert (rung.verdict, rung.kind, rung.evidence) == (verdict, kind, evidence) and rung.why.endswith(why)
+
+
+def test_a_quiet_output_beside_a_loud_one() -> None:
+    loud, quiet = [9, 1], [0.9, 0]
+    rung = outputs_of(RungGate("cosine", 0.9), {"y": "y", "z": "z"},
+                      {"y": loud, "z": quiet}, {"y": loud, "z": quiet}, y=STEP, z=STEP)  # fmt: skip
+    assert (rung.verdict, rung.kind) == ("PASSED", "") and [r.judged for r in rung.outputs] == ["gate", "quiet"]
+    assert rung.evidence == [f"quiet on this input, not judged: z: {QUIET} (0.9 of 1)"]
+    absolute = outputs_of(RungGate("decimals", 5), {"y": "y"}, {"y": quiet}, {"y": quiet}, y=STEP)
+    assert absolute.verdict == "PASSED" and [r.judged for r in absolute.outputs] == ["gate"]
+
+
+def test_an_output_that_is_not_finite_is_the_worst() -> None:
+    rung = outputs_of(RungGate("cosine", 0.9), {"y": "y", "z": "z"},
+                      {"y": [1, 2], "z": [1, 2]}, {"y": [-1, -2], "z": [1, math.nan]})  # fmt: skip
+    assert rung.verdict == "FAILED" and rung.why.startswith("z: cosine nan")

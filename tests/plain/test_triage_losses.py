@@ -16,6 +16,7 @@ from qverify.triage.loss import (
     Experiment,
     ExperimentResult,
     channels_lost,
+    loudest_frames,
     quantize_one_at_a_time,
     quantized_range,
     sqnr_db,
@@ -125,6 +126,23 @@ def test_channels_that_are_lost() -> None:
     b[1] += 0.05
     assert channels_lost(a, b, 0) == 0.25 and channels_lost(a.T, b.T, 1) == 0.25 and channels_lost(a, b, -1) == 1.0
     assert channels_lost(a[:0], b[:0], 0) == 0
+    tenths = np.full((2, 1), 10, np.float32)  # off by a tenth: 20 dB
+    assert channels_lost(tenths, tenths - np.float32([[1], [1.01]]), 0) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("most", "frames"), [(0, []), (1, [1]), (2, [1, 2]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])]
+)
+def test_the_first_frames_in_which_outputs_are_loud(most: int, frames: list[int]) -> None:
+    """Loud from one step on. y is loud in frame 1 and 3, z in frame 2, v never."""
+    y, z = (0.9, 1.0, 0.9, 5.0), (0.0, 0.9, 1.0, 0.0)
+    outputs = [{"y": a, "z": b, "v": 0.9} for a, b in zip(y, z, strict=True)]
+    assert loudest_frames(outputs, most) == frames
+    assert loudest_frames([], most) == []
+
+
+def test_a_frame_in_which_more_outputs_are_loud_comes_first() -> None:
+    assert loudest_frames([{"y": 2, "z": 0}, {"y": 0, "z": 2}, {"y": 1, "z": 1}], 1) == [2]
 
 
 def test_the_quantized_range() -> None:

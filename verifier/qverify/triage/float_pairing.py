@@ -260,6 +260,5 @@ def _transposed(node: Any) -> bool:
 
 def _along(values: Array, like: Array, axis: int) -> Array:
     shape = [1] * like.ndim
-    if values.size > 1:
-        shape[axis] = -1
+    shape[axis] = values.size
     return values.reshape(shape)

@@ -65,8 +65,7 @@ class Linear:
     def along(self, values: Array) -> Array:
         """Returns values, [C] or [1], reshaped to broadcast against acc."""
         shape = [1] * self.acc.ndim
-        if values.shape[-1] > 1:
-            shape[self.axis] = -1
+        shape[self.axis] = len(values)
         return values.reshape(shape)
 
 

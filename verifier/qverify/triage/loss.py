@@ -226,7 +226,7 @@ def loudest_frames(outputs: Sequence[Mapping[str, float]], most: int) -> list[in
     outputs loud, then the first ones. outputs: of each frame, each output's largest value in steps of its scale."""
     chosen: list[int] = []
     silent = {n for n in (outputs[0] if outputs else {}) if any(one[n] >= 1 for one in outputs)}
-    while silent and len(chosen) < most:
+    while silent:
         best = max(range(len(outputs)), key=lambda at: (sum(outputs[at][n] >= 1 for n in silent), -at))
         chosen.append(best)
         silent -= {n for n in silent if outputs[best][n] >= 1}

@@ -100,8 +100,6 @@ def _tap(case: Case, k: int, w: Array) -> Array:
                 shape=one.shape,
                 aligned_shape=(),
                 zero_point=(0,),
-                scale=(1.0,),
-                channel_axis=-1,
                 dtype="int8",
             ),
             y.name: replace(y, dtype="int64", zero_point=(0,), shape=shape, aligned_shape=()),

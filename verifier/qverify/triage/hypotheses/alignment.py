@@ -40,7 +40,7 @@ def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
     seen = set()
     for said, axis in (("rows", -1), ("planes", -2)):
         run = prod(shape[axis:])
-        if len(shape) < -axis + 1 or run == place.spec.elements:
+        if run == place.spec.elements:
             continue
         rounded = [-(-run // m) * m for m in MULTIPLES]
         further = [run + m for m in MULTIPLES if run % m == 0]

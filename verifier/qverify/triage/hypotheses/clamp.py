@@ -29,7 +29,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "Relu instead": (zero, highest),
         "Relu6 instead": (zero, min(highest, six)),
         "to the symmetric range": (max(low, lowest + 1), high),
-        "to the type of the other sign": (max(low, 0), min(high, 127 if highest < 256 else 32767)),
+        "to the type of the other sign": (max(low, 0), min(high, highest if lowest else highest // 2)),
         "at zero instead of the zero point": (0, high),
         "below zero": (low, min(high, zero)),
     }

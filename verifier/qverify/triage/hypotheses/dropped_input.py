@@ -114,9 +114,7 @@ def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]
-    of_one = replace(
-        spec, shape=(len(w), 1, *w.shape[1:]), aligned_shape=(), zero_point=(zero,), scale=(1.0,), channel_axis=-1
-    )
+    of_one = replace(spec, shape=(len(w), 1, *w.shape[1:]), aligned_shape=(), zero_point=(zero,))
     wide = replace(
         case,
         graph=replace(case.graph, tensors={**case.graph.tensors, case.output: _channels_of(case, len(w))}),

@@ -43,8 +43,8 @@ def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
     narrow = [i for i in range(len(shape)) if spans[i] != (0, shape[i])]
-    for count in range(1, len(narrow) + 1):
-        for chosen in combinations(narrow, count):
+    for more in range(len(narrow)):
+        for chosen in combinations(narrow, 1 + more):
             box = tuple(slice(*spans[i]) if i in chosen else slice(None) for i in range(len(shape)))
             cost = sum(log2(comb(shape[i] + 1, 2)) for i in chosen)
             yield " of ".join(_span(case, i, spans[i]) for i in reversed(chosen)), box, cost

@@ -47,7 +47,7 @@ def _left_out(weights: Array) -> dict[str, tuple[slice, ...]]:
     if count > 1:
         parts |= {"the last channel": (every, slice(-1, None)), "the first channel": (every, slice(0, 1))}
         for m in (2, 4, 8, 16, 32, 64):
-            if count % m and count > m:
+            if count // m and count % m:
                 parts[f"the channels after the last whole {m}"] = (every, slice(count // m * m, None))
     for axis, name in ((2, "row"), (3, "column")):
         if weights.ndim == 4 and weights.shape[axis] > 1:

@@ -14,7 +14,7 @@ NAME = "lookup-index"
 WAYS: dict[str, Callable[[Array], Array]] = {
     "one too high": lambda t: np.append(t[1:], t[-1]),
     "one too high, wrapping": lambda t: np.roll(t, -1),
-    "one too low": lambda t: np.insert(t[:-1], 0, t[0]),
+    "one too low": lambda t: np.append(t[0], t[:-1]),
     "one too low, wrapping": lambda t: np.roll(t, 1),
     "without the offset of the type's sign": lambda t: np.roll(t, len(t) // 2),
     "backward": lambda t: t[::-1],

@@ -24,7 +24,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op == "pad":
         yield from _of_pad(case, words)
         return
-    if not any(words.get(name, 0) for name in PADS) or source not in case.inputs:
+    if not any(words.get(name) for name in PADS) or source not in case.inputs:
         return
     spec = case.graph.spec(source)
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         multipliers = multiples(case, of, step, np.arange(low - high, high - low + 1))
         values = [spec.zero_point[0] + k for k in multipliers]
     elif case.last.op in ("max_pool", "average_pool"):
-        values = sorted({*range(low, high + 1)}) if high - low < 256 else [0, low, high]
+        values = [*range(low, high + 1)] if spec.numpy_dtype.itemsize == 1 else [*dict.fromkeys((0, low, high))]
     else:
         return
     for value in values:

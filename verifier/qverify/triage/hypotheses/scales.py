@@ -27,7 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if place.label == "the scales":
             value = case.graph.constants[place.name]
             channels = value.shape[-1] if case.last.op != "add" else 1
-            if channels > 1 and case.last.op != "average_pool":
+            if channels > 1:
                 yield from _per_channel(place, value, case.graph.rounding)
             for k in (-8, -4, -2, -1, 1, 2, 4, 8):
                 said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
@@ -40,8 +40,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
     for said, way in WAYS.items():
         yield FaultVariant(f"scales {said}", output_from(place, way))
-    left = 1.0 if rounding in LEFT else -1.0
-    real = value if value.ndim == 1 else value[0].astype(np.float64) * 2.0 ** (left * value[1].astype(np.float64))
+    real = value if value.ndim == 1 else np.ldexp(value[0], value[1] if rounding in LEFT else -value[1])
     one = {"the first": 0, "the last": -1, "the largest": int(real.argmax()), "the smallest": int(real.argmin())}
     for said, channel in one.items():
         yield FaultVariant(

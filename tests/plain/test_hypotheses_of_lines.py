@@ -1,0 +1,78 @@
+"""Which rows, columns and channels of an input are tried as left out or repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from qverify.triage.case import Case
+
+from tests.plain.fault_units import Table, found, small_case
+from tests.plain.forensic_units import SX, SY, ZX, ZY, Small, generator
+
+
+def dropped(case: Case, name: str) -> list[int]:
+    """The rows, columns or channels that are tried."""
+    return sorted({int(s.split()[1]) for s in found("dropped-input", case) if s.startswith(name)})
+
+
+@pytest.mark.parametrize(
+    ("row", "others"), [(0, [1]), (1, [0, 2]), (4, [3, 5]), (5, [4])]
+)  # fmt: skip
+def test_a_row_repeats_only_a_neighbour(row: int, others: list[int]) -> None:
+    unit = Table(1, 4, 6, 5)
+    recorded = unit.y.copy()
+    recorded[0, :, row] ^= 1
+    wanted = [f"row {row} of the input left out: {value} there" for value in (0, 3)]
+    wanted += [f"row {row} of the input repeats row {other}" for other in others]
+    assert list(found("dropped-input", unit.case(recorded))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [((1, 2, 3, 4), (6, 4)), ((6, 4), (1, 2, 3, 4)), ((1, 2, 3, 4), (1, 2, 4, 3)), ((1, 1, 2, 3, 4), (6, 4))]
+)  # fmt: skip
+def test_no_row_where_input_and_output_have_other_shapes(x: Any, y: Any) -> None:
+    value = np.arange(24, dtype=np.int8)
+    recorded = value.copy()
+    recorded[1] = 99
+    small = Small("reshape", (), ("int8", 0.5, 3), y, x=(value.reshape(x), 0.5, 3))
+    assert found("dropped-input", small_case(small, recorded.reshape(y))) == {}
+
+
+@pytest.mark.parametrize(("row", "lines"), [(0, [0, 1]), (1, [2, 3]), (3, [6, 7])])
+def test_rows_that_an_average_reads(row: int, lines: list[int]) -> None:
+    """Kernel and stride 2, no padding; no dilation among its words."""
+    x = generator(4).integers(-128, 128, (1, 5, 8, 6)).astype(np.int8)
+    small = Small(
+        "average_pool", (2, 2, 2, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 4, 3),
+        x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
+    )  # fmt: skip
+    recorded = small_case(small, np.zeros((1, 5, 4, 3), np.int8)).made.copy()
+    recorded[0, :, row] ^= 1
+    assert dropped(small_case(small, recorded), "row") == lines
+
+
+@pytest.mark.parametrize(
+    ("inputs", "group", "outputs", "channels"),
+    [
+        (16, 1, [1], [*range(16)]),
+        (17, 1, [1], []),
+        (8, 2, [0, 1], [0, 1, 2, 3]),
+        (8, 2, [2], [4, 5, 6, 7]),
+        (8, 2, [1, 2], []),
+        (34, 2, [1], []),
+    ],
+)
+def test_which_channels_are_tried(inputs: int, group: int, outputs: list[int], channels: list[int]) -> None:
+    """At most 16 one by one, of one group; of more, only those that explain an output: none here."""
+    rng = generator(3)
+    x = rng.integers(-128, 128, (1, inputs, 2, 3)).astype(np.int8)
+    small = Small(
+        "conv", (1, 1, 1, 1, 0, 0, 0, 0, 1, 1, group, -128, 127), ("int8", SY, ZY), (1, 4, 2, 3),
+        x=(x, SX, ZX), c_w=(rng.integers(-128, 128, (4, inputs // group, 1, 1)).astype(np.int8), 0.01, 2),
+        c_b=(np.zeros(4, np.int32),), c_rq=(np.full(4, 0.0004, np.float32),),
+    )  # fmt: skip
+    recorded = small_case(small, np.zeros((1, 4, 2, 3), np.int8)).made.copy()
+    recorded[0, outputs] ^= 9
+    assert dropped(small_case(small, recorded), "channel") == channels

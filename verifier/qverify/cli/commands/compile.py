@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qverify.cli.say_line import say
+
+if TYPE_CHECKING:
+    from qverify.model_bin.graph import Graph
 
 
 @click.command(help=__doc__)
@@ -53,20 +56,14 @@ def command(
 
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompileOptions, compile_model
-    from qverify.errors import UsageError
     from qverify.files import write_bytes
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
     from qverify.onnx_model.load import read_file
-    from qverify.plural import count
     from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
 
-    for path in filter(None, (output, integer_onnx)):
-        if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
-            raise UsageError(f"output {path} is the model itself, which would be overwritten; give another file")
-    if integer_onnx and os.path.realpath(integer_onnx) == os.path.realpath(output):
-        raise UsageError(f"-o and --integer-onnx both name {output}; give two files")
+    _check_outputs(model, output, integer_onnx)
     options = CompileOptions(
         rounding,
         align,
@@ -92,16 +89,35 @@ def command(
     if integer_onnx:
         write_bytes(compiled.integer_onnx, integer_onnx)
     write_bytes(data, output, check_readable)
-    without = [n for n in compiled.graph.nodes if not n.integer_reference]
-    say(f"{output}: {len(data)} bytes, {count(len(compiled.graph.nodes), 'node')}, rounding {rounding}")
+    _say_compiled(output, len(data), compiled.graph)
+    return 0
+
+
+def _check_outputs(model: str, output: str, integer_onnx: str | None) -> None:
+    """Raises UsageError where two of the files are one."""
+    import os
+
+    from qverify.errors import UsageError
+
+    for path in filter(None, (output, integer_onnx)):
+        if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
+            raise UsageError(f"output {path} is the model itself, which would be overwritten; give another file")
+    if integer_onnx and os.path.realpath(integer_onnx) == os.path.realpath(output):
+        raise UsageError(f"-o and --integer-onnx both name {output}; give two files")
+
+
+def _say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
+    from qverify.plural import count
+
+    without = [n for n in graph.nodes if not n.integer_reference]
+    say(f"{output}: {size_bytes} bytes, {count(len(graph.nodes), 'node')}, rounding {graph.rounding}")
     if without:
         ops = ", ".join(sorted({n.op for n in without}))
         say(f"{count(len(without), 'node', 'has', 'have')} no integer reference: {ops}")
-    if result is not None:
+    if (result := graph.meta.get("check")) is not None:
         worst, skipped = result["worst_lsb"], len(result["not_checked"])
         checked = count(result["units"], "node")
         click.echo(f"check against the original: {checked}, worst {worst:g} LSB, not checked {skipped}")
-    return 0
 
 
 def _merge(file: dict[str, dict[str, Any]], options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

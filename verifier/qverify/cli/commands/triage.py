@@ -137,10 +137,7 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     order = stages.split(",") if stages is not None else []
     opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
-    if not all(paths) or not all(order) or not (paths or order or opened):
-        raise click.UsageError(
-            "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
-        )
+    _check_sources(paths, order, opened)
     request = TriageRequest(
         paths,
         stages=order,
@@ -163,14 +160,30 @@ def command(
     _check_reducing(reduce, build, opened is None and board is not None)
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch)
+    rendered = text.render(triage, top)
     if reduce is None:
-        return emit(triage, text.render(triage, top), reports)
+        return emit(triage, rendered, reports)
+    return _emit_reduced(triage, rendered, failing, (reduce, build), reports)
+
+
+def _emit_reduced(
+    triage: Triage, rendered: str, failing: Request | None, how: tuple[str, str | None], reports: ReportFiles
+) -> int:
+    """Emits what was found, then reduces, and writes the reports again with the reduction. how: the output folder and
+    --build-cmd."""
     if not reports.stdout_taken:
-        click.echo(text.render(triage, top))
+        click.echo(rendered)
     reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
-    _reduce(triage, failing, reduce, build, quiet=reports.stdout_taken)
+    _reduce(triage, failing, *how, quiet=reports.stdout_taken)
     reports.save(triage)
     return exit_status(triage)
+
+
+def _check_sources(paths: list[str], order: list[str], opened: Capture | None) -> None:
+    if not all(paths) or not all(order) or not (paths or order or opened):
+        raise click.UsageError(
+            "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
+        )
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:

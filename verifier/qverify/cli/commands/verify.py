@@ -120,8 +120,6 @@ def command(
     reach: dict[str, str],
     options: Options,
 ) -> int:
-    from qverify.compare.verdict import combine
-    from qverify.report.document import worst
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
     from qverify.session.request import Request
@@ -149,6 +147,26 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
+    whole = _verify_boards(request, boards, capture, several, reports)
+    if len(boards) > 1 and not reports.stdout_taken:
+        from qverify.renderers.several_boards import render
+
+        click.echo("\n" + render(whole, len(boards)))
+    reports.save(whole)
+    return exit_status(whole)
+
+
+def _verify_boards(
+    request: Request,
+    boards: tuple[str, ...],
+    capture: str | None,
+    several: list[FrameSource] | None,
+    reports: ReportFiles,
+) -> Report:
+    """Verifies every board in turn, or the host's sides alone, and returns the report of all."""
+    from qverify.compare.verdict import combine
+    from qverify.report.document import worst
+
     verified = []
     for number, board in enumerate(boards or (None,)):
         folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
@@ -158,13 +176,7 @@ def command(
             so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
             so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
             reports.save(so_far, stdout=False)
-    whole = combine(verified)
-    if len(boards) > 1 and not reports.stdout_taken:
-        from qverify.renderers.several_boards import render
-
-        click.echo("\n" + render(whole, len(boards)))
-    reports.save(whole)
-    return exit_status(whole)
+    return combine(verified)
 
 
 def _verify_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:

@@ -293,3 +293,19 @@ def test_vector_tail_of_three_axes() -> None:
     recorded[:, 2:] = generator(9).integers(-128, 128, (2, 2, 5))
     text = "the last 2 channels of every pixel are not written: 20 elements are left from earlier memory contents"
     assert text in found("vector-tail", unit.case(recorded))
+
+
+@pytest.mark.parametrize(
+    ("last", "left"), [(50, "50 where nothing was written"), (51, "2 elements are left from earlier memory contents")]
+)
+def test_two_values_between_rows_are_left_from_before(last: int, left: str) -> None:
+    """Rows of five elements written with six: elements 5 and 11 are not written."""
+    x = np.ones((3, 5), np.int8)
+    recorded = x.copy()
+    recorded.reshape(-1)[[5, 11]] = (50, last)
+    small = Small("reshape", (), ("int8", 0.5, 9), (3, 5), x=(x, 0.5, 9))
+    text = "alignment: the output is written with rows of 6 elements and read with 5; "
+    said = {s for s in found("alignment", small_case(small, recorded)) if s.startswith(text)}
+    assert said == {
+        text + s for s in ("zeros where nothing was written", "the zero point where nothing was written", left)
+    }

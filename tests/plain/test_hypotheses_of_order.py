@@ -254,9 +254,21 @@ def test_tiles() -> None:
 @pytest.mark.parametrize(
     ("channels", "groups"),
     [(2, set()), (4, {2}), (9, {3}), (10, {2, 5}), (22, {2, 11}), (26, {2, 13}), (5, set()),
+     (120, {2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60}),
      (384, {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192})],
 )  # fmt: skip
 def test_how_many_groups_channels_may_have(channels: int, groups: set[int]) -> None:
     unit = Table(1, channels, 2, 1)
     said = [s for s in found("group-order", unit.case(unit.y)) if "the output" in s]
     assert {int(s.split(", ")[1].split()[0]) for s in said} == groups and len(said) == 4 * len(groups)
+
+
+def test_offsets_are_smaller_than_the_tensor() -> None:
+    unit = Table(4)
+    said = {s.split(" element")[0] for s in found("element-offset", unit.case(unit.y[::-1])) if "the output" in s}
+    assert said == {f"offset: the output {by}" for by in (1, 2, 3)}
+
+
+def test_a_tensor_of_one_axis_has_no_tiles() -> None:
+    unit = Table(12)
+    assert found("tiles", unit.case(unit.y[::-1])) == {}

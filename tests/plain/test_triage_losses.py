@@ -183,6 +183,7 @@ def test_what_few_tensors_restore(harms: dict[str, float], limit: float, steps: 
     assert [s.tensors for s in found.steps] == steps and found.holds is holds
     assert (found.candidates, found.most, found.frames) == (experiment.all[:8], 4, 2)
     assert found.runs == 2 * len(experiment.asked) and experiment.asked[0] == ""
+    assert len(told) == len(experiment.asked) - 1
     assert all(of == 32 for _, of in told) and [at for at, _ in told][:8] == list(range(1, 9))[: len(told)]
     if len(told) > 8:
         assert [at for at, _ in told][8:15] == list(range(9, 16))

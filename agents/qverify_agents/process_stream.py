@@ -145,7 +145,7 @@ class StderrExcerpt:
         self._thread.start()
 
     def _take(self) -> None:
-        with selectors.DefaultSelector() as waiting:
+        with self._pipe, selectors.DefaultSelector() as waiting:
             waiting.register(self._pipe, selectors.EVENT_READ)
             waiting.register(self._stopped, selectors.EVENT_READ)
             while all(key.fileobj is self._pipe for key, _ in waiting.select()):

@@ -19,7 +19,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first
     "emulated console": re.compile(r"qemu-serial$"),
     "noisy line": re.compile(r"noisy-pty$"),
-    "containers": re.compile(r"container$|docker$|systems/test_container\.py$"),  # each sees the other engine's processes
+    "containers": re.compile(r"container$|docker$|systems/test_container\.py$"),  # each sees the other's processes
     "line": re.compile(r" pty$"),
     "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),

@@ -16,7 +16,7 @@ ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """What a value must be. words: for the message. fits: returns whether a text is such a value."""
+    """The requirement on an option's value. words: describe it in an error message. fits: returns whether a text meets it."""
 
     words: str
     fits: Callable[[str], bool]

@@ -1,1 +1,1 @@
-"""What makes the site and holds the documents to the code: pages of the repository, references, diagrams, shown output."""
+"""Builds the site and checks the documents against the code: repository pages, references, diagrams, shown output."""

@@ -1,4 +1,4 @@
-"""The fenced blocks of the documents: what a reader is told to type, to write into a file, and to see.
+"""Reads the fenced blocks of the documents: commands to type, files to write, and the output to expect.
 
     ```console            commands after "$ ", each followed by what it prints; run as written
     ```sh                 commands alone, where their output is of no interest or their machine is not at hand; checked, not run
@@ -31,7 +31,7 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """The documents whose blocks are read."""
+    """Returns the paths of the documents whose blocks are read."""
     return [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
@@ -41,7 +41,7 @@ def pages() -> list[Path]:
 
 
 def blocks(text: str) -> list[Block]:
-    """In order. ValueError for a fence that is not closed or of another form than above."""
+    """Returns a document's blocks in order. Raises ValueError for a fence that is not closed or not of the form above."""
     found, lines, number = [], text.split("\n"), 0
     while number < len(lines):
         line = lines[number]
@@ -63,7 +63,8 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """Of a console block the lines after "$ ", of an sh block every line; with the lines that a backslash continues."""
+    """Returns the commands of a block, each with the lines that a backslash continues: in a console block the lines after
+    "$ ", in an sh block every line."""
     found: list[str] = []
     for line in block.lines:
         if found and found[-1].endswith("\\"):

@@ -1,4 +1,4 @@
-"""Boards for the pages that show one: started on loopback, under the address the page writes."""
+"""Starts boards on loopback for the pages that show one, under the address that the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("ssh", "serial")
 
 
 def available() -> frozenset[str]:
-    """The kinds that this machine can start: ssh needs sshd, and root to start it."""
+    """Returns the kinds of boards that this machine can start; ssh needs sshd, and root to start it."""
     from tests.links.servers import SSHD
 
     return frozenset(KINDS) if SSHD is not None and os.geteuid() == 0 else frozenset(KINDS) - {"ssh"}
@@ -20,7 +20,7 @@ def available() -> frozenset[str]:
 
 @contextlib.contextmanager
 def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Environment variables for the commands, and what the page writes with what stands there in this run."""
+    """Yields environment variables for the commands, and a map from each address that the page shows to that of this run."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
     start = _ssh if kind == "ssh" else _serial
@@ -30,11 +30,11 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 @contextlib.contextmanager
 def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """OpenSSH's server of this machine; its address is 10.0.0.5 by the client's configuration."""
+    """Starts this machine's OpenSSH server, which the client's configuration calls 10.0.0.5."""
     from tests.links.servers import Server
 
     class OwnCache(Server):
-        """Agents and contents go to a folder of this run, not to the user's cache."""
+        """Puts agents and contents into a folder of this run instead of the user's cache."""
 
         def _command(self) -> list[str]:
             command = super()._command()
@@ -54,7 +54,7 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 @contextlib.contextmanager
 def _serial(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """A shell on a pseudo terminal, as slow as a wire of 921600 baud."""
+    """Starts a shell on a pseudo terminal that is as slow as a line of 921600 baud."""
     from tests.links.pty_board import PtyBoard
 
     one = PtyBoard(baud=921600, home=folder)

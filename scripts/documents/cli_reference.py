@@ -1,4 +1,4 @@
-"""The reference of the command line as Markdown, made from the click commands themselves."""
+"""Generates the command-line reference as Markdown from the click commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.documents.escaped import escaped
 
 
 def page() -> str:
-    """A section for each command, in the order of `qverify --help`; groups with a section for each of their commands."""
+    """Returns a section per command, in the order of `qverify --help`; a group has a section for each of its commands."""
     sections = []
     for name, summary in COMMANDS.items():
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
@@ -38,14 +38,14 @@ def _section(command: click.Command, path: str, summary: str, level: int) -> lis
 
 
 def _prose(text: str) -> list[str]:
-    """The help text, a paragraph a line, with a capital and a full stop."""
+    """Returns the help text with one line per paragraph, each starting with a capital and ending with a full stop."""
     paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", text.strip())]
     closed = [p if p.endswith((".", ":", "?")) else f"{p}." for p in paragraphs if p]
     return [line for p in closed for line in (escaped(p[0].upper() + p[1:]), "")]
 
 
 def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
-    """An entry of a definition list; nothing for --help, and for arguments that the usage line says all of."""
+    """Returns an option's entry in a definition list; "" for --help and for arguments that the usage line fully describes."""
     record = parameter.get_help_record(context)
     if record is None or parameter.name == "help" or (isinstance(parameter, click.Argument) and not record[1]):
         return []
@@ -54,7 +54,7 @@ def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
 
 
 def _epilog(command: click.Command, context: click.Context) -> list[str]:
-    """What stands below the options, in its own lines."""
+    """Returns the text that --help prints below the options, with its line breaks."""
     formatter = click.HelpFormatter(width=100)
     command.format_epilog(context, formatter)
     shown = textwrap.dedent(formatter.getvalue()).strip("\n")

@@ -1,4 +1,4 @@
-"""Whether a command line shown in a document is one that the program takes, told without running it."""
+"""Checks, without running it, that the program accepts a command line shown in a document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHERS = {".", "cd", "cp", "echo", "export", "grep", "head", "mkdir", "python", 
 
 
 def problem(line: str) -> str:
-    """What is wrong with a line of a shell, "" where nothing is. Quoted parts are not looked into."""
+    """Returns the error in a shell line, "" if there is none. Text inside quotes is not checked."""
     words = shlex.split(re.sub(r"(?<=\s)\d?>(&\d|\S+)", "", line), comments=True)
     commands: list[list[str]] = [[]]
     for word in words:
@@ -40,7 +40,7 @@ def _of_command(program: str, words: list[str]) -> str:
 
 
 def _of_qverify(words: list[str]) -> str:
-    """Options and their values as click reads them; files need not be there."""
+    """Parses options and values as click does, without requiring that files exist."""
     words = normalize_options(words)
     name = words.pop(0) if words and words[0] in COMMANDS else "verify"
     command: click.Command = import_module(f"qverify.cli.commands.{name}").command

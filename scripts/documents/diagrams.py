@@ -1,4 +1,4 @@
-"""Every diagram of the documents, drawn anew."""
+"""Draws every diagram of the documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOORS = test_layering.FLOORS
 
 
 def every() -> dict[Path, str]:
-    """File of docs/images/ to its text as it must be today."""
+    """Returns, by path in docs/images/, the current text of every diagram."""
     runtime = tuple(tuple(room.removeprefix("src/") for room in rooms) for rooms in test_layering_c.FLOORS)
     return {
         IMAGES / "floors.svg": floors_diagram.draw_host_tool(FLOORS["qverify"], test_layering.SPEAK_TO_BOARDS),

@@ -1,4 +1,4 @@
-"""Text of programs as Markdown that shows it as it is."""
+"""Escapes program text so that Markdown shows it unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def escaped(text: str) -> str:
-    """`text` with every character that Markdown or HTML would take for markup escaped; words of options become code."""
+    """Returns the text with every character escaped that Markdown or HTML would read as markup; option names become code."""
     parts = re.split(r"(`[^`]+`|(?<![\w-])--?[a-z][\w-]*(?:=[A-Z]+)?)", text)
     return "".join(_code(part) if number % 2 else _plain(part) for number, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""The floors of each tree, drawn from the tables that the tests of the layering hold the code to."""
+"""Draws the floors of each tree from the tables that the layering tests check the code against."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ BESIDE, WIDE = 470, 700  # where the rooms of the host tool end, and the trees b
 
 
 def draw_host_tool(floors: Floors, speak_to_boards: tuple[str, ...]) -> str:
-    """floors: rooms, the lowest floor first. speak_to_boards: rooms that may import agents/."""
+    """Returns the host tool's floors as SVG. floors: rooms, lowest floor first. speak_to_boards: rooms that may import
+    agents/."""
     count, height = len(floors), 40 + len(floors) * ROW
     parts = [svg.text(LEFT, 24, "verifier/qverify", "soft"), svg.text(BESIDE + 60, 24, "agents/qverify_agents", "soft")]
     parts += _stack(floors, BESIDE, speak_to_boards)
@@ -20,13 +21,13 @@ def draw_host_tool(floors: Floors, speak_to_boards: tuple[str, ...]) -> str:
 
 
 def draw_tree(name: str, floors: Floors) -> str:
-    """The floors of a tree by itself."""
+    """Returns the floors of one tree as SVG."""
     parts = [svg.text(LEFT, 24, name, "soft"), *_stack(floors, WIDE, ())]
     return svg.document(WIDE + GAP, 40 + len(floors) * ROW, f"The floors of {name}, the highest first", parts)
 
 
 def _stack(floors: Floors, right: float, marked: tuple[str, ...]) -> list[str]:
-    """A row of boxes for each floor between LEFT and right, the highest floor on top."""
+    """Returns a row of boxes per floor between LEFT and right, the highest floor on top."""
     parts = []
     for row, rooms in enumerate(reversed(floors)):
         y, share = 36 + row * ROW, _shares(rooms, right - LEFT)
@@ -39,7 +40,7 @@ def _stack(floors: Floors, right: float, marked: tuple[str, ...]) -> list[str]:
 
 
 def _shares(rooms: tuple[str, ...], width: float) -> list[float]:
-    """Equal widths where the names fit into them; else by the length of the names."""
+    """Returns the widths of a row's boxes: equal if the names fit, otherwise in proportion to the names' lengths."""
     free = width - GAP * (len(rooms) - 1)
     lengths = [len(room) + 3 for room in rooms]
     if max(lengths) * 7 <= free / len(rooms):
@@ -48,7 +49,7 @@ def _shares(rooms: tuple[str, ...], width: float) -> list[float]:
 
 
 def _other_trees(speaking: list[float]) -> list[str]:
-    """agents/ beside the floors that speak to it, the board's runtime below it."""
+    """Returns the shapes of agents/ beside the floors that use it, with the board's runtime below."""
     x, width, middle = BESIDE + 60, WIDE - BESIDE - 68, (BESIDE + 60 + WIDE - 8) / 2
     top, bottom = min(speaking) - BOX / 2, max(speaking) + BOX / 2
     parts = [svg.arrow(BESIDE + 4, y, x - 4, y) for y in speaking]

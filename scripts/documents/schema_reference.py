@@ -1,4 +1,4 @@
-"""The reference of the JSON documents as Markdown, made from the schema the program prints."""
+"""Generates the JSON reference as Markdown from the schema that the program prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.documents.escaped import escaped
 
 
 def page(kind: Literal["report", "triage"]) -> str:
-    """A table of fields for the document itself and for each object in it."""
+    """Returns a table of fields for the document and for each object in it."""
     whole = schema.report_schema() if kind == "report" else schema.triage_schema()
     name = str(whole["title"])
     lines = _table(name, "Report" if kind == "report" else "Triage", whole, kind)
@@ -39,7 +39,7 @@ def _table(name: str, of: str, body: dict[str, Any], kind: str) -> list[str]:
 
 
 def of_fields(text: str, fields: list[str]) -> tuple[str, dict[str, str]]:
-    """A docstring in the form `What it is. field: its meaning. other, third: theirs.`, taken apart."""
+    """Splits a docstring of the form `What it is. field: its meaning. other, third: theirs.` into summary and fields."""
     names = "|".join(fields)
     parts = re.split(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*): ", text)
     meanings = {}
@@ -50,7 +50,7 @@ def of_fields(text: str, fields: list[str]) -> tuple[str, dict[str, str]]:
 
 
 def type_text(value: dict[str, Any], kind: str) -> str:
-    """What a schema allows, in words: `list of Pair`, `text or null`."""
+    """Returns in words what a schema allows: `list of Pair`, `text or null`."""
     if not value:
         return "anything"
     if value == schema.NUMBER:  # the page says what stands for those that are not finite
@@ -88,7 +88,7 @@ def anchor(kind: str, name: str) -> str:
 
 
 def _meaning(name: str) -> str:
-    """The docstring of the dataclass of that name, "" where it has none of its own; of a row the metrics' as well."""
+    """Returns the docstring of the dataclass with that name, "" if it has none; for a row also those of the metrics."""
     kind = _dataclass(name)
     if kind is None or not kind.__doc__ or kind.__doc__.startswith(f"{name}("):
         return ""
@@ -96,7 +96,7 @@ def _meaning(name: str) -> str:
 
 
 def _comments(name: str) -> dict[str, str]:
-    """What is said of a field behind it in the source."""
+    """Returns, by field, the comment that follows it in the source."""
     kind = _dataclass(name)
     lines = inspect.getsource(kind).splitlines() if kind is not None else []
     found = [re.match(r"    (\w+): .*?  # (.+)$", line) for line in lines]
@@ -104,7 +104,7 @@ def _comments(name: str) -> dict[str, str]:
 
 
 def _metrics() -> dict[str, str]:
-    """Each metric's first line, by its field."""
+    """Returns, by field, the first line of each metric's docstring."""
     pages = [import_module(f"{metrics.__name__}.{page.name}") for page in iter_modules(metrics.__path__)]
     return {page.NAME: str(page.__doc__).splitlines()[0] for page in pages if hasattr(page, "NAME")}
 

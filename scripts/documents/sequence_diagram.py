@@ -1,4 +1,4 @@
-"""Who asks whom in the main job, from -m to a verdict."""
+"""Draws the sequence of calls in the main job, from -m to a verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw() -> str:
 
 
 def _step(x1: float, x2: float, y: float, what: str, width: float) -> list[str]:
-    """An arrow with its words above it, kept inside the picture; a step of its own is a tick on its line."""
+    """Returns an arrow with its text above it, kept inside the picture; a step without a partner is a tick on its line."""
     half = len(what) * 3.2
     if x1 == x2:
         return [f'<circle class="head" cx="{x1:g}" cy="{y - 4:g}" r="3.5"/>', svg.text(x1 + 10, y, what, "soft")]

@@ -1,4 +1,4 @@
-"""Runs the commands a page shows, and says or mends where their output is no longer what the page says."""
+"""Runs the commands that a page shows, and reports or corrects shown output that has changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VARIES = (  # from run to run, or from machine to machine: compared as if they w
 
 
 def page_with_output(path: Path, needs: frozenset[str] = frozenset()) -> tuple[str, list[str]]:
-    """The page's text with present output, and a line for each block that showed something else. needs: the kinds of boards
+    """Returns the page's text with current output, and a line per block whose output differed. needs: the kinds of boards
     that may be started; blocks that need another keep what they show."""
     text = path.read_text()
     lines, differences = text.split("\n"), []
@@ -63,8 +63,8 @@ def page_with_output(path: Path, needs: frozenset[str] = frozenset()) -> tuple[s
 
 
 def run(block: Block, work: Path, environment: dict[str, str], stands_for: dict[str, str]) -> list[str]:
-    """The block's lines as they would be shown today: each command, then what it prints (both streams, in order).
-    stands_for: what the page writes, and what stands there in this run."""
+    """Returns the block's lines as they are now: each command, then what it prints (both streams, in order).
+    stands_for: text that the page shows to the text in this run."""
     words = commands(block)
     script = "".join(f"(exit $qv_status)\n{_put(word, stands_for)}\nqv_status=$?; echo '{MARK}'\n" for word in words)
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("QVERIFY_", "PYTEST", "COLUMNS"))}
@@ -91,7 +91,7 @@ def run(block: Block, work: Path, environment: dict[str, str], stands_for: dict[
 
 
 def compared(lines: tuple[str, ...] | list[str]) -> list[str]:
-    """Lines without what is another in each run or on each machine."""
+    """Returns the lines without the parts that differ between runs or machines."""
     found = []
     for line in lines:
         for pattern, instead in VARIES:
@@ -101,7 +101,7 @@ def compared(lines: tuple[str, ...] | list[str]) -> list[str]:
 
 
 def first_difference(shown: tuple[str, ...] | list[str], printed: list[str]) -> str:
-    """One line: what the page shows, and what is printed."""
+    """Returns one line with what the page shows and what is printed."""
     for a, b, x, y in zip(compared(shown), compared(printed), shown, printed, strict=False):
         if a != b:
             return f"shown: {x!r}, printed: {y!r}"
@@ -115,5 +115,5 @@ def _put(text: str, stands_for: dict[str, str]) -> str:
 
 
 def needed(path: Path) -> Iterator[str]:
-    """The kinds of boards a page's blocks need, "" among them for those that need none."""
+    """Returns the kinds of boards that a page's blocks need; "" stands for blocks that need none."""
     yield from {b.needs for b in blocks(path.read_text()) if b.kind == "console"}

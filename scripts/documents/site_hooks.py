@@ -39,7 +39,7 @@ CODE = re.compile(r"^(?: {4}|```)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the documents that are kept beside the code, under the same path."""
+    """Adds to the site the documents kept beside the code, under the same path."""
     for pattern in BESIDE_THE_CODE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -48,7 +48,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """The page with generated parts in place, and with links as the site has them."""
+    """Returns the page with its generated parts and with links as the site needs them."""
     for marker, make in GENERATED.items():
         if marker in markdown:
             markdown = markdown.replace(marker, make())
@@ -70,17 +70,17 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
-    """Diagrams stand in the page itself, so that their colours follow its scheme."""
+    """Returns the page with diagrams inlined, so that their colours follow the page's scheme."""
     return IMAGE.sub(lambda m: f'<div class="qv-figure">{(ROOT / "docs/images" / m[2]).read_text()}</div>', html)
 
 
 def repository_path(file: File) -> str:
-    """Where the page's text lies, from the root of the repository; "" for what the site makes itself."""
+    """Returns the path of the page's text from the repository root; "" for a generated page."""
     return Path(file.abs_src_path).relative_to(ROOT).as_posix() if file.abs_src_path else ""
 
 
 def _site_link(match: re.Match[str], here: str, source: str) -> str:
-    """A link between files of the repository as a link between pages of the site; others stay."""
+    """Returns a link between repository files as a link between pages; other links unchanged."""
     start, target, anchor = match[1], match[2], match[3] or ""
     if ":" in target:
         return match[0]
@@ -89,7 +89,7 @@ def _site_link(match: re.Match[str], here: str, source: str) -> str:
 
 
 def _source_of(path: str) -> str:
-    """MkDocs' name of a file of the repository."""
+    """Returns MkDocs' name of a file of the repository."""
     return path.removeprefix("docs/")
 
 
@@ -98,7 +98,7 @@ def _relative(target: str, source: str) -> str:
 
 
 def _link_names(line: str, source: str, pages: dict[str, str], named: dict[str, str]) -> str:
-    """Documents that a line names become links: `verifier/NUMERICS.md`, `NUMERICS.md`, NUMERICS.md."""
+    """Returns the line with named documents as links: `verifier/NUMERICS.md`, `NUMERICS.md`, NUMERICS.md."""
 
     def link(match: re.Match[str]) -> str:
         name = match[1] or match[2]

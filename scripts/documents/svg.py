@@ -1,4 +1,4 @@
-"""The few shapes the diagrams are drawn from. Colours are names that the site sets for light and dark; opened alone, a
+"""Draws the shapes of the diagrams. Colours are names that the site sets for light and dark; opened alone, a
 diagram follows the system's setting."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STYLE = """<style>
 
 
 def document(width: int, height: int, title: str, parts: list[str]) -> str:
-    """A whole SVG file, ending with a newline."""
+    """Returns a whole SVG file, ending with a newline."""
     start = f'<svg class="qv-diagram" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">'
     return "\n".join([start, STYLE, *parts, "</svg>", ""])
 
@@ -26,7 +26,7 @@ def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") 
 
 
 def box(x: float, y: float, width: float, height: float, words: str, kind: str = "box") -> str:
-    """A rounded box with its words in the middle."""
+    """Returns a rounded box with its text in the middle."""
     shape = f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="5"/>'
     return shape + text(x + width / 2, y + height / 2 + 4.5, words, anchor="middle")
 
@@ -37,7 +37,7 @@ def line(x1: float, y1: float, x2: float, y2: float, dashed: bool = False) -> st
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """From the first point to the second; level or upright."""
+    """Returns an arrow from the first point to the second, horizontal or vertical."""
     if x1 == x2:
         back = -8 if y2 > y1 else 8
         head = f"M{x2:g} {y2:g}L{x2 - 4:g} {y2 + back:g}L{x2 + 4:g} {y2 + back:g}Z"

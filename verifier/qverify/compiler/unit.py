@@ -101,6 +101,25 @@ def qlinear_operands(q: Quantized) -> list[str]:
     return [q.name, q.scale_name, q.zero_name]
 
 
+def per_tensor_operands(view: View, node: Any, y: Quantized) -> tuple[Quantized, Quantized] | None:
+    """Returns both operands of an elementwise operator; None unless both are quantized and both and y have
+    one scale each."""
+    a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
+    if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
+        return None
+    return a, b
+
+
+def with_binary_kernel(
+    unit: LoweredUnit, kernel: str, a: Quantized, b: Quantized, y: Quantized, act: Activation
+) -> LoweredUnit:
+    """Gives the unit its ONNX form, a kernel of com.microsoft for two operands, and returns the unit."""
+    inputs = [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name]
+    unit.onnx = [microsoft(kernel, inputs, [y.name])]
+    with_activation(unit, y, act)
+    return unit
+
+
 def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
     """Declares an operand, a tensor or a constant, and returns its name."""
     if q.value is not None:

@@ -13,11 +13,10 @@ from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import (
     Activation,
     LoweredUnit,
-    microsoft,
     operand,
-    qlinear_operands,
+    per_tensor_operands,
     whole_range,
-    with_activation,
+    with_binary_kernel,
 )
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
@@ -27,17 +26,13 @@ OPERATORS: dict[str, Any] = {"QLinearAdd": {}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
-    a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
-    if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
+    operands = per_tensor_operands(view, node, y)
+    if operands is None:
         return None
+    a, b = operands
     kernel = node.op_type == "Add" and a.eight_bit and a.dtype == b.dtype == y.dtype
     unit = LoweredUnit(y.name, lambda builder: lower(builder, view, node.op_type, a, b, y, act, kernel))
-    if kernel:
-        unit.onnx = [
-            microsoft("QLinearAdd", [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name], [y.name])
-        ]
-        with_activation(unit, y, act)
-    return unit
+    return with_binary_kernel(unit, "QLinearAdd", a, b, y, act) if kernel else unit
 
 
 def from_operator(view: View, node: Any) -> LoweredUnit:

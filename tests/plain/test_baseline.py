@@ -49,6 +49,24 @@ def test_saved_and_checked(digits: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "(better)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("fault", ["plus_one", "die"])
+def test_a_wrong_run_that_repeats_itself_has_no_changes_and_says_its_verdicts(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    file, runs = (
+        str(tmp_path / "base.json"),
+        [captured(digits, tmp_path / n, f"faulty:local?fault={fault}@{NODE}") for n in "ab"],
+    )
+    assert main(["baseline", "save", file, runs[0]]) == 0
+    capsys.readouterr()
+    assert main(["baseline", "check", file, runs[1], "--json", str(tmp_path / "d.json")]) == 0
+    verdict = {"plus_one": "FAILED", "die": "INCONCLUSIVE"}[fault]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"; the baseline's own verdict was {verdict}, this run's is {verdict}")
+    document = json.loads((tmp_path / "d.json").read_text())
+    assert (document["verdict_before"], document["verdict_now"]) == (verdict, verdict)
+
+
 def test_the_firmware_is_the_boards_system_where_none_is_given(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qverify.cli.say_line import say
+
+if TYPE_CHECKING:
+    from qverify.session.offline.baselines import Comparison
 
 SHOWN = 40
 
@@ -53,20 +56,36 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     from qverify.plural import count
     from qverify.session.offline import baselines
 
-    key, changes, compared = baselines.check(file, capture, firmware, toolchain)
+    found = baselines.check(file, capture, firmware, toolchain)
+    changes = found.changes
     for line in baselines.lines(changes)[:SHOWN]:
         say(line)
     if len(changes) > SHOWN:
         click.echo(f"... and {len(changes) - SHOWN} more")
     worse, better = (sum(c.direction == way for c in changes) for way in ("worse", "better"))
     say(
-        f"against {_describe(key)}: {count(len(changes), 'change')} ({worse} worse, {better} better), "
-        f"{count(compared, 'value')} compared"
+        f"against {_describe(found.key)}: {count(len(changes), 'change')} ({worse} worse, {better} better), "
+        f"{count(found.compared, 'value')} compared{_describe_verdicts(found)}"
     )
     if json_path:
-        document = {"schema": "qverify.baseline_changes/1", "against": key, "compared": compared}
+        document = {
+            "schema": "qverify.baseline_changes/1",
+            "against": found.key,
+            "compared": found.compared,
+            "verdict_before": found.verdict_before,
+            "verdict_now": found.verdict_now,
+        }
         write_text(json.dumps({**document, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)
     return 1 if changes else 0
+
+
+def _describe_verdicts(found: Comparison) -> str:
+    """Returns "" where both runs PASSED: a run that repeats a wrong one has no changes, which is no good news."""
+    from qverify.printable import printable
+
+    if found.verdict_before == found.verdict_now == "PASSED":
+        return ""
+    return f"; the baseline's own verdict was {printable(found.verdict_before)}, this run's is {printable(found.verdict_now)}"
 
 
 def _describe(key: dict[str, Any]) -> str:

@@ -33,6 +33,18 @@ class BaselineChange:
     direction: str
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A capture against a baseline. key: of the baseline's entry. compared: the number of tensors. verdict_before: of the
+    baseline's run, verdict_now: of the capture's; neither is judged here."""
+
+    key: dict[str, str]
+    changes: list[BaselineChange]
+    compared: int
+    verdict_before: str
+    verdict_now: str
+
+
 def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], str]:
     """Writes the capture's entry to the file, replacing an entry with the same key. Returns the key and the verdict of
     the run."""
@@ -44,10 +56,8 @@ def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[s
     return key, str(entry["verdict"])
 
 
-def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], list[BaselineChange], int]:
-    """Compares the capture with the entry of the same model and board whose firmware and toolchain are nearest. Returns
-    that entry's key, the changes, and the number of tensors compared.
-    firmware: "" for the system that the board reported.
+def check(path: str, capture: str, firmware: str, toolchain: str) -> Comparison:
+    """Compares the capture with the entry of the same model and board whose firmware and toolchain are nearest. firmware: "" for the system that the board reported.
     Raises UsageError without such an entry, or where the two have no tensor in common."""
     now = _entry(capture, firmware, toolchain)
     fitting = [e for e in _read(path)["entries"] if (e["model"], e["board"]) == (now["model"], now["board"])]
@@ -62,7 +72,8 @@ def check(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[
         raise BadFileError(f"{path}: its entry cannot be read: {type(error).__name__} {error}") from error
     if not compared:
         raise UsageError(f"{capture}: it has no tensor in common with the baseline; nothing was compared")
-    return {k: before[k] for k in KEYS}, changes, compared
+    key = {k: before[k] for k in KEYS}
+    return Comparison(key, changes, compared, str(before.get("verdict", "not known")), now["verdict"])
 
 
 def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:

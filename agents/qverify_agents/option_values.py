@@ -98,6 +98,7 @@ VALUES = {
     "prompt": REGEX,
     "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or such as 500k, 64M, 2G"),
     "rts": FLAG,
+    "runtime": TEXT,
     "ssh_config": TEXT,
     "store": TEXT,
     "user": TEXT,

@@ -1,16 +1,25 @@
-"""local: the runtime of this machine as a subprocess."""
+"""local: a runtime of this machine as a subprocess: the one that comes with qverify, or one of your own."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
+from qverify_agents.errors import BoardUnreachable
 
-OPTIONS: frozenset[str] = frozenset()
+OPTIONS: frozenset[str] = frozenset({"runtime"})
 
 
 def plainer(address: Address) -> Address:
-    """Returns the address that starts the runtime."""
+    """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
+    changes of your own. BoardUnreachable where it cannot be started."""
     faulty = "fault" in address.options
     path = runtime_path(host_architecture(), faulty)
+    if "runtime" in address.options:
+        path = Path(address.options["runtime"]).absolute()
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise BoardUnreachable(f"runtime={path}: no program there. Next: name a qvrt built for this machine")
     environment = {"QVRT_FAULT": address.options["fault"]} if faulty else {}
     return Address("exec", argv=(str(path),), environment=environment)

@@ -60,6 +60,11 @@ class Conversation:
         if self.shared:
             self._silence = keep_alive(self._ping_unasked)
 
+    @property
+    def packs(self) -> bool:
+        """Whether the link is so slow that contents are compressed."""
+        return self._link.packs
+
     def _hello(self, wait_s: float) -> dict[str, Any]:
         """Sends HELLO until this connection has locked the board. Returns the answer; raises BoardBusy with the
         holder."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.triage.difference_description import Axis, DifferenceDescription
-from qverify.triage.forensics import FaultExplanation, Partial
+from qverify.triage.experiment_inputs import KINDS
+from qverify.triage.fault_search import Partial
+from qverify.triage.forensics import FaultExplanation
 
 SCHEMA = "qverify.forensics/1"
 SHADES = " .:-=+*#@"
@@ -20,11 +22,7 @@ def verdict(found: FaultExplanation) -> str:
     if not found.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
     if found.exact:
-        others = len(found.exact) - 1
-        more = f" ({count(others, 'other cause', 'fits', 'fit')} these bytes as well)" if others else ""
-        taken = found.exact[0][0].taken
-        but = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
-        return f"EXPLAINED: {found.exact[0][0].said} reproduces every byte of the board{but}{more}"
+        return f"EXPLAINED: {_describe_confirmed(found)}" if found.confirmed else f"CANDIDATE: {_describe_candidate(found)}"
     if not found.tried:
         return "NOT TRIED: time ran out before any fault was tried (--explain SECONDS)"
     known = (
@@ -32,7 +30,35 @@ def verdict(found: FaultExplanation) -> str:
         if found.not_tried
         else f"no known fault ({found.tried} tried)"
     )
-    return f"UNEXPLAINED: {known} reproduces the board's bytes"
+    fallen = f"; {count(len(found.fallen), 'cause')} that fitted the recorded bytes failed on the board" if found.fallen else ""
+    return f"UNEXPLAINED: {known} reproduces the board's bytes{fallen}"
+
+
+def _describe_confirmed(found: FaultExplanation) -> str:
+    runs = found.experiments
+    place = "the node alone" if runs[0].place == "node" else "the whole network"
+    text = f"{_describe_first(found)}; confirmed by {count(len(runs), 'experiment')} on the board ({place} on new inputs): "
+    taken = found.exact[0][0].taken
+    every = f"all {runs[0].elements} elements" if not taken else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+    least, most = min(r.changed for r in runs), max(r.changed for r in runs)
+    text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"
+    if found.fallen:
+        last = max(found.fallen, key=lambda f: f.experiment)
+        text += f"; the next best cause ({last.cause.said}) failed experiment {last.experiment}"
+    return f"{text}; {found.scope}" if found.scope else text
+
+
+def _describe_candidate(found: FaultExplanation) -> str:
+    fits = "fits this one element" if found.description.differing == 1 else f"fits these {found.description.differing} elements"
+    others = len(found.exact) + len(found.general) - 1
+    more = f" ({count(others, 'other cause', 'fits', 'fit')} them as well)" if others else ""
+    return f"{_describe_first(found)} {fits}{more}; not confirmed: {found.unconfirmed}"
+
+
+def _describe_first(found: FaultExplanation) -> str:
+    taken = found.exact[0][0].taken
+    but = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
+    return f"{found.exact[0][0].said}{but}"
 
 
 def details(found: FaultExplanation) -> list[str]:
@@ -48,10 +74,24 @@ def details(found: FaultExplanation) -> list[str]:
         lines += [f"equivalent for all inputs: {text}" for text in others[:MOST_SAID]]
         lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
+    lines += _list_experiments(found)
     if found.unexplained:
         lines += [f"nearest: {_describe_partial(one)}" for one in found.partial]
     left = found.not_tried[:MOST_SAID] + [f"... and {n} more" for n in [len(found.not_tried) - MOST_SAID] if n > 0]
     return lines + [f"not tried: {what}" for what in left]
+
+
+def _list_experiments(found: FaultExplanation) -> list[str]:
+    lines = []
+    for number, run in enumerate(found.experiments, 1):
+        inputs = KINDS[run.kind][0] if run.kind in KINDS else "random inputs of the network"
+        outcome = "as a healthy board" if run.board == run.simulator else "differs from a healthy board"
+        stood = f"{count(run.stood, 'cause')} predicted every byte" if run.stood else "no cause predicted every byte"
+        fell = f", {run.fell} failed" if run.fell else ""
+        lines.append(f"experiment {number}, {inputs} (seed {run.seed}): {outcome}; {stood}{fell}")
+    failed = found.fallen[:MOST_SAID]
+    lines += [f"failed experiment {one.experiment}: {one.cause.said}" for one in failed if not found.confirmed]
+    return lines
 
 
 def _describe_partial(one: Partial) -> str:

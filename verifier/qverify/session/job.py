@@ -163,6 +163,10 @@ class Job:
             self._earlier_traffic.update(ran.recordings["board"].link)
             self._disconnect()
 
+    def connected(self) -> Any:
+        """Returns the sides.board.Board that is still connected after record; None without one."""
+        return self._board
+
     def _connect(self) -> Any:
         from qverify.sides.board import Board
 

@@ -284,21 +284,36 @@ class Board:
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs one unit on the board on the given tensors. Returns its outputs by name."""
+        return self.fetch_unit(unit, self.start_unit(unit, inputs))
+
+    def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
+        """Runs one unit on the board on the given tensors. Returns digests by name, {} from a board that sends none."""
         hashes = {}
         for name in unit.inputs:
             data = np.ascontiguousarray(inputs[name]).tobytes()
             hashes[name] = hashlib.sha256(data).hexdigest()
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
-        visible = [o for node in unit.nodes for o in node.outputs if not self.graph.spec(o).interior]
-        events = self._agent.run_unit(
-            self._sha256, [n.name for n in unit.nodes], hashes, list(self.graph.tensors), visible
+        names = [n.name for n in unit.nodes]
+        return _digests(
+            self._agent.run_unit(self._sha256, names, hashes, list(self.graph.tensors), self._visible(unit))
         )
-        free_running, self._digests = self._digests, _digests(events)
+
+    def fetch_unit(self, unit: Unit, digests: dict[str, str]) -> dict[str, Array]:
+        """Returns the outputs of the unit that start_unit ran last, checked against the digests it gave."""
+        free_running, self._digests = self._digests, digests
         try:
-            return self._fetch([o for o in unit.outputs if o in visible])
+            return self._fetch([o for o in unit.outputs if o in self._visible(unit)])
         finally:
             self._digests = free_running
+
+    def _visible(self, unit: Unit) -> list[str]:
+        return [o for node in unit.nodes for o in node.outputs if not self.graph.spec(o).interior]
+
+    @property
+    def slow_link(self) -> bool:
+        """Whether the link is so slow that transfers are packed."""
+        return bool(self._agent.packs)
 
     def close(self) -> None:
         """Closes the connection; pulled tensors stay readable."""

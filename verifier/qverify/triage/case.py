@@ -110,6 +110,11 @@ class Case:
         words = {**ops.words(self.last), **changed}
         return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
 
+    def on_inputs(self, inputs: Mapping[str, Array]) -> Case:
+        """Returns the same unit on other inputs, run by itself: no other tensor is known. Its output was not recorded;
+        recorded stays as it was."""
+        return replace(self, inputs=inputs, board=nothing, previous=nothing, kept={}, raw=None)
+
     def on_noise(self, seed: int) -> Case:
         """Returns the same unit on random inputs; all other tensors are random, too."""
         inputs = {name: noise(value, name, seed) for name, value in self.inputs.items()}

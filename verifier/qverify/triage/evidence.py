@@ -22,8 +22,13 @@ def difference_bits(case: Case) -> float:
 
 
 def _in_all(case: Case) -> float:
-    n, k = case.recorded.size, case.differing.size
-    return log2_choices(n, k) + k * 8.0 * case.recorded.itemsize
+    """The places, and for each the surprise of its step among the steps there are: 1 LSB everywhere says little."""
+    n, places = case.recorded.size, case.differing
+    steps = bits(case.recorded)[places].astype(np.int64) - bits(case.made)[places].astype(np.int64)
+    distinct, counts = np.unique(steps, return_counts=True)
+    share = counts / len(places)
+    values = float(-(counts * np.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
+    return log2_choices(n, len(places)) + min(values, len(places) * 8.0 * case.recorded.itemsize)
 
 
 def log2_choices(n: int, k: int) -> float:

@@ -1,69 +1,47 @@
-"""Describes a blamed unit's difference and simulates the unit again with every known fault to find one that gives the
-board's bytes."""
+"""Explains a blamed unit's difference: describes it, searches known faults that give the board's bytes, and lets
+experiments on the board decide between them."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import log2
 
 import numpy as np
 
-from qverify.arithmetic.workers import one_blas_thread
-from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Case
 from qverify.triage.difference_description import DifferenceDescription, describe_difference
-from qverify.triage.hypotheses import FaultVariant, Page, pages
+from qverify.triage.experiments import Experiment, ExperimentBoard, FallenFault, run_experiments
+from qverify.triage.fault import Candidate, Fault
+from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
 
-Watch = Callable[[str, int, int], None]
-DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
-NOISE_SEEDS = (1, 2, 3)
-ENOUGH_S = 3.0  # a search that has a cause ends then
-MOST_PARTIAL = 3
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A cause. family: a page's NAME. said: the fault in words. bits: log2 of the number of alternatives it was chosen
-    from; fewer bits are more specific. taken: elements nothing predicts; they are as recorded, and their bits are part
-    of `bits`."""
-
-    family: str
-    said: str
-    bits: float
-    taken: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """A cause that reproduces a part. of_differing: share of the differing elements, 0..1; of_all: share of all
-    elements."""
-
-    cause: Fault
-    of_differing: float
-    of_all: float
+NO_BOARD = "no board to try it on"
 
 
 @dataclass(slots=True)
 class FaultExplanation:
     """What explains a difference. exact: groups of causes that give every byte of the board, the most specific first;
-    the causes of a group give equal bytes for other inputs, too. general: groups that also give every byte, by a fault
-    much less specific than the best. partial: the best of the rest. families: each family's best share of all elements,
-    1.0 where it reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and
-    no fault that was tried gives them."""
+    the causes of a group give equal bytes for other inputs, too. confirmed: whether experiments on the board decided for
+    the first of them; unconfirmed: why not. general: groups that also give every byte, by a fault much less specific
+    than the best. experiments: in the order they ran. fallen: causes that gave every recorded byte and failed an
+    experiment. partial: the best of the rest. families: each family's best share of all elements, 1.0 where it
+    reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and no fault that
+    was tried gives them all. scope: on which other nodes of its op the cause was tried, and what they did."""
 
     description: DifferenceDescription
     exact: list[list[Fault]] = field(default_factory=list)
+    confirmed: bool = False
+    unconfirmed: str = ""
     general: list[list[Fault]] = field(default_factory=list)
+    experiments: list[Experiment] = field(default_factory=list)
+    fallen: list[FallenFault] = field(default_factory=list)
     partial: list[Partial] = field(default_factory=list)
     families: dict[str, float] = field(default_factory=dict)
     unexplained: bool = False
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
+    scope: str = ""
     seconds: float = 0.0
 
     @property
@@ -72,129 +50,56 @@ class FaultExplanation:
         return list(dict.fromkeys(group[0].family for group in self.exact))
 
 
-def explain_fault(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultExplanation:
-    """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
-    the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
-    the family, the number of families tried and their total."""
-    start = time.monotonic()
-    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter(
-            "ignore"
-        )  # a fault may overflow, also in a block's thread, which has an errstate of its own
-        explanation = FaultExplanation(describe_difference(case.made, case.recorded, case.spec))
-        if not case.differing.size:
-            return explanation
-        trial = _FaultTrial(case, start + deadline_s)
-        for at, page in enumerate(pages()):
-            if watch is not None:
-                watch(page.NAME, at, len(pages()))
-            trial.page(page)
-        groups = _grouped(case, trial.exact)
-    least = min((c.bits for group in groups for c in group), default=0.0)
-    for group in groups:
-        (explanation.exact if group[0].bits <= least + MARGIN else explanation.general).append(group)
-    explanation.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
-    explanation.families, explanation.tried, explanation.not_tried = trial.families, trial.tried, trial.not_tried
-    explanation.unexplained, explanation.seconds = not groups and trial.tried > 0, time.monotonic() - start
+def explain_fault(
+    case: Case, deadline_s: float = 20.0, watch: Watch | None = None, board: ExperimentBoard | None = None
+) -> FaultExplanation:
+    """Explains the case: search_faults, then describe_search, then decide where there is a board."""
+    end = time.monotonic() + deadline_s
+    search = search_faults(case, deadline_s, watch)
+    return describe_search(search) if board is None else decide(search, board, end)
+
+
+def describe_search(search: FaultSearch) -> FaultExplanation:
+    """Returns what the recorded bytes alone say: candidates, never a confirmed cause."""
+    explanation = _described(search)
+    _list_groups(explanation, [[c for c in g if c.supported] for g in search.groups])
+    if explanation.exact:
+        bits = evidence.difference_bits(search.case)
+        explanation.unconfirmed = f"{NO_BOARD}, and of {search.tried} faults tried some fit by chance ({bits:.0f} bits of evidence)"
     return explanation
 
 
-class _FaultTrial:
-    """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
-    at all."""
-
-    def __init__(self, case: Case, deadline: float):
-        self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
-        self.recorded, self.differing = bits(case.recorded), case.differing
-        self.before = 1 - self.differing.size / self.recorded.size
-        self.exact: list[tuple[Fault, FaultVariant]] = []
-        self.partial: dict[str, Partial] = {}
-        self.families: dict[str, float] = {}
-        self.not_tried: list[str] = []
-        self.tried = 0
-
-    def page(self, page: Page) -> None:
-        if why := self._over():
-            self.not_tried.append(f"{page.NAME}: {why}")
-            return
-        exact, tried = [], 0
-        try:
-            for variant in page.variants(self.case):
-                if why := self._over():
-                    self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
-                    break
-                tried += 1
-                if self._judged(page, variant):
-                    exact.append(variant)
-        except DOES_NOT_FIT as error:
-            self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
-        self.tried += tried
-        for variant in exact:
-            choice = variant.bits or log2(tried)
-            if self._supported(choice, variant):
-                self.exact.append((_cause(page.NAME, choice, variant, self.case), variant))
-
-    def _over(self) -> str:
-        """Returns why the search stops, or an empty string."""
-        now = time.monotonic()
-        if now > self.deadline:
-            return "the time limit was reached"
-        return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
-
-    def _judged(self, page: Page, variant: FaultVariant) -> bool:
-        """Returns whether the fault gives every byte; records how near it comes."""
-        try:
-            output = variant.make(self.case)
-        except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
-            return False
-        if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
-            return False
-        same = bits(output) == self.recorded
-        if same.all():
-            self.families[page.NAME] = 1.0
-            return True
-        predicted = same if variant.free is None else same & ~variant.free
-        of_all = np.count_nonzero(predicted) / predicted.size
-        self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
-        best = self.partial.get(page.NAME)
-        if of_all > (self.before if best is None else best.of_all):
-            share = np.count_nonzero(predicted[self.differing]) / self.differing.size
-            if share:
-                self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
-        return False
-
-    def _supported(self, choice: float, variant: FaultVariant) -> bool:
-        """Returns whether the differing elements give more evidence than the choice of the fault cost."""
-        if variant.copied:
-            return evidence.copy_is_evidence(self.case, choice, variant.free)
-        if variant.free is not None:
-            return evidence.garbage_is_evidence(self.case, choice, variant.free)
-        return evidence.difference_bits(self.case) >= choice + evidence.LEAST
+def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> FaultExplanation:
+    """Returns what experiments on the board say of the search's candidates. deadline: on time.monotonic()'s clock.
+    Raises LinkError where the board fails."""
+    if not search.groups:
+        return _described(search)
+    with np.errstate(all="ignore"):
+        first = [group[0] for group in search.groups]
+        series = run_experiments(search.case, first, board, search.tried, deadline)
+    standing = [group for group in search.groups if group[0] in series.standing]
+    explanation = _described(search)
+    explanation.experiments, explanation.fallen = series.experiments, series.fallen
+    explanation.confirmed, explanation.unconfirmed = series.confirmed, series.why
+    _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
+    return explanation
 
 
-def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:
-    taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
-    return Fault(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
+def _described(search: FaultSearch) -> FaultExplanation:
+    case = search.case
+    return FaultExplanation(
+        describe_difference(case.made, case.recorded, case.spec),
+        partial=search.partial,
+        families=search.families,
+        tried=search.tried,
+        not_tried=search.not_tried,
+        unexplained=search.tried > 0,
+    )
 
 
-def _grouped(case: Case, exact: list[tuple[Fault, FaultVariant]]) -> list[list[Fault]]:
-    """Returns the causes in groups that give equal bytes on random inputs."""
-    if len(exact) < 2:
-        return [[cause] for cause, _ in exact]
-    noise = [case.on_noise(seed) for seed in NOISE_SEEDS]
-    groups: dict[tuple[str, ...], list[Fault]] = {}
-    for cause, variant in exact:
-        groups.setdefault(tuple(_digest(variant, other) for other in noise), []).append(cause)
-    return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
-
-
-def _rank(cause: Fault) -> tuple[float, int]:
-    return cause.bits, len(cause.said)
-
-
-def _digest(variant: FaultVariant, case: Case) -> str:
-    try:
-        made: Array = variant.make(case)
-    except DOES_NOT_FIT:
-        return variant.said
-    return tensor_digest(made)
+def _list_groups(explanation: FaultExplanation, groups: list[list[Candidate]]) -> None:
+    causes = [[candidate.cause for candidate in group] for group in groups if group]
+    least = min((cause.bits for group in causes for cause in group), default=0.0)
+    for group in causes:
+        (explanation.exact if group[0].bits <= least + MARGIN else explanation.general).append(group)
+    explanation.unexplained = explanation.tried > 0 and not causes

@@ -1,29 +1,36 @@
-"""Explains the difference at a job's blamed node: pulls the board's tensors and runs the unit under every known
-fault."""
+"""Explains the difference at a job's blamed nodes: pulls the board's tensors, runs each unit under every known fault,
+and lets experiments on the board decide between those that fit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+
+from qverify_agents.errors import LinkError
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
 from qverify.session.run_evidence import Pull, board_values
+from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, nothing
-from qverify.triage.forensics import FaultExplanation, Watch, explain_fault
+from qverify.triage.fault_search import FaultSearch, Watch, search_faults
+from qverify.triage.forensics import FaultExplanation, decide, describe_search
+from qverify.triage.one_cause import compare_causes
 
 HISTORY = "stale-buffer"  # the family that alone tells why a board may differ from itself
 UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
 MOST_NODES = 4  # where the board is blamed
+SEARCH_SHARE = 0.7  # of the time; the rest is for experiments
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why."""
+    """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why.
+    cost: what the experiments take on a slow link, in words."""
 
     node: str
     op: str
@@ -31,18 +38,21 @@ class Explained:
     explanation: FaultExplanation | None
     why: str = ""
     frame: int = 0
+    cost: str = ""
 
 
 @dataclass(slots=True)
 class NodeEvidence:
     """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board
-    that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name."""
+    that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name. board:
+    for experiments; None where no board is connected."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
     inputs: Mapping[str, Array]
     pull: Pull | None = None
     previous: Find = nothing
+    board: BoardExperiments | None = None
 
 
 def explain_blame(
@@ -58,12 +68,20 @@ def explain_blame(
     chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
     todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
     board, explained = board_tensors(evidence), list[Explained]()
+    searches = dict[str, FaultSearch]()
+    stop = end if evidence.board is None else time.monotonic() + SEARCH_SHARE * deadline_s
     for at, (unit, name) in enumerate(todo):
-        share = max(0.0, (end - time.monotonic()) / (len(todo) - at))
-        one = _explained(unit, name, evidence, board, share, watch)
+        share = max(0.0, (stop - time.monotonic()) / (len(todo) - at))
+        one, search = _searched(unit, name, evidence, board, share, watch)
         kinds = one.explanation.kinds[:1] if one.explanation is not None else []
         hidden = name in unsteady and kinds != [HISTORY]
         explained.append(replace(one, explanation=None, why=UNSTEADY) if hidden else one)
+        if search is not None and not hidden:
+            searches[name] = search
+    if evidence.board is not None:
+        explained = [_decided(one, searches.get(one.tensor), evidence.board, end) for one in explained]
+    known = {one.tensor: one.explanation for one in explained if one.explanation is not None}
+    compare_causes(searches, known, _other_cases(evidence, chosen, board), end)
     return explained
 
 
@@ -92,19 +110,49 @@ def _unsteady(report: Report) -> frozenset[str]:
     return frozenset(str(row["tensor"]) for row in (report.repeat or {}).get("unstable", []))
 
 
-def _explained(
+def _searched(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
-) -> Explained:
-    values = {n: board[0](n) for n in (*unit.inputs, name)}
+) -> tuple[Explained, FaultSearch | None]:
+    case, lacking = _case(unit, name, evidence, board)
+    if case is None:
+        return Explained(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
+    search = search_faults(case, deadline_s, watch)
+    return Explained(unit.name, unit.op, name, describe_search(search)), search
+
+
+def _case(
+    unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], held: bool = False
+) -> tuple[Case | None, str]:
+    """Returns the case, or None and the tensor that is not available. held: only of tensors that are on the host."""
+    values = {n: board[held](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:
-        return Explained(unit.name, unit.op, name, None, f"the board's {lacking[0]} is not available")
+        return None, lacking[0]
     recorded = values.pop(name)
     assert recorded is not None
     inputs = {n: v for n, v in values.items() if v is not None}
-    case = Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous)
-    explanation = explain_fault(case, deadline_s, watch)
-    return Explained(unit.name, unit.op, name, explanation)
+    return Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous), ""
+
+
+def _decided(one: Explained, search: FaultSearch | None, board: BoardExperiments, end: float) -> Explained:
+    if search is None or one.explanation is None or not search.groups:
+        return one
+    try:
+        return replace(one, explanation=decide(search, board, end), cost=board.cost(search.case))
+    except LinkError as error:
+        one.explanation.unconfirmed = f"the board failed in an experiment: {' '.join(str(error).split())}"
+        return one
+
+
+def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, Find]) -> Iterator[Case]:
+    """Yields the cases of the nodes that are not blamed, of those ops that are."""
+    names, ops = {unit.name for unit in blamed}, {unit.op for unit in blamed}
+    for unit in units(evidence.graph):
+        if unit.op in ops and unit.name not in names:
+            for name in unit.outputs:
+                case = None if evidence.graph.spec(name).interior else _case(unit, name, evidence, board, True)[0]
+                if case is not None:
+                    yield case
 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:

@@ -24,6 +24,7 @@ from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_ends import input_rung, output_rung
+from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_nodes import Blamed, NodeEvidence
 from qverify.session.triage.float_losses import FloatLosses
@@ -194,7 +195,10 @@ class Ladder:
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs)
-            self._blamed.frame(report, NodeEvidence(ran.recordings, graph, prepared.arrays(), pull), number)
+            board = job.connected() if isinstance(job, Job) else None
+            experiments = BoardExperiments(board) if board is not None else None
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=experiments)
+            self._blamed.frame(report, evidence, number)
             self.report.explained = list(self._blamed.explained)
             self._add_run(report)
         else:

@@ -1,0 +1,95 @@
+"""A connected board as experiments see it (triage/experiments.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from qverify_agents.link_estimates import estimate_rate
+
+from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.units import Unit
+from qverify.sides.board import Board
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.recording import Array
+from qverify.triage.case import Case
+from qverify.triage.experiments import ENOUGH, MOST
+
+NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
+
+
+@dataclass(slots=True)
+class UnitRun:
+    """A unit that ran on the board by itself. digest: of the output examined. fetch: returns that output."""
+
+    digest: str
+    board: Board
+    unit: Unit
+    output: str
+    digests: dict[str, str]
+
+    def fetch(self) -> Array:
+        return self.board.fetch_unit(self.unit, self.digests)[self.output]
+
+
+@dataclass(slots=True)
+class BoardExperiments:
+    """An ExperimentBoard. used_network: whether the network ran on other inputs, so that values of the last recorded
+    run can no longer be pulled."""
+
+    board: Board
+    why_not: str = ""
+    most: int = MOST
+    used_network: bool = False
+    _last: dict[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.why_not = "" if "inject" in self.board.capabilities else "the board runs no single node"
+        self.most = ENOUGH if self.board.slow_link else MOST
+
+    def cost(self, case: Case) -> str:
+        """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""
+        if not self.board.slow_link:
+            return ""
+        size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1)
+        seconds = size / estimate_rate(self.board.uri).bytes_per_s
+        return f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
+
+    def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
+        """Runs the case's unit by itself."""
+        digests = self.board.start_unit(case.unit, inputs)
+        if case.output in digests:
+            return UnitRun(digests[case.output], self.board, case.unit, case.output, digests)
+        value = self.board.fetch_unit(case.unit, digests)[case.output]
+        return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests)
+
+    def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
+        """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those
+        named are known, of this run and of the one before."""
+        offered = {*self.board.graph.observable(), *self.board.graph.inputs}
+        wanted = sorted({*case.inputs, case.output, *(names & offered)})
+        if names and not self._last.keys() >= set(wanted):
+            self._last = self._run(NETWORK_SEED, wanted)
+        before, self._last = self._last, self._run(NETWORK_SEED + seed, wanted)
+        values = self._last
+        return replace(
+            case,
+            inputs={n: values[n] for n in case.inputs},
+            recorded=values[case.output],
+            board=partial(_find, values),
+            previous=partial(_find, before),
+            kept={},
+            raw=None,
+        )
+
+    def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
+        prepared = random_inputs(self.board.graph, seed)
+        self.used_network = True
+        self.board.run(prepared)
+        given = prepared.arrays()
+        return {**given, **self.board.pull([n for n in wanted if n not in given])}
+
+
+def _find(values: Mapping[str, Array], name: str) -> Array | None:
+    return values.get(name)

@@ -1,0 +1,82 @@
+"""Draws new inputs of a unit, so that causes which fit the recorded bytes alike predict different bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import SMALL_INTEGERS, Array, Case
+
+FEW, SOME = 0.03, 0.1  # share of the elements that are not the zero point, or not as recorded
+TINY = np.float32(2.0**-133)  # a float32 below the normal range
+Draw = Callable[[Array, TensorSpec, Case, np.random.Generator], Array]
+
+
+def _nearby(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    chosen = rng.random(values.shape) < SOME
+    return np.where(chosen, rng.permutation(values.reshape(-1)).reshape(values.shape), values)
+
+
+def _uniform(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    if values.dtype.kind == "f":
+        low, high = _range(values)
+        return rng.uniform(low, high, values.shape).astype(values.dtype)
+    info = np.iinfo(values.dtype)
+    return rng.integers(info.min, info.max, values.shape, values.dtype, endpoint=True)
+
+
+def _shuffled(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    return rng.permutation(values.reshape(-1)).reshape(values.shape)
+
+
+def _extremes(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    if values.dtype.kind == "f":
+        low, high = _range(values)
+        ends = [low, high, 0.0, -0.0, TINY, -TINY, low / 64, high / 64, *_half_steps(case, rng)]
+    else:
+        info = np.iinfo(values.dtype)
+        ends = [info.min, info.max, *spec.zero_point[:1], int(values.reshape(-1)[0])]
+    return rng.choice(np.array(ends, values.dtype), values.shape)
+
+
+def _sparse(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    zero = spec.zero_point[0] if spec.zero_point and values.dtype.kind in "iu" else 0
+    chosen = rng.random(values.shape) < FEW
+    chosen.reshape(-1)[rng.integers(values.size)] = True
+    return np.where(chosen, _uniform(values, spec, case, rng), np.array(zero, values.dtype))
+
+
+def _range(values: Array) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
+    return (low, high) if low < high else (low - 1.0, high + 1.0)
+
+
+def _half_steps(case: Case, rng: np.random.Generator) -> list[float]:
+    """Returns values half way between two steps of the unit's output, where rules of rounding part."""
+    spec = case.spec
+    if not spec.quantized:
+        return []
+    return [float(np.float32((k + 0.5) * spec.scale[0])) for k in rng.integers(-60, 60, 16)]
+
+
+KINDS: dict[str, tuple[str, Draw]] = {
+    "uniform": ("random over the whole type", _uniform),
+    "shuffled": ("the recorded values in another order", _shuffled),
+    "sparse": ("zero but for a few elements", _sparse),
+    "extremes": ("the ends of the type, zeros and ties", _extremes),
+    "nearby": ("the recorded values, a tenth of them exchanged", _nearby),
+}
+
+
+def draw_inputs(case: Case, kind: str, seed: int) -> dict[str, Array]:
+    """Returns new inputs of the unit by tensor name, shapes and dtypes of the recorded ones. kind: one of KINDS. Indices
+    and conditions stay as recorded. The same kind and seed give the same values."""
+    drawn = {}
+    for name, values in case.inputs.items():
+        rng = np.random.Generator(np.random.PCG64([seed, *kind.encode(), *name.encode()]))
+        fixed = values.dtype.name in SMALL_INTEGERS or not values.size
+        drawn[name] = values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+    return drawn

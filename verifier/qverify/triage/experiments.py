@@ -1,0 +1,225 @@
+"""Experiments on the board: causes that fit a recorded output predict it for new inputs, and the board decides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import log2
+from typing import Protocol
+
+from qverify.tensors.digest import tensor_digest
+from qverify.triage import evidence
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.experiment_inputs import KINDS, draw_inputs
+from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
+
+ENOUGH, MOST = 3, len(KINDS)  # experiments that a cause must predict; that are run
+SHOWING = 2  # of which at least so many must differ from a healthy board's output
+CERTAIN = 16.0  # bits of evidence beyond the choice among all that was tried
+DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones are run
+
+
+class NodeRun(Protocol):
+    """A unit that ran on the board. digest: of its output. fetch: returns the output."""
+
+    digest: str
+
+    def fetch(self) -> Array: ...
+
+
+class ExperimentBoard(Protocol):
+    """A board that is still connected. most: experiments worth their time on its link. run_node runs a case's unit on
+    inputs of its own. run_network runs the whole network on inputs drawn from the seed and returns the case as
+    recorded there. why_not: why it cannot run a node by itself, "" where it can. Both raise LinkError."""
+
+    most: int
+    why_not: str
+
+    def run_node(self, case: Case, inputs: Mapping[str, Array]) -> NodeRun: ...
+
+    def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One run on drawn inputs. place: "node" (the unit by itself) or "network". kind, seed: of the inputs (KINDS; for a
+    network, random inputs of this seed). inputs: digest by tensor. board, simulator: digests of the board's output and
+    of a healthy one. elements: of the output. changed: those in which the best cause's prediction differs from a
+    healthy output. stood, fell: causes that gave every byte, and that did not."""
+
+    place: str
+    kind: str
+    seed: int
+    inputs: dict[str, str]
+    board: str
+    simulator: str
+    elements: int
+    changed: int
+    stood: int
+    fell: int
+
+
+@dataclass(frozen=True, slots=True)
+class FallenFault:
+    """A cause that fits the recorded bytes and failed an experiment. experiment: its number, from 1."""
+
+    cause: Fault
+    experiment: int
+
+
+@dataclass(slots=True)
+class ExperimentSeries:
+    """The outcome. standing: candidates that gave every byte of every experiment. bits: the evidence of the experiments
+    for the first of them. confirmed: whether that decides. why: the reason where it does not."""
+
+    standing: list[Candidate]
+    experiments: list[Experiment] = field(default_factory=list)
+    fallen: list[FallenFault] = field(default_factory=list)
+    bits: float = 0.0
+    confirmed: bool = False
+    why: str = ""
+
+
+def run_experiments(
+    case: Case, candidates: list[Candidate], board: ExperimentBoard, tried: int, deadline: float
+) -> ExperimentSeries:
+    """Lets the board decide between causes. candidates: the most specific first, each of which gives every recorded
+    byte. tried: faults tried to find them. deadline: on time.monotonic()'s clock; no experiment starts after it. Raises
+    LinkError where the board fails."""
+    series = _Series(case, candidates, board, deadline)
+    reading = {c.variant.said for c in candidates if reads_other_tensors(case, c)}
+    alone = not board.why_not and not reading and _is_repeated(case, board)
+    series.run(alone)
+    return series.conclude(tried)
+
+
+def _is_repeated(case: Case, board: ExperimentBoard) -> bool:
+    """Returns whether the unit run by itself gives the recorded bytes: its fault does not come from the run around
+    it."""
+    return board.run_node(case, case.inputs).digest == tensor_digest(case.recorded)
+
+
+def reads_other_tensors(case: Case, candidate: Candidate) -> frozenset[str]:
+    """Returns the tensors besides the unit's inputs from which a candidate computes its output."""
+    names: set[str] = set()
+
+    def noted(find: object) -> object:
+        def look(name: str) -> Array | None:
+            names.add(name)
+            return find(name)  # type: ignore[operator, no-any-return]
+
+        return look
+
+    traced = replace(case, board=noted(case.board), previous=noted(case.previous), kept=dict(case.kept))
+    predict(traced, candidate)
+    return frozenset(names - set(case.inputs))
+
+
+def predict(case: Case, candidate: Candidate) -> Array | None:
+    """Returns the output that the cause gives in this case; None where it cannot say."""
+    try:
+        output = candidate.variant.make(case)
+    except DOES_NOT_FIT:
+        return None
+    fits = output.shape == case.recorded.shape and output.dtype == case.recorded.dtype
+    return output if fits else None
+
+
+class _Series:
+    def __init__(self, case: Case, candidates: list[Candidate], board: ExperimentBoard, deadline: float):
+        self.case, self.board, self.deadline = case, board, deadline
+        self.result = ExperimentSeries(list(candidates))
+        self.alone = True
+        self.showing = 0
+
+    def run(self, alone: bool) -> None:
+        """Runs experiments until enough are done or no candidate stands. alone: on the node by itself."""
+        self.alone = alone
+        kinds = list(KINDS)[: self.board.most]
+        for number, kind in enumerate(kinds, 1):
+            if not self.result.standing:
+                return
+            if time.monotonic() > self.deadline:
+                self.result.why = "the time limit was reached (--explain SECONDS)"
+                return
+            self._on_the_node(kind) if alone else self._on_the_network(number)
+
+    def _on_the_node(self, kind: str) -> None:
+        drawn = [self._drawn(kind, seed) for seed in range(1, DRAWS + 1)]
+        seed, case, predictions = max(drawn, key=lambda d: _telling(d[1], d[2]))
+        run = self.board.run_node(case, case.inputs)
+        free = any(c.variant.free is not None for c in self.result.standing)
+        self._judge(replace(case, recorded=run.fetch()) if free else case, run.digest, predictions, kind, seed)
+
+    def _drawn(self, kind: str, seed: int) -> tuple[int, Case, list[Array | None]]:
+        case = self.case.on_inputs(draw_inputs(self.case, kind, seed))
+        return seed, case, [predict(case, c) for c in self.result.standing]
+
+    def _on_the_network(self, seed: int) -> None:
+        names = frozenset().union(*(reads_other_tensors(self.case, c) for c in self.result.standing))
+        case = self.board.run_network(self.case, seed, names)
+        predictions = [predict(case, c) for c in self.result.standing]
+        self._judge(case, tensor_digest(case.recorded), predictions, "network", seed)
+
+    def _judge(self, case: Case, board: str, predictions: list[Array | None], kind: str, seed: int) -> None:
+        result, healthy = self.result, tensor_digest(case.made)
+        stood, fell = list[Candidate](), list[Candidate]()
+        first: Array | None = None
+        for candidate, output in zip(result.standing, predictions, strict=True):
+            held = output is not None and _is_predicted(case, candidate, output, board)
+            first = output if held and first is None else first
+            (stood if held else fell).append(candidate)
+        changed = 0
+        if first is not None:
+            shown = replace(case, recorded=first, kept={"made": case.made})
+            changed = int(shown.differing.size)
+            result.bits += _weigh(shown, stood[0]) if changed else 0.0
+            self.showing += bool(changed)
+        inputs = {n: tensor_digest(v) for n, v in case.inputs.items()}
+        place = "node" if self.alone else "network"
+        number = len(result.experiments) + 1
+        result.experiments.append(
+            Experiment(place, kind, seed, inputs, board, healthy, case.recorded.size, changed, len(stood), len(fell))
+        )
+        result.fallen += [FallenFault(c.cause, number) for c in fell]
+        result.standing = stood
+
+    def conclude(self, tried: int) -> ExperimentSeries:
+        """Returns the result with its decision."""
+        result, count = self.result, len(self.result.experiments)
+        if not result.standing:
+            result.why = f"no cause gave every byte of experiment {count}" if count else "no experiment was run"
+        elif count < ENOUGH:
+            result.why = result.why or f"only {count} of {ENOUGH} experiments were run"
+        elif self.showing < SHOWING:
+            result.why = f"the fault showed in {self.showing} of {count} experiments, where {SHOWING} were wanted"
+        elif result.bits < (need := log2(max(tried, 1)) + result.standing[0].variant.bits + CERTAIN):
+            result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
+        else:
+            result.confirmed = True
+        return result
+
+
+def _telling(case: Case, predictions: list[Array | None]) -> tuple[int, int]:
+    """Returns how many different outputs are predicted, and in how many elements the first differs from a healthy
+    one."""
+    outputs = [p for p in predictions if p is not None]
+    first = int((bits(outputs[0]) != bits(case.made)).sum()) if outputs else 0
+    return len({tensor_digest(p) for p in outputs}), first
+
+
+def _weigh(case: Case, candidate: Candidate) -> float:
+    """Returns the bits of evidence of a predicted output. Elements that nothing predicts count by their places alone,
+    and only where they are unrelated to the healthy ones."""
+    free = candidate.variant.free
+    if free is None:
+        return evidence.difference_bits(case)
+    return evidence.log2_choices(case.recorded.size, case.differing.size) if evidence.unrelated(case, free) else 0.0
+
+
+def _is_predicted(case: Case, candidate: Candidate, output: Array, board: str) -> bool:
+    free = candidate.variant.free
+    if free is None:
+        return tensor_digest(output) == board
+    return bool((bits(output) == bits(case.recorded))[~free].all())

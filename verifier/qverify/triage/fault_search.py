@@ -1,0 +1,169 @@
+"""Searches the known faults that give every byte a board recorded for a unit."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import log2
+
+import numpy as np
+
+from qverify.arithmetic.workers import one_blas_thread
+from qverify.tensors.digest import tensor_digest
+from qverify.triage import evidence
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
+from qverify.triage.hypotheses import FaultVariant, Page, pages
+
+Watch = Callable[[str, int, int], None]
+NOISE_SEEDS = (1, 2, 3)
+ENOUGH_S = 3.0  # a search that has a cause ends then
+MOST_PARTIAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A cause that reproduces a part. of_differing: share of the differing elements, 0..1; of_all: share of all
+    elements."""
+
+    cause: Fault
+    of_differing: float
+    of_all: float
+
+
+@dataclass(slots=True)
+class FaultSearch:
+    """What was found. groups: candidates that give every recorded byte, the most specific first; those of a group give
+    equal bytes for random inputs, too. partial: the best of the rest. families: each family's best share of all
+    elements, 1.0 where it reproduces all; a family that does not apply to the unit is absent. tried: number of
+    variants."""
+
+    case: Case
+    groups: list[list[Candidate]] = field(default_factory=list)
+    partial: list[Partial] = field(default_factory=list)
+    families: dict[str, float] = field(default_factory=dict)
+    tried: int = 0
+    not_tried: list[str] = field(default_factory=list)
+
+
+def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultSearch:
+    """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
+    the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
+    the family, the number of families tried and their total."""
+    search = FaultSearch(case)
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter(
+            "ignore"
+        )  # a fault may overflow, also in a block's thread, which has an errstate of its own
+        if not case.differing.size:
+            return search
+        trial = _FaultTrial(case, time.monotonic() + deadline_s)
+        for at, page in enumerate(pages()):
+            if watch is not None:
+                watch(page.NAME, at, len(pages()))
+            trial.page(page)
+        search.groups = _grouped(case, trial.exact)
+    search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
+    search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
+    return search
+
+
+class _FaultTrial:
+    """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
+    at all."""
+
+    def __init__(self, case: Case, deadline: float):
+        self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
+        self.recorded, self.differing = bits(case.recorded), case.differing
+        self.before = 1 - self.differing.size / self.recorded.size
+        self.exact: list[Candidate] = []
+        self.partial: dict[str, Partial] = {}
+        self.families: dict[str, float] = {}
+        self.not_tried: list[str] = []
+        self.tried = 0
+
+    def page(self, page: Page) -> None:
+        if why := self._over():
+            self.not_tried.append(f"{page.NAME}: {why}")
+            return
+        exact, tried = [], 0
+        try:
+            for variant in page.variants(self.case):
+                if why := self._over():
+                    self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
+                    break
+                tried += 1
+                if self._judged(page, variant):
+                    exact.append(variant)
+        except DOES_NOT_FIT as error:
+            self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
+        self.tried += tried
+        for variant in exact:
+            choice = variant.bits or log2(tried)
+            cause = _cause(page.NAME, choice, variant, self.case)
+            self.exact.append(Candidate(cause, variant, self._supported(choice, variant)))
+
+    def _over(self) -> str:
+        """Returns why the search stops, or an empty string."""
+        now = time.monotonic()
+        if now > self.deadline:
+            return "the time limit was reached"
+        return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
+
+    def _judged(self, page: Page, variant: FaultVariant) -> bool:
+        """Returns whether the fault gives every byte; records how near it comes."""
+        try:
+            output = variant.make(self.case)
+        except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
+            return False
+        if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
+            return False
+        same = bits(output) == self.recorded
+        if same.all():
+            self.families[page.NAME] = 1.0
+            return True
+        predicted = same if variant.free is None else same & ~variant.free
+        of_all = np.count_nonzero(predicted) / predicted.size
+        self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
+        best = self.partial.get(page.NAME)
+        if of_all > (self.before if best is None else best.of_all):
+            share = np.count_nonzero(predicted[self.differing]) / self.differing.size
+            if share:
+                self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
+        return False
+
+    def _supported(self, choice: float, variant: FaultVariant) -> bool:
+        """Returns whether the differing elements give more evidence than the choice of the fault in its family cost."""
+        if variant.copied:
+            return evidence.copy_is_evidence(self.case, choice, variant.free)
+        if variant.free is not None:
+            return evidence.garbage_is_evidence(self.case, choice, variant.free)
+        return evidence.difference_bits(self.case) >= choice + evidence.LEAST
+
+
+def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:
+    taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
+    return Fault(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
+
+
+def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
+    """Returns the candidates in groups that give equal bytes on random inputs."""
+    noise = [case.on_noise(seed) for seed in NOISE_SEEDS] if len(exact) > 1 else []
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in exact:
+        groups.setdefault(tuple(_digest(candidate.variant, other) for other in noise), []).append(candidate)
+    return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+
+
+def _rank(candidate: Candidate) -> tuple[bool, float, int]:
+    return not candidate.supported, candidate.cause.bits, len(candidate.cause.said)
+
+
+def _digest(variant: FaultVariant, case: Case) -> str:
+    try:
+        made: Array = variant.make(case)
+    except DOES_NOT_FIT:
+        return variant.said
+    return tensor_digest(made)

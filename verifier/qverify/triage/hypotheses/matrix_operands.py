@@ -1,0 +1,113 @@
+"""A matmul reads an operand transposed, a wrong matrix of a batch, or rows and columns of another place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.summands import operand_batches
+
+NAME = "matrix-operands"
+Move = Callable[[Array], Array]  # of matrices [B, rows, columns]
+NAMES = ("the first operand", "the second operand")
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if case.last.op not in ("matmul", "fully_connected"):
+        return
+    for at, operand in enumerate(NAMES if case.last.op == "matmul" else ("the input", "the weights")):
+        shape = case.graph.spec(case.last.inputs[at] or "").shape
+        for said, move in _moves(shape).items():
+            yield FaultVariant(said.format(operand), partial(_moved, at=at, move=move))
+    if case.last.op == "matmul":
+        yield from _batches(case)
+
+
+def _moves(shape: tuple[int, ...]) -> dict[str, Move]:
+    rows, columns = shape[-2:]
+    moves: dict[str, Move] = {}
+    if rows > 1 and columns > 1:
+        moves[
+            "{} is read as if it were stored transposed" + f" ({columns} by {rows} instead of {rows} by {columns})"
+        ] = lambda m: m.reshape(len(m), columns, rows).swapaxes(1, 2)
+        moves["{} is transposed in memory" + f" ({rows} by {columns}) but not read so"] = lambda m: m.swapaxes(
+            1, 2
+        ).reshape(m.shape)
+    for axis, size, name in ((1, rows, "rows"), (2, columns, "columns")):
+        for said, index in _indices(size).items():
+            moves[f"the {name} of {{}} {said}"] = partial(_take, index=index, axis=axis)
+    return moves
+
+
+def _take(m: Array, index: Array, axis: int) -> Array:
+    return m.take(index, axis)
+
+
+def _indices(n: int) -> dict[str, Array]:
+    i = np.arange(n)
+    ways = {"are all the first one": 0 * i, "are in reverse order": i[::-1]}
+    for m in (2, 4, 8, 16, 32, 64):
+        tail = n // m * m
+        if m < n:
+            ways[f"are exchanged in reversed blocks of {m}"] = np.minimum(i // m * m + m - 1 - i % m, n - 1)
+            ways[f"are those modulo {m}"] = i % m
+            if n % m:
+                ways[f"after the last whole {m} are all the first of the rest"] = np.minimum(i, tail)
+                ways[f"after the last whole {m} are those {m} before"] = np.where(i < tail, i, i - m)
+                ways[f"after the last whole {m} are the first ones again"] = np.where(i < tail, i, i - tail)
+                ways[f"after the last whole {m} are the last of the whole ones"] = np.minimum(i, tail - 1)
+    return {said: index for said, index in ways.items() if (index != i).any()}
+
+
+def _value(case: Case, at: int) -> tuple[str, Array]:
+    name = case.last.inputs[at] or ""
+    return name, case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
+
+
+def _moved(case: Case, at: int, move: Move) -> Array:
+    name, value = _value(case, at)
+    moved = np.ascontiguousarray(move(value.reshape(-1, *value.shape[-2:]))).reshape(value.shape)
+    if name in case.graph.constants:
+        return case.again(Change(constants={name: moved}))
+    return case.again(Change(inputs={name: moved}))
+
+
+def _batches(case: Case) -> Iterator[FaultVariant]:
+    own = operand_batches(case)
+    for at, operand in enumerate(NAMES):
+        count, matrices = len(own[at]), int(own[at].max()) + 1
+        b = np.arange(count)
+        ways = {
+            "the first matrix of {} is used for all batches": 0 * b,
+            "the last matrix of {} is used for all batches": 0 * b + matrices - 1,
+            "batch i uses matrix i of {}, wrapping, without broadcasting": b % matrices,
+            "batch i uses matrix i of {}, the last one beyond, without broadcasting": np.minimum(b, matrices - 1),
+            "{} is broadcast over the last batch axis instead of the first": b * matrices // count,
+            "{} is read in reverse order of its matrices": own[at][::-1],
+            "batch i uses the matrix of {} before its own": np.maximum(own[at] - 1, 0),
+            "batch i uses the matrix of {} after its own": np.minimum(own[at] + 1, matrices - 1),
+        }
+        for said, index in ways.items():
+            if matrices > 1 and (index != own[at]).any():
+                yield FaultVariant(said.format(operand), partial(_batched, at=at, index=index))
+
+
+def _batched(case: Case, at: int, index: Array) -> Array:
+    """Returns the output when batch i of the output uses matrix index[i] of an operand: one product for each matrix
+    that is used."""
+    own, (_, value) = operand_batches(case), _value(case, at)
+    matrices = value.reshape(-1, *value.shape[-2:])
+    shape = case.spec.shape
+    rows = int(np.prod(shape[-2:]))
+    output = case.made.reshape(-1, rows).copy()
+    for used in np.unique(index):
+        batches = np.flatnonzero(index == used)
+        whole = np.broadcast_to(matrices[used], matrices.shape).reshape(value.shape)
+        made = _moved(case, at, lambda m, whole=whole: whole.reshape(m.shape))  # type: ignore[misc]
+        output[batches] = made.reshape(-1, rows)[batches]
+    del own
+    return output.reshape(shape)

@@ -1,0 +1,117 @@
+"""A mean is divided by a wrong number of elements, by a rounded reciprocal of it, or made whole before it is scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.narrow_floats import FORMATS, fixed, significant
+from qverify.triage.rounding_rules import RULES, Rule
+from qverify.triage.summed_elements import SummedElements, fitting, words_of
+
+NAME = "mean-divisor"
+MULTIPLES = (2, 4, 8, 16, 32, 64)
+Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if linear(case) is None or case.last.op not in ("global_average_pool", "reduce_mean"):
+        return
+    sizes = mean_sizes(case)
+    yield from fitting(case, _ways(sizes))
+
+
+def mean_sizes(case: Case) -> list[int]:
+    """Returns the sizes of the axes of the mean."""
+    shape, mask = case.graph.spec(case.last.inputs[0] or "").shape, words_of(case).get("axes_mask")
+    return [n for i, n in enumerate(shape) if (i >= 2 if mask is None else mask >> i & 1)]
+
+
+def _ways(sizes: list[int]) -> Ways:
+    count = int(np.prod(sizes))
+    for said, rule in RULES.items():
+        yield (
+            f"the mean of x - zero point is rounded {said} to an integer before it is scaled",
+            partial(_mean_whole, count=count, rule=rule),
+        )
+        yield (
+            f"the mean of the raw integers is rounded {said} to an integer before it is scaled",
+            partial(_raw_mean_whole, count=count, rule=rule),
+        )
+    for said, other in _counts(sizes).items():
+        yield (
+            f"the mean is divided by {said} ({other} instead of {count})",
+            partial(_factor, by=count / other, rule=None),
+        )
+        for name, rule in RULES.items():
+            text = f"the sum is multiplied by {count}/{other} ({said}) and rounded {name} to an integer before it is scaled"
+            yield text, partial(_factor, by=count / other, rule=rule)
+    for said, reciprocal in _reciprocals(count).items():
+        yield f"the mean is multiplied by 1/{count} {said}", partial(_factor, by=reciprocal * count, rule=None)
+        for name, rule in RULES.items():
+            text = f"the mean is multiplied by 1/{count} {said} and rounded {name} to an integer before it is scaled"
+            yield text, partial(_reciprocal_mean, reciprocal=reciprocal, count=count, rule=rule)
+
+
+def _counts(sizes: list[int]) -> dict[str, int]:
+    """Returns wrong counts by what they count."""
+    count, last = int(np.prod(sizes)), sizes[-1]
+    counts: dict[str, int] = {}
+    for m in MULTIPLES:
+        up, aligned = -(-count // m) * m, -(-last // m) * m * (count // last)
+        counts[f"the count rounded up to a multiple of {m}"] = up
+        counts[f"the count rounded down to a multiple of {m}"] = count // m * m
+        counts[f"the size with its width rounded up to a multiple of {m}"] = aligned
+        counts[f"the size with its width rounded down to a multiple of {m}"] = last // m * m * (count // last)
+    counts |= {"one more than the count": count + 1, "one less than the count": count - 1}
+    counts |= {
+        "the power of two below the count": 1 << count.bit_length() - 1,
+        "the power of two above the count": 1 << (count - 1).bit_length(),
+    }
+    for at, size in enumerate(sizes):
+        counts[f"the size of axis {at + 1} of the mean alone"] = size
+        counts[f"the square of the size of axis {at + 1} of the mean"] = size * size
+    counts |= {"nothing": 1, "255": 255, "256": 256}
+    return {said: n for said, n in counts.items() if n > 0 and n != count}
+
+
+def _reciprocals(count: int) -> dict[str, float]:
+    exact = np.array([1.0 / count])
+    found = {
+        f"in {said}": float(narrow(exact.astype(np.float32))[0])
+        for said, narrow in FORMATS.items()
+        if said != "float32"
+    }
+    for cut, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
+        for bits in range(3, 25):
+            found[f"as a multiple of 2^-{bits}, {cut}"] = float(fixed(exact, bits, rule)[0])
+            found[f"with {bits} significant bits, {cut}"] = float(significant(exact, bits, rule)[0])
+    return {said: value for said, value in found.items() if value}
+
+
+def _mean_whole(e: SummedElements, count: int, rule: Rule) -> Array:
+    return e.requantized((rule(e.acc / count) * count).astype(np.int64))
+
+
+def _raw_mean_whole(e: SummedElements, count: int, rule: Rule) -> Array:
+    zero = e.summands.zero_x
+    return e.requantized(((rule(e.acc / count + zero) - zero) * count).astype(np.int64))
+
+
+def _factor(e: SummedElements, by: float, rule: Rule | None) -> Array:
+    acc: Any = e.acc * by
+    return (
+        e.requantized(acc if rule is None else rule(acc).astype(np.int64))
+        if e.of.rq.dtype.kind == "f" or rule
+        else e.finished(np.rint(acc * e.scale))
+    )
+
+
+def _reciprocal_mean(e: SummedElements, reciprocal: float, count: int, rule: Rule) -> Array:
+    return e.requantized((rule(e.acc * reciprocal) * count).astype(np.int64))

@@ -1,0 +1,170 @@
+"""Padding, or the gaps of a stretched input, reads something else than the zero point: a raw value, the edge, a
+neighbouring row or plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, limits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.summands import Summands
+from qverify.triage.summed_elements import SummedElements, fitting, sample
+
+NAME = "padding-reads"
+OPS = ("conv", "conv_transpose", "average_pool")
+Source = Callable[[Case, Summands], Array]  # what is read less the zero point
+Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    few = sample(case) if case.last.op in OPS else None
+    if few is None or few.summands.read.all():
+        return
+    yield from fitting(case, _ways(case), in_parts=True)
+
+
+def _ways(case: Case) -> Ways:
+    low, high = limits(case.graph.spec(case.last.inputs[0] or ""))
+    y = case.spec.zero_point[0]
+    values = {
+        0: "raw 0",
+        low: f"raw {low}",
+        high: f"raw {high}",
+        -1: "raw -1",
+        1: "raw 1",
+        128: "raw 128",
+        y: f"the output's zero point {y}",
+    }
+    for where, mask in _PLACES.items():
+        for value, said in values.items():
+            yield (
+                f"{where} reads {said} instead of the zero point",
+                partial(_filled, mask=mask, source=partial(_raw, value=value)),
+            )
+        for said, source in _ADDRESSES.items():
+            yield f"{where} reads {said}", partial(_filled, mask=mask, source=source)
+    if case.last.op != "average_pool":
+        yield "a position whose taps all lie in padding or gaps gets the zero point, without the bias", _bare
+        yield "a position with some taps in padding or gaps gets no bias", partial(_no_bias, way=np.any)
+        yield "a position whose taps all lie in padding or gaps gets raw 0", partial(_bare, value=0)
+
+
+def _filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Array], source: Source) -> Array:
+    s = e.summands
+    chosen = mask(s, _outside(e.case, s, 0), _outside(e.case, s, 1)) & ~s.read
+    return e.added(np.where(chosen, source(e.case, s), s.centred_x) * s.centred_w)
+
+
+def _size(case: Case) -> tuple[int, int]:
+    shape = case.graph.spec(case.last.inputs[0] or "").shape
+    return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
+
+
+def _outside(case: Case, s: Summands, axis: int) -> Array:
+    """Returns -1, 0 or 1: whether a position lies before, in or after the plane on this axis."""
+    at, size = (s.row, s.column)[axis], _size(case)[axis]
+    return np.asarray((at >= size).astype(np.int64) - (at < 0))
+
+
+_PLACES: dict[str, Callable[[Summands, Array, Array], Array]] = {
+    "padding": lambda s, r, c: ~s.stuffed,
+    "padding in rows above and below": lambda s, r, c: r != 0,
+    "padding in columns left and right": lambda s, r, c: c != 0,
+    "padding in rows above and below, beside no other padding,": lambda s, r, c: (r != 0) & (c == 0),
+    "padding in columns left and right, beside no other padding,": lambda s, r, c: (c != 0) & (r == 0),
+    "padding above": lambda s, r, c: r < 0,
+    "padding above, its corners apart,": lambda s, r, c: (r < 0) & (c == 0),
+    "padding below": lambda s, r, c: r > 0,
+    "padding below, its corners apart,": lambda s, r, c: (r > 0) & (c == 0),
+    "padding at the left": lambda s, r, c: c < 0,
+    "padding at the left, its corners apart,": lambda s, r, c: (c < 0) & (r == 0),
+    "padding at the right": lambda s, r, c: c > 0,
+    "padding at the right, its corners apart,": lambda s, r, c: (c > 0) & (r == 0),
+    "padding in the corners": lambda s, r, c: (c != 0) & (r != 0),
+    "every gap between the elements of the stretched input": lambda s, r, c: s.stuffed,
+    "every gap and all padding of the stretched input": lambda s, r, c: np.ones((1, 1, 1, 1), bool),
+}
+
+
+def _raw(case: Case, s: Summands, value: int) -> Array:
+    return np.full((1, 1, 1, 1), value - s.zero_x, np.int64)
+
+
+def _read(case: Case, s: Summands, plane: Array, row: Array, column: Array) -> Array:
+    """Returns what these positions hold less the zero point; 0 outside of the tensor. Positions outside of a row are in
+    its neighbours, as in memory."""
+    height, width = _size(case)
+    x = case.inputs[case.last.inputs[0] or ""].reshape(-1)
+    flat = (plane * height + row) * width + column
+    inside = (flat >= 0) & (flat < x.size)
+    return np.where(inside, x[np.clip(flat, 0, x.size - 1)].astype(np.int64) - s.zero_x, 0)
+
+
+def _memory(case: Case, s: Summands) -> Array:
+    return _read(case, s, s.plane, s.row, s.column)
+
+
+def _edge(case: Case, s: Summands) -> Array:
+    height, width = _size(case)
+    return _read(case, s, s.plane, np.clip(s.row, 0, height - 1), np.clip(s.column, 0, width - 1))
+
+
+def _wrapped(case: Case, s: Summands) -> Array:
+    height, width = _size(case)
+    return _read(case, s, s.plane, s.row % height, s.column % width)
+
+
+def _mirrored(case: Case, s: Summands, edge: int) -> Array:
+    rows, columns = (_mirror(v, n, edge) for v, n in zip((s.row, s.column), _size(case), strict=True))
+    return _read(case, s, s.plane, rows, columns)
+
+
+def _mirror(at: Array, size: int, edge: int) -> Array:
+    """edge: 1 where the edge itself is repeated."""
+    low = np.where(at < 0, -at - edge, at)
+    return np.clip(np.where(low >= size, 2 * size - 2 + edge - low, low), 0, size - 1)
+
+
+def _neighbour(case: Case, s: Summands, by: int) -> Array:
+    height, width = _size(case)
+    plane = s.plane + by
+    values = _read(case, s, plane, s.row % height, s.column % width)
+    planes = int(np.prod(case.graph.spec(case.last.inputs[0] or "").shape[:2]))
+    return np.where((plane >= 0) & (plane < planes), values, 0)
+
+
+def _first(case: Case, s: Summands) -> Array:
+    return _read(case, s, s.plane, 0 * s.row, 0 * s.column)
+
+
+_ADDRESSES: dict[str, Source] = {
+    "the neighbouring row or plane in memory": _memory,
+    "the nearest element of the edge (or before the gap)": _edge,
+    "the other end of the row or column (wrapped around)": _wrapped,
+    "the input mirrored without its edge": partial(_mirrored, edge=0),
+    "the input mirrored with its edge": partial(_mirrored, edge=1),
+    "the plane before, at the other end of the row or column": partial(_neighbour, by=-1),
+    "the plane after, at the other end of the row or column": partial(_neighbour, by=1),
+    "the first element of the plane": _first,
+}
+
+
+def _nothing_read(e: SummedElements) -> Array:
+    s = e.summands
+    return ~np.broadcast_to(s.read, np.broadcast_shapes(s.read.shape, s.x.shape)).reshape(len(e.places), -1).any(1)
+
+
+def _bare(e: SummedElements, value: int | None = None) -> Array:
+    bare = e.requantized(0 * e.acc) if value is None else np.clip(0 * e.acc + value, e.of.low, e.of.high)
+    return np.where(_nothing_read(e), bare, e.requantized(e.acc))
+
+
+def _no_bias(e: SummedElements, way: Callable[..., Array]) -> Array:
+    s = e.summands
+    touched = way(
+        ~np.broadcast_to(s.read, np.broadcast_shapes(s.read.shape, s.x.shape)).reshape(len(e.places), -1), axis=1
+    )
+    return e.requantized(e.acc - np.where(touched, e.bias, 0))

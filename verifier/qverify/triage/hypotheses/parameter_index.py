@@ -1,0 +1,170 @@
+"""The bias, the scale or the zero point of the weights is read at another index than the output channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.summed_elements import BIASED, SummedElements, bias_of, fitting, words_of
+
+NAME = "parameter-index"
+LANES = (2, 4, 8, 16, 32, 64, 128, 256)
+Index = Callable[[Array], Array]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = linear(case)
+    if of is None or case.spec.shape[of.axis] < 2:
+        return
+    count = case.spec.shape[of.axis]
+    seen = {np.arange(count).tobytes()}
+    for said, index in indices(case, count).items():
+        key = np.asarray(index(np.arange(count))).tobytes()
+        if key not in seen:
+            seen.add(key)
+            yield from fitting(case, _ways(case, of, said, index))
+    yield from fitting(case, _by_place(case, of))
+
+
+def indices(case: Case, n: int) -> dict[str, Index]:
+    """Returns wrong indices of n channels, by what they are for channel o."""
+    ways: dict[str, Index] = {
+        "0 (the first channel's for all)": lambda o: 0 * o,
+        f"{n - 1} (the last channel's for all)": lambda o: 0 * o + n - 1,
+        "o - 1 (the previous channel's, the first its own)": lambda o: np.maximum(o - 1, 0),
+        "o + 1 (the next channel's, the last its own)": lambda o: np.minimum(o + 1, n - 1),
+        "o - 1 (the previous channel's, wrapping)": lambda o: (o - 1) % n,
+        "o + 1 (the next channel's, wrapping)": lambda o: (o + 1) % n,
+        f"{n - 1} - o (reversed)": lambda o: n - 1 - o,
+        "2 o, wrapping": lambda o: 2 * o % n,
+    }
+    for m in LANES:
+        if m < n:
+            ways |= _lanes(m, n)
+    if case.last.op in ("conv", "conv_transpose") and 1 < (groups := words_of(case)["group"]) < n:
+        per = n // groups
+        ways |= {
+            f"o mod {per} (the place in its group, the first group's for all)": lambda o: o % per,
+            f"o div {per} (the number of its group)": lambda o: o // per,
+            f"the first channel of its group of {per}": lambda o: o // per * per,
+            f"o mod {groups} (the number of groups)": lambda o: o % groups,
+            f"channels interleaved over {groups} groups": lambda o: o % groups * per + o // groups,
+        }
+    return ways
+
+
+def _lanes(m: int, n: int) -> dict[str, Index]:
+    base = n // m * m
+    ways: dict[str, Index] = {
+        f"o mod {m}": lambda o: o % m,
+        f"o div {m}": lambda o: o // m,
+        f"the first channel of its {m}": lambda o: o // m * m,
+        f"the last channel of its {m}": lambda o: np.minimum(o // m * m + m - 1, n - 1),
+        f"the smaller of o and {m - 1}": lambda o: np.minimum(o, m - 1),
+        f"o reversed in its {m}": lambda o: np.minimum(o // m * m + m - 1 - o % m, n - 1),
+        f"o - {m}, the first {m} their own": lambda o: np.where(o < m, o, o - m),
+        f"o + {m}, the last {m} their own": lambda o: np.where(o + m < n, o + m, o),
+    }
+    if n % m == 0:
+        ways[f"o mod {m} * {n // m} + o div {m} (transposed)"] = lambda o: o % m * (n // m) + o // m
+        ways[f"o mod {n // m} * {m} + o div {n // m} (transposed)"] = lambda o: o % (n // m) * m + o // (n // m)
+    else:
+        tail = f"after the last whole {m}, from channel {base} on,"
+        ways |= {
+            f"{tail} o mod {m} (the first channels' again)": lambda o: np.where(o < base, o, o % m),
+            f"{tail} o - {m} (the block before's)": lambda o: np.where(o < base, o, o - m),
+            f"{tail} {base - 1} (the last of the whole ones)": lambda o: np.minimum(o, base - 1),
+            f"{tail} {base} (the first of the rest)": lambda o: np.minimum(o, base),
+            f"{tail} 0": lambda o: np.where(o < base, o, 0),
+            f"{tail} {n - 1} (the last one's)": lambda o: np.where(o < base, o, n - 1),
+            f"{tail} o - {m - n % m} (the last whole {m})": lambda o: np.where(o < base, o, o - (m - n % m)),
+        }
+    return ways
+
+
+def _ways(case: Case, of: Linear, said: str, index: Index) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    for what, parts in _operands(case, of).items():
+        verb = "are" if " and " in what else "is"
+        text = f"{what} of channel o {verb} read at index {said}"
+        yield text, partial(_read, index=index, parts=parts)
+
+
+def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
+    """Returns the combinations of parameters that differ between channels, by their name."""
+    bias = bool(np.ptp(bias_of(case)))
+    scale = of.rq.shape[-1] > 1
+    zeros = np.ptp(zero_points(case)) > 0
+    sums = case.last.op in ("conv", "fully_connected") and case.graph.spec(case.last.inputs[0] or "").zero_point[0] != 0
+    found: dict[str, tuple[str, ...]] = {}
+    if scale:
+        found["the requantization scale"] = ("scale",)
+    if bias:
+        found["the bias" if scale else "the bias (the scale is one for all channels)"] = ("bias",)
+    if bias and scale:
+        found["the bias and the requantization scale"] = ("bias", "scale")
+    if zeros:
+        found["the zero point of the weights"] = ("zero",)
+        found["every parameter (bias, scale, zero point)"] = ("bias", "scale", "zero")
+    if sums:
+        found["the sum of weights that the input's zero point is multiplied by"] = ("sum",)
+        if bias:
+            found["the bias with the input's zero point folded in"] = ("bias", "sum")
+            found["the bias with the input's zero point folded in and the scale"] = ("bias", "sum", "scale")
+    return found
+
+
+def zero_points(case: Case) -> Array:
+    """Returns the zero points of the second operand, [C] or [1]."""
+    if case.last.op in (*BIASED, "matmul"):
+        return np.array(case.graph.spec(case.last.inputs[1] or "").zero_point)
+    return np.zeros(1, np.int64)
+
+
+def _weight_sums(case: Case) -> Array:
+    name = case.last.inputs[1] or ""
+    w = case.graph.constants[name].astype(np.int64)
+    zero = np.array(case.graph.spec(name).zero_point)
+    return (w.reshape(len(w), -1) - zero.reshape(-1, 1)).sum(1)
+
+
+def _read(e: SummedElements, index: Index, parts: tuple[str, ...]) -> Array:
+    return _at(e, np.asarray(index(e.channel)), parts)
+
+
+def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
+    acc: Any = e.acc
+    if "bias" in parts:
+        acc = acc - e.bias + bias_of(e.case)[other]
+    if "sum" in parts:
+        sums = e.case.once("weight sums", lambda: _weight_sums(e.case))
+        acc = acc + e.summands.zero_x * (sums[e.channel] - sums[other])
+    if "zero" in parts:
+        zero = zero_points(e.case)
+        centred = e.summands.centred_x
+        acc = acc + (zero[e.channel] - zero[other]) * centred.reshape(len(centred), -1).sum(1)
+    return e.requantized(acc, other if "scale" in parts else e.channel)
+
+
+def _by_place(case: Case, of: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    """Yields faults that read the parameters by the place in the output instead of by its channel."""
+    shape = case.spec.shape
+    names = {i: f"axis {i}" for i in range(len(shape))} | ({2: "the row", 3: "the column"} if len(shape) == 4 else {})
+    for what, parts in _operands(case, of).items():
+        for axis, name in names.items():
+            if axis != of.axis % len(shape) and shape[axis] > 1:
+                yield f"{what}: the index is {name} instead of the channel", partial(_placed, axis=axis, parts=parts)
+        yield (
+            f"{what}: the index is the element's place in memory modulo the channels",
+            partial(_placed, axis=None, parts=parts),
+        )
+
+
+def _placed(e: SummedElements, axis: int | None, parts: tuple[str, ...]) -> Array:
+    where = e.places if axis is None else np.unravel_index(e.places, e.case.spec.shape)[axis]
+    return _at(e, where % e.channels, parts)

@@ -1,0 +1,90 @@
+"""The sum, the scale or their product is in too short a float, or rounded to fewer bits, before the result is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.narrow_floats import FORMATS, Narrow, fixed, significant
+from qverify.triage.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
+from qverify.triage.summed_elements import SummedElements, fitting
+
+NAME = "product-precision"
+BITS, FRACTION = range(4, 25), range(0, 17)
+LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if linear(case) is not None:
+        yield from fitting(case, _ways())
+
+
+def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    formats: dict[str, Narrow | None] = {"": None, **FORMATS}
+    for names in product(formats, repeat=3):
+        if any(names):
+            narrow = tuple(formats[n] for n in names)
+            parts = [f"the {what} in {n}" for what, n in zip(("sum", "scale", "product"), names, strict=True) if n]
+            said = f"requantization has {', '.join(parts)}"
+            yield said, partial(_narrowed, narrow=narrow, zero=False, rule=np.rint)
+            yield (
+                f"{said}, the zero point added before rounding",
+                partial(_narrowed, narrow=narrow, zero=True, rule=np.rint),
+            )
+    for bits in BITS:
+        for cut, rule in (("rounded", np.rint), ("cut off", np.trunc)):
+            for at, what in enumerate(("sum", "scaled sum")):
+                way = partial(significant, bits=bits, rounded=rule)
+                narrow = (way, None, None) if at == 0 else (None, None, way)
+                yield (
+                    f"the {what} has {bits} significant bits, {cut}",
+                    partial(_narrowed, narrow=narrow, zero=False, rule=np.rint),
+                )
+    yield from _twice()
+
+
+def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    """Yields faults of two roundings: to a fraction of an output step, then to a step."""
+    for bits in FRACTION:
+        for first in (
+            "to nearest, ties to even",
+            "half up",
+            "half away from zero",
+            "down (floor)",
+            "toward zero (truncated)",
+        ):
+            for last in LAST:
+                if bits or last == EVEN:
+                    way = partial(fixed, bits=bits, rounded=RULES[first])
+                    said = f"the scaled sum is first rounded {first} to 1/{1 << bits} step{finally_rounded(last)}"
+                    yield said, partial(_narrowed, narrow=(None, None, way), zero=False, rule=RULES[last])
+    for what, by in (("doubled", 2.0), ("halved", 0.5)):
+        for first in NEAREST:
+            yield (
+                f"the scaled sum is rounded {first} {what}, and rounded again",
+                partial(_scaled_twice, by=by, rule=NEAREST[first]),
+            )
+
+
+def _scaled_twice(e: SummedElements, by: float, rule: Rule) -> Array:
+    return e.finished(rule(rule(e.steps(e.acc).astype(np.float64) * by) / by))
+
+
+def _narrowed(e: SummedElements, narrow: tuple[Narrow | None, ...], zero: bool, rule: Rule) -> Array:
+    dtype = e.scale.dtype
+    acc = e.acc.astype(np.float64)
+    acc = acc if narrow[0] is None else narrow[0](acc)
+    scale = e.scale if narrow[1] is None else narrow[1](e.scale)
+    steps = acc.astype(dtype) * scale
+    if zero:
+        steps = steps + dtype.type(e.of.zero_point)
+    steps = steps if narrow[2] is None else narrow[2](steps)
+    if zero:
+        return np.clip(rule(steps), e.of.low, e.of.high).astype(e.of.dtype)
+    return e.rounded(steps, rule)

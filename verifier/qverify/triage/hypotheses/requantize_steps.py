@@ -1,0 +1,109 @@
+"""The last steps of requantization are in another order or rounded by another rule: scale, round, add the zero point,
+clamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.rounding_rules import EVEN, RULES, Rule
+from qverify.triage.summed_elements import SummedElements, fitting
+
+NAME = "requantize-steps"
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if linear(case) is not None:
+        yield from fitting(case, _ways())
+
+
+def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    for said, rule in RULES.items():
+        yield f"the scaled sum is rounded {said}", partial(_zero_last, rule=rule)
+        yield f"the scaled sum plus zero point is rounded {said}", partial(_zero_first, rule=rule)
+        text = f", the scaled sum rounded {said}" if said != EVEN else ""
+        for order, way in _ORDERS.items():
+            yield order + text, partial(way, rule=rule)
+
+
+def _zero_last(e: SummedElements, rule: Rule) -> Array:
+    of, v = e.of, e.steps(e.acc)
+    return e.finished(rule(np.clip(v, of.low - of.zero_point, of.high - of.zero_point)))
+
+
+def _zero_first(e: SummedElements, rule: Rule) -> Array:
+    of, v = e.of, e.steps(e.acc)
+    return np.clip(rule(v + v.dtype.type(of.zero_point)), of.low, of.high).astype(of.dtype)
+
+
+def _whole(e: SummedElements, rule: Rule) -> Array:
+    return rule(e.steps(e.acc)).astype(np.int64)
+
+
+def _clamp_before_zero(e: SummedElements, rule: Rule) -> Array:
+    return e.finished(np.clip(_whole(e, rule), e.of.low, e.of.high))
+
+
+def _clamp_before_zero_only(e: SummedElements, rule: Rule) -> Array:
+    info = np.iinfo(e.of.dtype)
+    return np.clip(np.clip(_whole(e, rule), e.of.low, e.of.high) + e.of.zero_point, info.min, info.max).astype(
+        e.of.dtype
+    )
+
+
+def _clamp_to_type_before_zero(e: SummedElements, rule: Rule) -> Array:
+    info = np.iinfo(e.of.dtype)
+    return e.finished(np.clip(_whole(e, rule), info.min, info.max))
+
+
+def _clamp_wraps(e: SummedElements, rule: Rule) -> Array:
+    return (np.clip(_whole(e, rule), e.of.low, e.of.high) + e.of.zero_point).astype(e.of.dtype)
+
+
+def _wraps_before_clamp(e: SummedElements, rule: Rule) -> Array:
+    whole = (_whole(e, rule) + e.of.zero_point).astype(e.of.dtype)
+    return np.clip(whole, e.of.low, e.of.high).astype(e.of.dtype)
+
+
+def _zero_twice(e: SummedElements, rule: Rule) -> Array:
+    return e.finished(_whole(e, rule) + e.of.zero_point)
+
+
+def _no_zero(e: SummedElements, rule: Rule) -> Array:
+    return e.finished(_whole(e, rule) - e.of.zero_point)
+
+
+def _relu_at_raw_zero(e: SummedElements, rule: Rule) -> Array:
+    return np.maximum(e.finished(_whole(e, rule)), 0).astype(e.of.dtype)
+
+
+def _saturated(e: SummedElements, rule: Rule, width: int) -> Array:
+    half = 1 << width - 1
+    return e.finished(np.clip(_whole(e, rule), -half, half - 1))
+
+
+def _wrapped(e: SummedElements, rule: Rule, width: int) -> Array:
+    half = 1 << width - 1
+    return e.finished(((_whole(e, rule) + half) & (2 * half - 1)) - half)
+
+
+_ORDERS: dict[str, Callable[..., Array]] = {
+    "the activation limits are applied before the zero point is added, and again after": _clamp_before_zero,
+    "the activation limits are applied only before the zero point is added": _clamp_before_zero_only,
+    "the limits of the type are applied before the zero point is added": _clamp_to_type_before_zero,
+    "the limits are applied before the zero point is added, and the sum wraps": _clamp_wraps,
+    "the result wraps to the output type before the limits are applied": _wraps_before_clamp,
+    "the output zero point is added twice": _zero_twice,
+    "the output zero point is not added": _no_zero,
+    "the output is clamped at raw 0": _relu_at_raw_zero,
+    **{
+        f"the scaled sum wraps to {n} bits before the zero point is added": partial(_wrapped, width=n)
+        for n in (8, 9, 16)
+    },
+    "the scaled sum saturates to 8 bits before the zero point is added": partial(_saturated, width=8),
+}

@@ -1,0 +1,88 @@
+"""The requantization scale is kept in too few bits: a short float, few significant bits, a fixed point, one shift for
+all channels, or a power of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.narrow_floats import FORMATS, fixed, significant
+from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
+from qverify.triage.summed_elements import SummedElements, fitting
+
+NAME = "scale-precision"
+SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
+CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
+LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = linear(case)
+    if of is None:
+        return
+    values = of.rq if of.rq.dtype.kind == "f" else of.real
+    seen = {np.ascontiguousarray(values).tobytes()}
+    for said, narrow in _narrow(len(values)):
+        narrowed = narrow(values)
+        if (key := np.ascontiguousarray(narrowed).tobytes()) in seen:
+            continue
+        seen.add(key)
+        for rule in LAST:
+            way = partial(_scaled, scales=narrowed, rule=RULES[rule])
+            yield from fitting(case, [(f"the requantization scale is {said}{finally_rounded(rule)}", way)])
+
+
+def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    for said, narrow in FORMATS.items():
+        yield f"kept in {said}", narrow
+    for cut, rule in CUTS.items():
+        for bits in SIGNIFICANT:
+            yield f"kept with {bits} significant bits, {cut}", partial(significant, bits=bits, rounded=rule)
+        for bits in FRACTION:
+            yield f"a multiple of 2^-{bits} (fixed point), {cut}", partial(fixed, bits=bits, rounded=rule)
+        if channels > 1:
+            for bits in COMMON:
+                said = f"a multiplier of {bits} bits with one shift for all channels, {cut}"
+                yield said, partial(_common, bits=bits, rule=rule)
+    for said, narrow in _POWERS.items():
+        yield said, narrow
+    for bits in (*range(4, 25),):
+        yield f"the reciprocal of a divisor with {bits} significant bits", partial(_reciprocal, bits=bits)
+    yield "the reciprocal of a whole divisor", lambda v: (1 / np.rint(1 / v.astype(np.float64))).astype(v.dtype)
+    yield (
+        "the reciprocal of a divisor in float16",
+        lambda v: (1 / np.float64(FORMATS["float16"](1 / v))).astype(v.dtype),
+    )
+
+
+def _common(values: Array, bits: int, rule: Rule) -> Array:
+    shift = bits - int(np.frexp(np.float64(values.max()))[1])
+    return fixed(values, shift, rule)
+
+
+def _reciprocal(values: Array, bits: int) -> Array:
+    return (1 / significant(1 / values.astype(np.float64), bits)).astype(values.dtype)
+
+
+def _power(values: Array, rule: Rule) -> Array:
+    return np.exp2(rule(np.log2(values.astype(np.float64)))).astype(values.dtype)
+
+
+_POWERS: dict[str, Callable[[Array], Array]] = {
+    "rounded to the nearest power of two": partial(_power, rule=np.rint),
+    "cut to the power of two below": partial(_power, rule=np.floor),
+    "raised to the power of two above": partial(_power, rule=np.ceil),
+}
+
+
+def _scaled(e: SummedElements, scales: Any, rule: Rule) -> Array:
+    own = scales[e.channel if len(scales) > 1 else 0 * e.channel]
+    if rule is np.rint:
+        return e.rounded(e.steps(e.acc, own))
+    return e.rounded(e.acc.astype(np.float64) * own.astype(np.float64), rule)

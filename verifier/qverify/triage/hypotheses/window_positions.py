@@ -1,0 +1,70 @@
+"""The windows of some rows or columns start at another place: the step between the outputs of a tail is 1, or starts are
+aligned to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.summed_elements import words_of
+
+NAME = "window-positions"
+LANES = (2, 4, 8, 16, 32, 64)
+OPS = ("conv", "average_pool", "max_pool")
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    words = words_of(case)
+    if case.last.op not in OPS:
+        return
+    for side, axis, name in (("h", -2, "row"), ("w", -1, "column")):
+        if axis == -1 or len(case.spec.shape) == 4:
+            out, stride = case.spec.shape[axis], words[f"stride_{side}"]
+            own, seen = np.arange(out) * stride, set()
+            for said, starts in _starts(out, stride, name).items():
+                key = starts.tobytes()
+                if key != own.tobytes() and key not in seen:
+                    seen.add(key)
+                    yield FaultVariant(said, partial(_moved, axis=axis, side=side, starts=starts))
+
+
+def _starts(out: int, stride: int, name: str) -> dict[str, Array]:
+    """Returns where the windows start, in elements of the padded input, by text."""
+    j = np.arange(out)
+    starts = {f"the step between windows is 1 {name} instead of {stride}": j}
+    for n in LANES:
+        if n >= out and stride == 1:
+            continue
+        base, within = j // n * n, j % n
+        tail = out // n * n
+        starts[
+            f"in the last {out % n} {name}s (after the last whole {n}) the step between windows is 1 instead of {stride}, from the first of them on"
+        ] = np.where(j < tail, j * stride, tail * stride + j - tail)
+        starts[f"the step between windows is 1 {name} within every {n}, {n * stride} between them"] = (
+            base * stride + within
+        )
+        starts[f"windows start at a multiple of {n} {name}s, rounded down"] = j * stride // n * n
+        starts[f"all windows of every {n} {name}s start at the first one's"] = base * stride
+        if out > n and out % n:
+            starts[f"the last {n} {name}s are computed together: the rest starts {n - out % n} windows early"] = (
+                np.where(j < tail, j, out - n + j - tail) * stride
+            )
+            starts[f"the last {out % n} {name}s repeat the windows {n} before"] = np.where(j < tail, j, j - n) * stride
+            starts[f"the last {out % n} {name}s start from the first window again"] = (
+                np.where(j < tail, j, j - tail) * stride
+            )
+    return starts
+
+
+def _moved(case: Case, axis: int, side: str, starts: Array) -> Array:
+    """Returns the output with other starts: the node at step 1 on this axis, and of it the windows that start there."""
+    shape = list(case.spec.shape)
+    shape[axis] = int(starts.max()) + 1
+    change = case.words(**{f"stride_{side}": 1})
+    spec = replace(case.spec, shape=tuple(shape), aligned_shape=())
+    return case.again(replace(change, specs={case.output: spec})).take(starts, axis)

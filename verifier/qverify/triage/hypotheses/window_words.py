@@ -1,0 +1,136 @@
+"""A window's padding, stride, dilation or kernel is computed from the wrong words: of the other axis, the other end, or
+anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.summed_elements import words_of
+
+NAME = "window-words"
+SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    words = words_of(case)
+    if "stride_h" not in words:
+        return
+    seen = set()
+    for said, changed in _changes(case, words):
+        real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
+        key = tuple(sorted(real.items()))
+        if real and key not in seen and min(real.values()) >= 0:
+            seen.add(key)
+            yield FaultVariant(said, partial(_again, changed=real))
+
+
+def _again(case: Case, changed: dict[str, int]) -> Array:
+    return case.again(case.words(**changed))
+
+
+def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
+    yield from _paddings(case, words)
+    for name in ("stride", "dilation", "kernel"):
+        if f"{name}_h" in words and (name != "kernel" or case.last.op.endswith("pool")):
+            height, width = words[f"{name}_h"], words[f"{name}_w"]
+            yield (
+                f"the vertical {name} {height} is used in both directions ({name} of columns {height} instead of {width})",
+                {f"{name}_w": height},
+            )
+            yield (
+                f"the horizontal {name} {width} is used in both directions ({name} of rows {width} instead of {height})",
+                {f"{name}_h": width},
+            )
+            yield f"the vertical and the horizontal {name} are exchanged", {f"{name}_h": width, f"{name}_w": height}
+            yield f"the vertical {name} is ignored (1)", {f"{name}_h": 1}
+            yield f"the horizontal {name} is ignored (1)", {f"{name}_w": 1}
+    if "dilation_h" in words:
+        yield "the dilation is taken for the stride", {"stride_h": words["dilation_h"], "stride_w": words["dilation_w"]}
+        yield "the stride is taken for the dilation", {"dilation_h": words["stride_h"], "dilation_w": words["stride_w"]}
+
+
+def _paddings(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
+    top, left, bottom, right = (words[f"pad_{s}"] for s in ("top", "left", "bottom", "right"))
+    wide, high = left + right, top + bottom
+    yield (
+        "pad_left is ignored: the windows start at the first column, all padding of columns is on the right",
+        _pads(words, left=0, right=wide),
+    )
+    yield (
+        "pad_top is ignored: the windows start at the first row, all padding of rows is below",
+        _pads(words, top=0, bottom=high),
+    )
+    yield (
+        "pad_top and pad_left are ignored: all padding is at the end",
+        _pads(words, top=0, left=0, bottom=high, right=wide),
+    )
+    yield (
+        "all padding comes first: pad_top and pad_left are the totals",
+        _pads(words, top=high, left=wide, bottom=0, right=0),
+    )
+    yield (
+        "the padding of both begins and ends is exchanged: pad_bottom and pad_right come first",
+        _pads(words, top=bottom, left=right, bottom=top, right=left),
+    )
+    yield "pad_right is used in place of pad_left", _pads(words, left=right, right=left)
+    yield "pad_bottom is used in place of pad_top", _pads(words, top=bottom, bottom=top)
+    yield "pad_top and pad_left are exchanged", _pads(words, top=left, left=top)
+    yield "pad_top is used in place of pad_left, too", _pads(words, left=top)
+    yield "pad_left is used in place of pad_top, too", _pads(words, top=left)
+    up, down = ((high + 1) // 2, (wide + 1) // 2), (high // 2, wide // 2)
+    yield (
+        "the padding is split anew, an odd total with its extra row and column first (begin half the total, rounded up)",
+        _pads(words, top=up[0], left=up[1], bottom=high - up[0], right=wide - up[1]),
+    )
+    yield (
+        "the padding is split anew, an odd total with its extra row and column last (begin half the total, rounded down)",
+        _pads(words, top=down[0], left=down[1], bottom=high - down[0], right=wide - down[1]),
+    )
+    yield "the padding before rows is split anew, rounded up", _pads(words, top=up[0])
+    yield "the padding before columns is split anew, rounded up", _pads(words, left=up[1])
+    yield "the padding before rows is split anew, rounded down", _pads(words, top=down[0])
+    yield "the padding before columns is split anew, rounded down", _pads(words, left=down[1])
+    for said, half in (("SAME_UPPER (the smaller half first)", 0), ("SAME_LOWER (the larger half first)", 1)):
+        yield f"the padding is computed anew as {said}", _same(case, words, half)
+    for said, by in (("the stride", "stride"), ("the dilation", "dilation")):
+        if f"{by}_h" in words:
+            yield (
+                f"the padding is multiplied by {said}",
+                _pads(words, top=top * words[f"{by}_h"], left=left * words[f"{by}_w"]),
+            )
+            yield (
+                f"the padding is divided by {said}",
+                _pads(words, top=top // words[f"{by}_h"], left=left // words[f"{by}_w"]),
+            )
+    yield (
+        "the padding is half the kernel, rounded down",
+        _pads(words, top=words["kernel_h"] // 2, left=words["kernel_w"] // 2),
+    )
+    yield (
+        "the padding is half the kernel less one, rounded down",
+        _pads(words, top=(words["kernel_h"] - 1) // 2, left=(words["kernel_w"] - 1) // 2),
+    )
+    yield "the padding counts twice", _pads(words, top=2 * top, left=2 * left)
+    for side, name in (("top", "pad_top"), ("left", "pad_left")):
+        for by in (-2, -1, 1, 2):
+            yield f"{name} is {abs(by)} too {'large' if by > 0 else 'small'}", _pads(words, **{side: words[name] + by})
+
+
+def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
+    return {f"pad_{side}": value for side, value in pads.items()}
+
+
+def _same(case: Case, words: dict[str, int], half: int) -> dict[str, int]:
+    shape, out = case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape
+    found = {}
+    for side, before, after, _ in SIDES:
+        if len(shape) == 3 and side == "h":
+            continue
+        axis = -2 if side == "h" else -1
+        reach = (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1) + 1
+        total = max(0, (out[axis] - 1) * words[f"stride_{side}"] + reach - shape[axis])
+        found |= {before: (total + half) // 2, after: total - (total + half) // 2}
+    return found

@@ -1,0 +1,221 @@
+"""Some output elements of a linear op or average pool with all they are made of, and a quick look at which faults fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify import ops
+from qverify.arithmetic.linear import is_wide
+from qverify.arithmetic.requantize import requantize
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.summands import Summands, depth, summands
+
+Array = npt.NDArray[Any]
+SAMPLE, FEWER = 40, 16  # differing elements looked at; where each is a sum of more than LONG
+LONG = 2000
+CHUNK = 1 << 19  # summands at a time
+MOST_SUMMANDS = 120_000_000  # of a whole output; more take too long
+BIASED = ("conv", "conv_transpose", "fully_connected")
+
+
+class SummedElements:
+    """Output elements at flat places, each with what it is made of; all arrays have one value an element."""
+
+    def __init__(self, case: Case, places: Array):
+        self.case, self.places = case, places
+        found = requantization(case)
+        assert found is not None
+        self.of: Linear = found
+
+    @cached_property
+    def acc(self) -> Array:
+        """The exact sum, bias included."""
+        return self.of.acc.reshape(-1)[self.places]
+
+    @cached_property
+    def channel(self) -> Array:
+        """The output channel, to which bias and scale belong."""
+        return np.unravel_index(self.places, self.case.spec.shape)[self.of.axis]
+
+    @cached_property
+    def bias(self) -> Array:
+        """The bias; 0 where there is none."""
+        return bias_of(self.case)[self.channel if len(bias_of(self.case)) > 1 else 0 * self.channel]
+
+    @property
+    def channels(self) -> int:
+        """Number of output channels."""
+        return int(self.case.spec.shape[self.of.axis])
+
+    def scale_of(self, channel: Array) -> Array:
+        """Returns output steps per unit of the sum, in the stored float type; float64 in an integer mode."""
+        values = self.of.rq if self.of.rq.dtype.kind == "f" else self.of.real
+        return values[channel if len(values) > 1 else 0 * channel]
+
+    @cached_property
+    def scale(self) -> Array:
+        """As scale_of, of the own channel."""
+        return self.scale_of(self.channel)
+
+    @cached_property
+    def summands(self) -> Summands:
+        """What the sum is made of."""
+        made = summands(self.case, self.places)
+        assert made is not None
+        return made
+
+    def steps(self, acc: Array, scale: Array | None = None) -> Array:
+        """Returns the output in steps before it is rounded: the product in the type of the scale."""
+        scale = self.scale if scale is None else scale
+        return acc.astype(scale.dtype) * scale
+
+    def finished(self, steps: Array) -> Array:
+        """Returns the output of whole steps: the zero point added, clipped."""
+        of = self.of
+        return np.clip(steps + of.zero_point, of.low, of.high).astype(of.dtype)
+
+    def rounded(self, steps: Array, rule: Callable[[Array], Array] = np.rint) -> Array:
+        """Returns the output of steps that a rule rounds, the zero point added where this op adds it."""
+        of = self.of
+        if self.case.last.op == "mul" and steps.dtype == np.float32:
+            value = rule(steps + np.float32(of.zero_point))
+            return np.clip(value, of.low, of.high).astype(of.dtype)
+        return self.finished(rule(steps))
+
+    def requantized(self, acc: Array, channel: Array | None = None) -> Array:
+        """Returns the output of another sum, or with another channel's scale, requantized as the model does it."""
+        channel, of = self.channel if channel is None else channel, self.of
+        if of.rq.dtype.kind == "f":
+            return self.rounded(self.steps(acc, self.scale_of(channel)))
+        rq = of.rq[:, channel if of.rq.shape[1] > 1 else 0 * channel]
+        return requantize(acc, rq, of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, 0)
+
+    def added(self, products: Array) -> Array:
+        """Returns the output of other products, broadcastable to four axes, to which the bias is added."""
+        return self.requantized(products.reshape(len(products), -1).sum(1) + self.bias)
+
+
+class PooledElements(SummedElements):
+    """Elements of an average_pool, each with a divisor of its own."""
+
+    @cached_property
+    def acc(self) -> Array:
+        """The exact sum."""
+        products = self.summands.products
+        return products.reshape(len(products), -1).sum(1)
+
+    @cached_property
+    def divisor(self) -> Array:
+        """The number of elements of the mean."""
+        read, words = self.summands.read, words_of(self.case)
+        count = np.broadcast_to(read.reshape(len(read), -1), (len(self.places), read[0].size)).sum(1)
+        return np.full_like(count, read[0].size) if words["count_include_pad"] else np.maximum(count, 1)
+
+    def requantized(self, acc: Array, channel: Array | None = None) -> Array:
+        """Returns the output of another sum."""
+        rq = self.of.rq
+        if rq.dtype == np.float32:
+            return self.mean(rq[0] * acc.astype(np.float32), self.divisor)
+        if rq.dtype == np.float64:
+            return self.finished(np.rint(acc.astype(np.float64) * rq[0] / self.divisor))
+        at, of = self.divisor - 1, self.of
+        return requantize(acc, rq[:, at], of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, 0)
+
+    def added(self, products: Array) -> Array:
+        """Returns the output of other products, added one by one as the model does it."""
+        flat = products.reshape(len(products), -1)
+        if self.of.rq.dtype != np.float32:
+            return self.requantized(flat.sum(1))
+        real = np.add.accumulate(self.of.rq[0] * flat.astype(np.float32), 1, dtype=np.float32)[:, -1]
+        return self.mean(real, self.divisor)
+
+    def mean(self, real: Array, divisor: Array) -> Array:
+        """Returns the output of a real sum, float32."""
+        of = self.of
+        value = np.rint(real / divisor.astype(np.float32) / of.rq[1] + np.float32(of.zero_point))
+        return np.clip(value, of.low, of.high).astype(of.dtype)
+
+
+Way = Callable[[SummedElements], Array]
+
+
+def requantization(case: Case) -> Linear | None:
+    """Returns the last node's accumulator and requantization; an average_pool's without the accumulator."""
+    if case.last.op != "average_pool":
+        return linear(case)
+    return case.once("pool requantization", lambda: _of_pool(case))
+
+
+def _of_pool(case: Case) -> Linear:
+    node, graph, y = case.last, case.graph, case.spec
+    x = graph.spec(node.inputs[0] or "")
+    real = np.array([np.float64(x.scale[0]) / np.float64(y.scale[0])])
+    wide = is_wide(x.dtype, y.dtype)
+    rq = graph.constants[node.inputs[1] or ""]
+    return Linear(np.zeros(0), rq, real, y.zero_point[0], *node.words[-2:], y.dtype, graph.rounding, wide, 1)
+
+
+def elements(case: Case, places: Array) -> SummedElements:
+    """Returns the elements at flat indices."""
+    return (PooledElements if case.last.op == "average_pool" else SummedElements)(case, places)
+
+
+def bias_of(case: Case) -> Array:
+    """Returns the bias, int64 [C], or [0] where there is none."""
+    name = case.last.inputs[2] if case.last.op in BIASED else None
+    return np.zeros(1, np.int64) if name is None else case.graph.constants[name].astype(np.int64)
+
+
+def has_bias(case: Case) -> bool:
+    """Returns whether some bias is not 0."""
+    return bool(bias_of(case).any())
+
+
+def sample(case: Case) -> SummedElements | None:
+    """Returns some differing elements; None where the unit's last node is not linear."""
+    return case.once("sampled elements", lambda: _sample(case))
+
+
+def _sample(case: Case) -> SummedElements | None:
+    of = requantization(case)
+    if of is None:
+        return None
+    flat, recorded = case.differing, case.recorded.reshape(-1)
+    inside = flat[(recorded[flat] > of.low) & (recorded[flat] < of.high)]
+    most = FEWER if depth(case) > LONG else SAMPLE
+    chosen = inside if len(inside) >= most // 2 else flat
+    return elements(case, np.unique(chosen[np.linspace(0, len(chosen) - 1, most).astype(np.int64)]))
+
+
+def fitting(case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False) -> Iterator[FaultVariant]:
+    """Yields the faults that give the recorded bytes at some differing elements. ways: (text, how elements are
+    computed). in_parts: the way reads the summands, of which there are too many for all elements at once."""
+    few = sample(case)
+    if few is None or not len(few.places):
+        return
+    wanted = case.recorded.reshape(-1)[few.places]
+    for said, way in ways:
+        if (way(few) == wanted).all():
+            yield FaultVariant(said, partial(whole, way=way, in_parts=in_parts))
+
+
+def whole(case: Case, way: Way, in_parts: bool) -> Array:
+    """Returns the output, every element computed by the way."""
+    size = case.recorded.size
+    step = max(1, CHUNK // depth(case)) if in_parts else size
+    if in_parts and size * depth(case) > MOST_SUMMANDS:
+        raise ValueError("too many summands")
+    parts = [way(elements(case, np.arange(i, min(i + step, size)))) for i in range(0, size, step)]
+    return np.concatenate(parts).astype(case.spec.numpy_dtype).reshape(case.spec.shape)
+
+
+def words_of(case: Case) -> dict[str, int]:
+    """Returns the words of the last node, by name."""
+    return ops.words(case.last)

@@ -159,7 +159,8 @@ def _of_pool(case: Case) -> Linear:
     real = np.array([np.float64(x.scale[0]) / np.float64(y.scale[0])])
     wide = is_wide(x.dtype, y.dtype)
     rq = graph.constants[node.inputs[1] or ""]
-    return Linear(np.zeros(0), rq, real, y.zero_point[0], *node.words[-2:], y.dtype, graph.rounding, wide, 1)
+    low, high = node.words[-2:]
+    return Linear(np.zeros(0), rq, real, y.zero_point[0], low, high, y.dtype, graph.rounding, wide, 1)
 
 
 def elements(case: Case, places: Array) -> SummedElements:

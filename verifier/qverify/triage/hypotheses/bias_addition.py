@@ -55,9 +55,11 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
 
 
 def _significant() -> dict[str, Narrow]:
-    return {f"{bits} significant bits": partial(significant, bits=bits) for bits in range(2, 24)} | {
-        f"{bits} significant bits, cut off": partial(significant, bits=bits, rounded=np.trunc) for bits in range(2, 24)
-    }
+    found: dict[str, Narrow] = {}
+    for bits in range(2, 24):
+        found[f"{bits} significant bits"] = partial(significant, bits=bits)
+        found[f"{bits} significant bits, cut off"] = partial(significant, bits=bits, rounded=np.trunc)
+    return found
 
 
 def _apart(e: SummedElements, of_sum: Rule, of_bias: Rule) -> Array:

@@ -60,19 +60,8 @@ def _batches(n: int) -> Iterator[tuple[int, str, Index]]:
             lambda b: np.minimum(b + 1, n - 1),
         )
         for m in (2, 4, 8):
-            yield 0, f"batch item b reads the input of item b mod {m}", lambda b, m=m: b % m
-            yield 0, f"batch item b reads the input of the first of its {m}", lambda b, m=m: b // m * m
-            tail = n // m * m
-            yield (
-                0,
-                f"the batch items after the last whole {m} read the input of the first of the rest",
-                lambda b, t=tail: np.minimum(b, t),
-            )
-            yield (
-                0,
-                f"the batch items after the last whole {m} read the input of the first items again",
-                lambda b, t=tail: np.where(b < t, b, b - t),
-            )
+            for said, taken in _blocks(np.arange(n), m).items():
+                yield 0, said.format("batch item"), partial(_given, taken=taken)
 
 
 def _groups(case: Case, channels: int) -> Iterator[tuple[int, str, Index]]:
@@ -114,9 +103,26 @@ def _groups(case: Case, channels: int) -> Iterator[tuple[int, str, Index]]:
         lambda c: (c // per * out + c % per) % channels,
     )
     for m in (2, 4, 8, 16):
-        yield 1, f"group g reads the input channels of group g mod {m}", lambda c, m=m: c // per % m * per + c % per
-        yield (
-            1,
-            f"group g reads the input channels of the first group of its {m}",
-            lambda c, m=m: c // per // m * m * per + c % per,
-        )
+        for said, of in _blocks(np.arange(groups), m).items():
+            taken = np.asarray((of[:, None] * per + np.arange(per)).reshape(-1))
+            yield 1, said.format("group"), partial(_given, taken=taken)
+
+
+def _given(_: Array, taken: Array) -> Array:
+    return taken
+
+
+def _blocks(i: Array, m: int) -> dict[str, Array]:
+    """Returns wrong indices that work in blocks of m, by text with a place for what is counted."""
+    whole = len(i) // m * m
+    return {
+        f"every {{}} reads the input of its number modulo {m}": i % m,
+        f"every {{}} reads the input of the first of its {m}": i // m * m,
+        f"every {{}} after the last whole {m} reads the input of the first of the rest": np.minimum(i, whole),
+        f"every {{}} after the last whole {m} reads the input of the first ones again": np.where(
+            i < whole, i, i - whole
+        ),
+        f"every {{}} after the last whole {m} reads the input of the one {m} before": np.where(
+            i < whole, i, np.maximum(i - m, 0)
+        ),
+    }

@@ -22,7 +22,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for at, operand in enumerate(NAMES if case.last.op == "matmul" else ("the input", "the weights")):
         shape = case.graph.spec(case.last.inputs[at] or "").shape
         for said, move in _moves(shape).items():
-            yield FaultVariant(said.format(operand), partial(_moved, at=at, move=move))
+            yield FaultVariant(said.format(operand), partial(_moved, at=at, move=move), bits=1.0)
     if case.last.op == "matmul":
         yield from _batches(case)
 
@@ -31,16 +31,24 @@ def _moves(shape: tuple[int, ...]) -> dict[str, Move]:
     rows, columns = shape[-2:]
     moves: dict[str, Move] = {}
     if rows > 1 and columns > 1:
-        moves[
-            "{} is read as if it were stored transposed" + f" ({columns} by {rows} instead of {rows} by {columns})"
-        ] = lambda m: m.reshape(len(m), columns, rows).swapaxes(1, 2)
-        moves["{} is transposed in memory" + f" ({rows} by {columns}) but not read so"] = lambda m: m.swapaxes(
-            1, 2
-        ).reshape(m.shape)
+        square = "" if rows == columns else f", {columns} by {rows} instead of {rows} by {columns}"
+        moves["{} is taken for already transposed: the product is with its transpose" + square] = partial(
+            _read_transposed, rows=rows, columns=columns
+        )
+        if rows != columns:
+            moves["{} is stored transposed but read as if it were not"] = _stored_transposed
     for axis, size, name in ((1, rows, "rows"), (2, columns, "columns")):
         for said, index in _indices(size).items():
             moves[f"the {name} of {{}} {said}"] = partial(_take, index=index, axis=axis)
     return moves
+
+
+def _read_transposed(m: Array, rows: int, columns: int) -> Array:
+    return m.reshape(len(m), columns, rows).swapaxes(1, 2)
+
+
+def _stored_transposed(m: Array) -> Array:
+    return m.swapaxes(1, 2).reshape(m.shape)
 
 
 def _take(m: Array, index: Array, axis: int) -> Array:
@@ -99,15 +107,14 @@ def _batches(case: Case) -> Iterator[FaultVariant]:
 def _batched(case: Case, at: int, index: Array) -> Array:
     """Returns the output when batch i of the output uses matrix index[i] of an operand: one product for each matrix
     that is used."""
-    own, (_, value) = operand_batches(case), _value(case, at)
-    matrices = value.reshape(-1, *value.shape[-2:])
-    shape = case.spec.shape
-    rows = int(np.prod(shape[-2:]))
+    rows = int(np.prod(case.spec.shape[-2:]))
     output = case.made.reshape(-1, rows).copy()
     for used in np.unique(index):
         batches = np.flatnonzero(index == used)
-        whole = np.broadcast_to(matrices[used], matrices.shape).reshape(value.shape)
-        made = _moved(case, at, lambda m, whole=whole: whole.reshape(m.shape))  # type: ignore[misc]
+        made = _moved(case, at, partial(_only, used=int(used)))
         output[batches] = made.reshape(-1, rows)[batches]
-    del own
-    return output.reshape(shape)
+    return output.reshape(case.spec.shape)
+
+
+def _only(matrices: Array, used: int) -> Array:
+    return np.broadcast_to(matrices[used], matrices.shape)

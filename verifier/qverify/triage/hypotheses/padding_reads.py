@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _ways(case: Case) -> Ways:
         yield "a position whose taps all lie in padding or gaps gets raw 0", partial(_bare, value=0)
 
 
-def _filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Array], source: Source) -> Array:
+def _filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Any], source: Source) -> Array:
     s = e.summands
     chosen = mask(s, _outside(e.case, s, 0), _outside(e.case, s, 1)) & ~s.read
     return e.added(np.where(chosen, source(e.case, s), s.centred_x) * s.centred_w)
@@ -69,7 +70,7 @@ def _outside(case: Case, s: Summands, axis: int) -> Array:
     return np.asarray((at >= size).astype(np.int64) - (at < 0))
 
 
-_PLACES: dict[str, Callable[[Summands, Array, Array], Array]] = {
+_PLACES: dict[str, Callable[[Summands, Array, Array], Any]] = {
     "padding": lambda s, r, c: ~s.stuffed,
     "padding in rows above and below": lambda s, r, c: r != 0,
     "padding in columns left and right": lambda s, r, c: c != 0,
@@ -152,7 +153,7 @@ _ADDRESSES: dict[str, Source] = {
 }
 
 
-def _nothing_read(e: SummedElements) -> Array:
+def _nothing_read(e: SummedElements) -> Any:
     s = e.summands
     return ~np.broadcast_to(s.read, np.broadcast_shapes(s.read.shape, s.x.shape)).reshape(len(e.places), -1).any(1)
 

@@ -23,12 +23,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None or case.spec.shape[of.axis] < 2:
         return
     count = case.spec.shape[of.axis]
-    seen = {np.arange(count).tobytes()}
+    texts: dict[bytes, list[str]] = {}
+    ways: dict[bytes, Index] = {}
     for said, index in indices(case, count).items():
-        key = np.asarray(index(np.arange(count))).tobytes()
-        if key not in seen:
-            seen.add(key)
-            yield from fitting(case, _ways(case, of, said, index))
+        taken = np.asarray(index(np.arange(count)))
+        if (taken != np.arange(count)).any():
+            texts.setdefault(taken.tobytes(), []).append(said)
+            ways.setdefault(taken.tobytes(), index)
+    for key, index in ways.items():
+        yield from fitting(case, _ways(case, of, " or, the same here, ".join(texts[key][:3]), index))
     yield from fitting(case, _by_place(case, of))
 
 

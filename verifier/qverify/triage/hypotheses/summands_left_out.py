@@ -53,42 +53,44 @@ def _ways(shape: tuple[int, ...], seen: set[bytes], op: str) -> Ways:
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
         noun = order or (" of the depth" if op in ("fully_connected", "matmul") else "")
-        for said, chosen in _parts(count).items():
-            mask = chosen[number]
+        for said, chosen in _parts(count, noun).items():
+            mask = np.broadcast_to(chosen[number], shape)
             for times, verb in ((0, "left out of the sum"), (2, "counted twice in the sum")):
                 weight = np.where(mask, times, 1)
                 if mask.any() and (key := weight.tobytes()) not in seen:
                     seen.add(key)
-                    yield (
-                        f"{said}{noun} {'is' if said.startswith('the one') else 'are'} {verb}",
-                        partial(_weighted, weight=weight),
-                    )
+                    yield said.format(verb), partial(_weighted, weight=weight)
 
 
-def _parts(count: int) -> dict[str, Array]:
-    """Returns parts of `count` numbered summands, each a mask."""
+def _parts(count: int, noun: str) -> dict[str, Array]:
+    """Returns parts of `count` numbered summands, each a mask, by sentences with a place for what happens to them."""
     k = np.arange(count)
-    parts: dict[str, Array] = {"the one summand that is last": k == count - 1, "the one summand that is first": k == 0}
-    for n in LANES:
-        if count % n:
-            parts[f"the last {count % n} of {count} summands, after the last whole {n},"] = k >= count // n * n
-            parts[f"the first {count % n} of {count} summands, before whole blocks of {n},"] = k < count % n
-            if count > n:
-                parts[
-                    f"the summands {count - n} to {count // n * n - 1} of {count}, where the last vector of {n} overlaps the one before,"
-                ] = (k >= count - n) & (k < count // n * n)
+    of = f"of the {count} summands{noun}"
+    parts: dict[str, Array] = {}
+    lanes = [n for n in LANES if count % n and (n < count or n <= 2 * count)]
+    for rest in dict.fromkeys(count % n for n in lanes):
+        sizes = " or ".join(str(n) for n in lanes if count % n == rest)
+        parts[f"the last {rest} {of}, those after the last whole {sizes}, are {{}}"] = k >= count - rest
+        parts[f"the first {rest} {of}, those before whole blocks of {sizes}, are {{}}"] = k < rest
+    for n in lanes:
         if count > n:
-            parts[f"all summands from the {n}th on (of {count})"] = k >= n
-            parts[f"the first {n} of {count} summands"] = k < n
-            parts[f"the last {n} of {count} summands"] = k >= count - n
-            parts[f"every {n}th summand, the first of each {n},"] = k % n == 0
-            parts[f"every {n}th summand, the last of each {n},"] = k % n == n - 1
-            parts[f"all summands but the first of each {n},"] = k % n != 0
-            parts[f"every second block of {n} summands, the even ones,"] = k // n % 2 == 0
-            parts[f"every second block of {n} summands, the odd ones,"] = k // n % 2 == 1
-            parts[f"the last whole block of {n} summands"] = k // n == count // n - 1
-    parts["the middle one of the summands"] = k == count // 2
-    parts["all summands but the first"] = k > 0
+            text = f"the last vector of {n} {of} overlaps the one before: summands {count - n} to {count // n * n - 1} are {{}}"
+            parts[text] = (k >= count - n) & (k < count // n * n)
+    parts |= {f"the last one {of} is {{}}": k == count - 1, f"the first one {of} is {{}}": k == 0}
+    for n in LANES:
+        if count > n:
+            parts[f"everything from the {n}th on {of} is {{}}"] = k >= n
+            parts[f"the first {n} {of} are {{}}"] = k < n
+            parts[f"the last {n} {of} are {{}}"] = k >= count - n
+            parts[f"the first of every {n} {of} is {{}}"] = k % n == 0
+            parts[f"the last of every {n} {of} is {{}}"] = k % n == n - 1
+            parts[f"all but the first of every {n} {of} are {{}}"] = k % n != 0
+            parts[f"every second block of {n} {of} is {{}}, the 1st, 3rd and so on"] = k // n % 2 == 0
+            parts[f"every second block of {n} {of} is {{}}, the 2nd, 4th and so on"] = k // n % 2 == 1
+            parts[f"the last whole block of {n} {of} is {{}}"] = k // n == count // n - 1
+            parts[f"the last block of {n} {of} is {{}}, whole or not"] = k // n == (count - 1) // n
+    parts[f"the middle one {of} is {{}}"] = k == count // 2
+    parts[f"all but the first {of} are {{}}"] = k > 0
     return parts
 
 

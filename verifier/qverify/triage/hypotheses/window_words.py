@@ -11,6 +11,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.summed_elements import words_of
 
 NAME = "window-words"
+ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size
 SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
 
 
@@ -18,13 +19,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     words = words_of(case)
     if "stride_h" not in words:
         return
-    seen = set()
+    reasons: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for said, changed in _changes(case, words):
         real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
-        key = tuple(sorted(real.items()))
-        if real and key not in seen and min(real.values()) >= 0:
-            seen.add(key)
-            yield FaultVariant(said, partial(_again, changed=real))
+        if real and min(real.values()) >= 0:
+            effect = tuple((k, v) for k, v in sorted(real.items()) if k not in ENDS)
+            if effect:
+                reasons.setdefault(effect, []).append(said)
+    for effect, why in reasons.items():
+        values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
+        text = f"{' (or, the same here, '.join(why[:2])}{')' if len(why) > 1 else ''}: {values}"
+        yield FaultVariant(text, partial(_again, changed=dict(effect)), bits=1.0)
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
@@ -114,9 +119,10 @@ def _paddings(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str
         _pads(words, top=(words["kernel_h"] - 1) // 2, left=(words["kernel_w"] - 1) // 2),
     )
     yield "the padding counts twice", _pads(words, top=2 * top, left=2 * left)
-    for side, name in (("top", "pad_top"), ("left", "pad_left")):
-        for by in (-2, -1, 1, 2):
-            yield f"{name} is {abs(by)} too {'large' if by > 0 else 'small'}", _pads(words, **{side: words[name] + by})
+    for side, word in (("top", "pad_top"), ("left", "pad_left")):
+        for away in (-2, -1, 1, 2):
+            way = "large" if away > 0 else "small"
+            yield f"{word} is {abs(away)} too {way}", _pads(words, **{side: words[word] + away})
 
 
 def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
@@ -125,7 +131,7 @@ def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
 
 def _same(case: Case, words: dict[str, int], half: int) -> dict[str, int]:
     shape, out = case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape
-    found = {}
+    found: dict[str, int] = {}
     for side, before, after, _ in SIDES:
         if len(shape) == 3 and side == "h":
             continue

@@ -218,7 +218,9 @@ def _networks(folder: Path) -> Iterator[Network]:
         for act in ("u8", "s8", "s16"):
             maker = Qdq(*ACTIVATIONS[act], seed=sum(name.encode()))
             build(maker)
-            if (network := _network(folder, f"case_{stem}_{name}_{act}", maker.model().SerializeToString())) is not None:
+            if (
+                network := _network(folder, f"case_{stem}_{name}_{act}", maker.model().SerializeToString())
+            ) is not None:
                 yield network
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, Find, bits
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 
@@ -104,10 +104,10 @@ def reads_other_tensors(case: Case, candidate: Candidate) -> frozenset[str]:
     """Returns the tensors besides the unit's inputs from which a candidate computes its output."""
     names: set[str] = set()
 
-    def noted(find: object) -> object:
+    def noted(find: Find) -> Find:
         def look(name: str) -> Array | None:
             names.add(name)
-            return find(name)  # type: ignore[operator, no-any-return]
+            return find(name)
 
         return look
 
@@ -131,7 +131,8 @@ class _Series:
         self.case, self.board, self.deadline = case, board, deadline
         self.result = ExperimentSeries(list(candidates))
         self.alone = True
-        self.showing = 0
+        self.shown = set[bytes]()  # differences that were predicted, each of which is evidence once
+        self.left: Array | None = None  # the output before, which stays where nothing is written
 
     def run(self, alone: bool) -> None:
         """Runs experiments until enough are done or no candidate stands. alone: on the node by itself."""
@@ -167,15 +168,17 @@ class _Series:
         stood, fell = list[Candidate](), list[Candidate]()
         first: Array | None = None
         for candidate, output in zip(result.standing, predictions, strict=True):
-            held = output is not None and _is_predicted(case, candidate, output, board)
+            held = output is not None and _is_predicted(case, candidate, output, board) and self._stays(case, candidate)
             first = output if held and first is None else first
             (stood if held else fell).append(candidate)
         changed = 0
         if first is not None:
             shown = replace(case, recorded=first, kept={"made": case.made})
             changed = int(shown.differing.size)
-            result.bits += _weigh(shown, stood[0]) if changed else 0.0
-            self.showing += bool(changed)
+            difference = shown.differing.tobytes() + bits(first)[shown.differing].tobytes()
+            if changed and difference not in self.shown:
+                self.shown.add(difference)
+                result.bits += _weigh(shown, stood[0])
         inputs = {n: tensor_digest(v) for n, v in case.inputs.items()}
         place = "node" if self.alone else "network"
         number = len(result.experiments) + 1
@@ -183,7 +186,15 @@ class _Series:
             Experiment(place, kind, seed, inputs, board, healthy, case.recorded.size, changed, len(stood), len(fell))
         )
         result.fallen += [FallenFault(c.cause, number) for c in fell]
-        result.standing = stood
+        result.standing, self.left = stood, case.recorded
+
+    def _stays(self, case: Case, candidate: Candidate) -> bool:
+        """Returns whether elements that are said not to be written are as the experiment before left them. On the
+        whole network other nodes write there."""
+        free = candidate.variant.free
+        if free is None or self.left is None or not self.alone:
+            return True
+        return bool((bits(case.recorded)[free] == bits(self.left)[free]).all())
 
     def conclude(self, tried: int) -> ExperimentSeries:
         """Returns the result with its decision."""
@@ -192,8 +203,8 @@ class _Series:
             result.why = f"no cause gave every byte of experiment {count}" if count else "no experiment was run"
         elif count < ENOUGH:
             result.why = result.why or f"only {count} of {ENOUGH} experiments were run"
-        elif self.showing < SHOWING:
-            result.why = f"the fault showed in {self.showing} of {count} experiments, where {SHOWING} were wanted"
+        elif len(self.shown) < SHOWING:
+            result.why = f"the fault showed in {len(self.shown)} different ways in {count} experiments, where {SHOWING} were wanted"
         elif result.bits < (need := log2(max(tried, 1)) + result.standing[0].variant.bits + CERTAIN):
             result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
         else:

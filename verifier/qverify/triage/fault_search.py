@@ -16,6 +16,7 @@ from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, Page, pages
+from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
@@ -83,6 +84,7 @@ class _FaultTrial:
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
         self.tried = 0
+        self.wrong: Array | None = None
 
     def page(self, page: Page) -> None:
         if why := self._over():
@@ -95,8 +97,7 @@ class _FaultTrial:
                     self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
                     break
                 tried += 1
-                if self._judged(page, variant):
-                    exact.append(variant)
+                exact += self._judged(page, variant)
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
         self.tried += tried
@@ -112,19 +113,28 @@ class _FaultTrial:
             return "the time limit was reached"
         return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
 
-    def _judged(self, page: Page, variant: FaultVariant) -> bool:
-        """Returns whether the fault gives every byte; records how near it comes."""
+    def _judged(self, page: Page, variant: FaultVariant) -> list[FaultVariant]:
+        """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
+        output that give every byte; records how near it comes."""
         try:
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
-            return False
+            return []
         if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
-            return False
+            return []
         same = bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0
-            return True
+            return [variant]
         predicted = same if variant.free is None else same & ~variant.free
+        self._note_partial(page, variant, predicted)
+        if variant.free is not None or variant.copied or not same[self.differing].all():
+            return []
+        self.wrong = np.zeros(same.size, bool) if self.wrong is None else self.wrong
+        self.wrong[self.differing] = True
+        return restrict(self.case, variant, output, self.wrong)
+
+    def _note_partial(self, page: Page, variant: FaultVariant, predicted: Array) -> None:
         of_all = np.count_nonzero(predicted) / predicted.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
@@ -132,7 +142,6 @@ class _FaultTrial:
             share = np.count_nonzero(predicted[self.differing]) / self.differing.size
             if share:
                 self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
-        return False
 
     def _supported(self, choice: float, variant: FaultVariant) -> bool:
         """Returns whether the differing elements give more evidence than the choice of the fault in its family cost."""

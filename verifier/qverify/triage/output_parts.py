@@ -1,0 +1,217 @@
+"""Parts of an output in which alone a kernel may be wrong: its last channels, rows or columns, the tail beyond the last
+whole vector, every second one, later batch items, positions at the border, or negative values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, islice
+from math import log2
+
+import numpy as np
+
+from qverify import ops
+from qverify.plural import count
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import linear
+from qverify.triage.pre_rounding import pre_rounding
+
+LANES = (2, 3, 4, 8, 16, 32, 64)
+AXES = {
+    4: ("batch item", "channel", "row", "column"),
+    3: ("batch item", "channel", "column"),
+    2: ("batch item", "channel"),
+}
+MOST = 6  # parts that fit one fault
+Mask = Callable[[Case], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """words: the part, as "in the last row". mask: its elements, bool, broadcastable to the output's shape. bits: log2
+    of the number of such parts it was chosen from."""
+
+    words: str
+    mask: Mask
+    bits: float
+
+
+def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array) -> list[FaultVariant]:
+    """Returns the variant in those parts of the output that leave it right and give every recorded byte. output: of the
+    variant. differing: flat bool, where the recorded bytes are not the healthy ones; the variant gives all of these."""
+    changes = (bits(output) != bits(case.made)).reshape(output.shape)
+    inside = differing.reshape(output.shape)
+    fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
+    return [
+        FaultVariant(f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), variant.bits + p.bits)
+        for p in fitting
+    ]
+
+
+def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
+    return np.where(part.mask(case), of.make(case), case.made)
+
+
+def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
+    """Yields the parts that contain every element of inside and none of outside, the simple ones first."""
+    simple = case.once("parts", lambda: list(_parts(case)))
+    masks = case.once("part masks", lambda: [np.broadcast_to(p.mask(case), inside.shape) for p in simple])
+    covering = [(p, m) for p, m in zip(simple, masks, strict=True) if not (inside & ~m).any()]
+    none = True
+    for part, mask in covering:
+        if not (outside & mask).any():
+            none = False
+            yield part
+    if none:
+        clear = [(p, m) for p, m in zip(simple, masks, strict=True) if not (outside & m).any() and (inside & m).any()]
+        yield from _both(covering, outside)
+        yield from _either(clear, inside)
+
+
+def _both(parts: list[tuple[OutputPart, Array]], outside: Array) -> Iterator[OutputPart]:
+    for (a, first), (b, second) in combinations(parts[:60], 2):
+        if not (outside & first & second).any():
+            yield OutputPart(f"{a.words} and {b.words}", partial(_and, a=a, b=b), a.bits + b.bits)
+
+
+def _either(parts: list[tuple[OutputPart, Array]], inside: Array) -> Iterator[OutputPart]:
+    for (a, first), (b, second) in combinations(parts[:60], 2):
+        if not (inside & ~first & ~second).any():
+            yield OutputPart(f"{a.words} or {b.words}", partial(_or, a=a, b=b), a.bits + b.bits)
+
+
+def _and(case: Case, a: OutputPart, b: OutputPart) -> Array:
+    return np.asarray(a.mask(case) & b.mask(case))
+
+
+def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
+    return np.asarray(a.mask(case) | b.mask(case))
+
+
+def _parts(case: Case) -> Iterator[OutputPart]:
+    shape = case.spec.shape
+    names = AXES.get(len(shape), tuple(f"index of axis {i}" for i in range(len(shape))))
+    for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
+        if size > 1:
+            yield from _along(axis, name, size, len(shape))
+    if len(shape) == 4 and shape[2] * shape[3] > 1:
+        yield from _of_pixels(shape)
+    yield from _flat(shape)
+    yield from _border(case)
+    yield from _by_value(case)
+
+
+def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
+    def part(words: str, fits: Callable[[Array], Array], bits: float = 3.0) -> OutputPart:
+        chosen = fits(np.arange(size)).reshape([-1 if i == axis else 1 for i in range(rank)])
+        return OutputPart(words, lambda _: chosen, bits)
+
+    yield part(f"in the last {name}", lambda i: i == size - 1)
+    yield part(f"in the first {name}", lambda i: i == 0)
+    yield part(f"in every {name} but the first", lambda i: i > 0)
+    yield part(f"in every {name} but the last", lambda i: i < size - 1)
+    for lanes in LANES:
+        if lanes < size:
+            tail = size % lanes
+            if tail:
+                yield part(
+                    f"in the last {count(tail, name)} (beyond whole groups of {lanes})", lambda i, n=tail: i >= size - n
+                )  # type: ignore[misc]
+                yield part(f"in whole groups of {lanes} {name}s", lambda i, n=tail: i < size - n)  # type: ignore[misc]
+            for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
+                words = f"in every {_nth(lanes)} {name}, from {name} {r} on"
+                yield part(words, lambda i, m=lanes, r=r: i % m == r, log2(lanes) + 3)  # type: ignore[misc]
+                if lanes > 2:
+                    but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
+                    yield part(but, lambda i, m=lanes, r=r: i % m != r, log2(lanes) + 3)  # type: ignore[misc]
+            if lanes >= 4 and lanes < size:
+                words = f"in the upper half of every {lanes} {name}s"
+                yield part(words, lambda i, m=lanes: i % m >= m // 2, 4.0)  # type: ignore[misc]
+    for k in range(2, size - 1):
+        yield part(f"from {name} {k} on", lambda i, k=k: i >= k, log2(size))  # type: ignore[misc]
+        yield part(f"in {name}s 0 to {k - 1}", lambda i, k=k: i < k, log2(size))  # type: ignore[misc]
+    for k in range(1, size - 1) if size <= 256 else ():
+        yield part(f"in {name} {k}", lambda i, k=k: i == k, log2(size))  # type: ignore[misc]
+
+
+def _nth(n: int) -> str:
+    return {2: "second", 3: "third"}.get(n, f"{n}th")
+
+
+def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+    """Yields tails of rows and columns taken as one line of pixels."""
+    pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
+    for lanes in (4, 8, 16, 32, 64):
+        if tail := pixels.size % lanes:
+            chosen = pixels >= pixels.size - tail
+            yield OutputPart(
+                f"in the last {count(tail, 'pixel')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
+            )  # type: ignore[misc]
+
+
+def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+    size = int(np.prod(shape))
+    places = np.arange(size).reshape(shape)
+    yield OutputPart("in the last element", lambda _: places == size - 1, 3.0)
+    for lanes in (4, 8, 16, 32, 64):
+        if tail := size % lanes:
+            chosen = places >= size - tail
+            yield OutputPart(
+                f"in the last {count(tail, 'element')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
+            )
+
+
+def _border(case: Case) -> Iterator[OutputPart]:
+    """Yields the positions whose window reaches into the padding, on any side and on each."""
+    words = ops.words(case.last)
+    source = case.last.inputs[0] or ""
+    if (
+        len(case.spec.shape) != 4
+        or not {"pad_top", "stride_h", "kernel_h"} <= words.keys()
+        or source not in case.inputs
+    ):
+        return
+    if case.last.op == "conv_transpose":
+        return
+    shape = case.graph.spec(source).shape
+    sides = dict[str, Array]()
+    for axis, side, (before, after) in ((2, "h", ("top", "bottom")), (3, "w", ("left", "right"))):
+        start = np.arange(case.spec.shape[axis]) * words[f"stride_{side}"] - words[f"pad_{before}"]
+        end = start + (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1)
+        place = [-1 if i == axis else 1 for i in range(4)]
+        sides[before], sides[after] = (start < 0).reshape(place), (end >= shape[axis]).reshape(place)
+    for name, mask in sides.items():
+        if mask.any():
+            yield OutputPart(f"where the window reaches into the padding at the {name}", lambda _, m=mask: m, 4.0)  # type: ignore[misc]
+    every = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
+    if every.any():
+        yield OutputPart("where the window reaches into the padding", lambda _: every, 3.0)
+        yield OutputPart("where the window lies inside the input", lambda _: ~every, 3.0)
+
+
+def _by_value(case: Case) -> Iterator[OutputPart]:
+    """Yields parts told by the healthy value, which follow the inputs."""
+    if linear(case) is not None:
+        yield OutputPart("where the accumulator is negative", lambda c: _accumulator(c) < 0, 3.0)
+        yield OutputPart("where the accumulator is positive", lambda c: _accumulator(c) > 0, 3.0)
+    elif pre_rounding(case) is not None:
+        yield OutputPart("where the value before rounding is negative", lambda c: _steps(c) < 0, 3.0)
+        yield OutputPart("where the value before rounding is positive", lambda c: _steps(c) > 0, 3.0)
+    if case.spec.quantized and len(case.spec.zero_point) == 1:
+        zero = case.spec.zero_point[0]
+        yield OutputPart("where the output lies below its zero point", lambda c: c.made < zero, 3.0)
+        yield OutputPart("where the output lies above its zero point", lambda c: c.made > zero, 3.0)
+
+
+def _accumulator(case: Case) -> Array:
+    of = linear(case)
+    assert of is not None
+    return of.acc
+
+
+def _steps(case: Case) -> Array:
+    value = pre_rounding(case)
+    assert value is not None
+    return value.steps

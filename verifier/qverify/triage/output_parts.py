@@ -24,7 +24,7 @@ AXES = {
     3: ("batch item", "channel", "column"),
     2: ("batch item", "channel"),
 }
-MOST = 6  # parts that fit one fault
+MOST, MOST_SINGLE = 6, 256  # parts that fit one fault; indices of an axis that are tried one by one
 Mask = Callable[[Case], Array]
 
 
@@ -103,37 +103,49 @@ def _parts(case: Case) -> Iterator[OutputPart]:
     yield from _by_value(case)
 
 
-def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
-    def part(words: str, fits: Callable[[Array], Array], bits: float = 3.0) -> OutputPart:
-        chosen = fits(np.arange(size)).reshape([-1 if i == axis else 1 for i in range(rank)])
-        return OutputPart(words, lambda _: chosen, bits)
+def _fixed(mask: Array) -> Mask:
+    """Returns the mask of a part that does not follow the inputs."""
+    return lambda _: mask
 
-    yield part(f"in the last {name}", lambda i: i == size - 1)
-    yield part(f"in the first {name}", lambda i: i == 0)
-    yield part(f"in every {name} but the first", lambda i: i > 0)
-    yield part(f"in every {name} but the last", lambda i: i < size - 1)
-    for lanes in LANES:
-        if lanes < size:
-            tail = size % lanes
-            if tail:
-                yield part(
-                    f"in the last {count(tail, name)} (beyond whole groups of {lanes})", lambda i, n=tail: i >= size - n
-                )  # type: ignore[misc]
-                yield part(f"in whole groups of {lanes} {name}s", lambda i, n=tail: i < size - n)  # type: ignore[misc]
-            for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
-                words = f"in every {_nth(lanes)} {name}, from {name} {r} on"
-                yield part(words, lambda i, m=lanes, r=r: i % m == r, log2(lanes) + 3)  # type: ignore[misc]
-                if lanes > 2:
-                    but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
-                    yield part(but, lambda i, m=lanes, r=r: i % m != r, log2(lanes) + 3)  # type: ignore[misc]
-            if lanes >= 4 and lanes < size:
-                words = f"in the upper half of every {lanes} {name}s"
-                yield part(words, lambda i, m=lanes: i % m >= m // 2, 4.0)  # type: ignore[misc]
+
+def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
+    i = np.arange(size)
+    for words, chosen, bits_of_choice in (*_ends(name, i), *_groups(name, i), *_cuts(name, i)):
+        shape = [-1 if a == axis else 1 for a in range(rank)]
+        yield OutputPart(words, _fixed(chosen.reshape(shape)), bits_of_choice)
+
+
+def _ends(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
+    last = len(i) - 1
+    yield f"in the last {name}", i == last, 3.0
+    yield f"in the first {name}", i == 0, 3.0
+    yield f"in every {name} but the first", i > 0, 3.0
+    yield f"in every {name} but the last", i < last, 3.0
+
+
+def _groups(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
+    """Yields what vectors of several lanes get wrong: the tail, all but the tail, one lane, or half of them."""
+    size = len(i)
+    for lanes in (n for n in LANES if n < size):
+        if tail := size % lanes:
+            yield f"in the last {count(tail, name)} (beyond whole groups of {lanes})", i >= size - tail, 3.0
+            yield f"in whole groups of {lanes} {name}s", i < size - tail, 3.0
+        for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
+            yield f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2(lanes) + 3
+            if lanes > 2:
+                words = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
+                yield words, i % lanes != r, log2(lanes) + 3
+        if lanes >= 4:
+            yield f"in the upper half of every {lanes} {name}s", i % lanes >= lanes // 2, 4.0
+
+
+def _cuts(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
+    size = len(i)
     for k in range(2, size - 1):
-        yield part(f"from {name} {k} on", lambda i, k=k: i >= k, log2(size))  # type: ignore[misc]
-        yield part(f"in {name}s 0 to {k - 1}", lambda i, k=k: i < k, log2(size))  # type: ignore[misc]
-    for k in range(1, size - 1) if size <= 256 else ():
-        yield part(f"in {name} {k}", lambda i, k=k: i == k, log2(size))  # type: ignore[misc]
+        yield f"from {name} {k} on", i >= k, log2(size)
+        yield f"in {name}s 0 to {k - 1}", i < k, log2(size)
+    for k in range(1, size - 1) if size <= MOST_SINGLE else ():
+        yield f"in {name} {k}", i == k, log2(size)
 
 
 def _nth(n: int) -> str:
@@ -141,26 +153,21 @@ def _nth(n: int) -> str:
 
 
 def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    """Yields tails of rows and columns taken as one line of pixels."""
-    pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
-    for lanes in (4, 8, 16, 32, 64):
-        if tail := pixels.size % lanes:
-            chosen = pixels >= pixels.size - tail
-            yield OutputPart(
-                f"in the last {count(tail, 'pixel')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
-            )  # type: ignore[misc]
+    """Yields tails of a plane's pixels taken as one line."""
+    yield from _tails("pixel", np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3]))
 
 
 def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    size = int(np.prod(shape))
-    places = np.arange(size).reshape(shape)
-    yield OutputPart("in the last element", lambda _: places == size - 1, 3.0)
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    yield OutputPart("in the last element", _fixed(places == places.size - 1), 3.0)
+    yield from _tails("element", places)
+
+
+def _tails(name: str, places: Array) -> Iterator[OutputPart]:
     for lanes in (4, 8, 16, 32, 64):
-        if tail := size % lanes:
-            chosen = places >= size - tail
-            yield OutputPart(
-                f"in the last {count(tail, 'element')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
-            )
+        if tail := places.size % lanes:
+            words = f"in the last {count(tail, name)} (beyond whole groups of {lanes})"
+            yield OutputPart(words, _fixed(places >= places.size - tail), 3.0)
 
 
 def _border(case: Case) -> Iterator[OutputPart]:
@@ -184,11 +191,11 @@ def _border(case: Case) -> Iterator[OutputPart]:
         sides[before], sides[after] = (start < 0).reshape(place), (end >= shape[axis]).reshape(place)
     for name, mask in sides.items():
         if mask.any():
-            yield OutputPart(f"where the window reaches into the padding at the {name}", lambda _, m=mask: m, 4.0)  # type: ignore[misc]
+            yield OutputPart(f"where the window reaches into the padding at the {name}", _fixed(mask), 4.0)
     every = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
     if every.any():
-        yield OutputPart("where the window reaches into the padding", lambda _: every, 3.0)
-        yield OutputPart("where the window lies inside the input", lambda _: ~every, 3.0)
+        yield OutputPart("where the window reaches into the padding", _fixed(every), 3.0)
+        yield OutputPart("where the window lies inside the input", _fixed(~every), 3.0)
 
 
 def _by_value(case: Case) -> Iterator[OutputPart]:

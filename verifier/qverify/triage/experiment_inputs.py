@@ -33,9 +33,10 @@ def _shuffled(values: Array, spec: TensorSpec, case: Case, rng: np.random.Genera
 
 
 def _extremes(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    ends: list[Any]
     if values.dtype.kind == "f":
         low, high = _range(values)
-        ends: list[Any] = [low, high, 0.0, -0.0, TINY, -TINY, low / 64, high / 64, *_half_steps(case, rng)]
+        ends = [low, high, 0.0, -0.0, TINY, -TINY, low / 64, high / 64, *_half_steps(case, rng)]
     else:
         info = np.iinfo(values.dtype)
         ends = [info.min, info.max, *spec.zero_point[:1], int(values.reshape(-1)[0])]
@@ -57,7 +58,7 @@ def _level(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator
         return np.asarray(low + rng.random() * (high - low) * 0.9 + (drawn - low) * 0.1, values.dtype)
     info = np.iinfo(values.dtype)
     width = (int(info.max) - int(info.min)) // 10
-    start = int(rng.choice([info.min, info.max - width, rng.integers(info.min, info.max - width)]))
+    start = (info.min, info.max - width, int(rng.integers(info.min, info.max - width)))[rng.integers(3)]
     return (start + drawn.astype(np.int64) % width).astype(values.dtype)
 
 

@@ -24,7 +24,7 @@ AXES = {
     3: ("batch item", "channel", "column"),
     2: ("batch item", "channel"),
 }
-MOST, MOST_SINGLE = 6, 256  # parts that fit one fault; indices of an axis that are tried one by one
+MOST, MOST_PAIRED, MOST_SINGLE = 6, 60, 256  # parts that fit one fault, are paired; indices tried one by one
 Mask = Callable[[Case], Array]
 
 
@@ -58,27 +58,27 @@ def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
     """Yields the parts that contain every element of inside and none of outside, the simple ones first."""
     simple = case.once("parts", lambda: list(_parts(case)))
     masks = case.once("part masks", lambda: [np.broadcast_to(p.mask(case), inside.shape) for p in simple])
-    covering = [(p, m) for p, m in zip(simple, masks, strict=True) if not (inside & ~m).any()]
-    none = True
-    for part, mask in covering:
-        if not (outside & mask).any():
-            none = False
-            yield part
-    if none:
-        clear = [(p, m) for p, m in zip(simple, masks, strict=True) if not (outside & m).any() and (inside & m).any()]
-        yield from _both(covering, outside)
-        yield from _either(clear, inside)
+    wanted, unwanted = np.nonzero(inside), np.nonzero(outside)
+    covering = [(p, m[unwanted]) for p, m in zip(simple, masks, strict=True) if m[wanted].all()]
+    fitting = [p for p, spoiled in covering if not spoiled.any()]
+    yield from fitting
+    if not fitting:
+        clear = [(p, m[wanted]) for p, m in zip(simple, masks, strict=True) if not m[unwanted].any()]
+        yield from _both(covering)
+        yield from _either([(p, taken) for p, taken in clear if taken.any()])
 
 
-def _both(parts: list[tuple[OutputPart, Array]], outside: Array) -> Iterator[OutputPart]:
-    for (a, first), (b, second) in combinations(parts[:60], 2):
-        if not (outside & first & second).any():
+def _both(covering: list[tuple[OutputPart, Array]]) -> Iterator[OutputPart]:
+    """Yields what two parts have in common. covering: parts with the unwanted elements that they contain."""
+    for (a, first), (b, second) in combinations(covering[:MOST_PAIRED], 2):
+        if not (first & second).any():
             yield OutputPart(f"{a.words} and {b.words}", partial(_and, a=a, b=b), a.bits + b.bits)
 
 
-def _either(parts: list[tuple[OutputPart, Array]], inside: Array) -> Iterator[OutputPart]:
-    for (a, first), (b, second) in combinations(parts[:60], 2):
-        if not (inside & ~first & ~second).any():
+def _either(clear: list[tuple[OutputPart, Array]]) -> Iterator[OutputPart]:
+    """Yields two parts together. clear: parts without unwanted elements, with the wanted ones that they contain."""
+    for (a, first), (b, second) in combinations(clear[:MOST_PAIRED], 2):
+        if (first | second).all():
             yield OutputPart(f"{a.words} or {b.words}", partial(_or, a=a, b=b), a.bits + b.bits)
 
 

@@ -95,8 +95,7 @@ class Job:
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
-        if self._capture is not None:
-            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        self.keep_frame(frame, source or str(inputs.files or "random"), prepared, ran, pull)
         if spread is not None:
             mark_spread(report, spread)
         evidence = RunEvidence(prepared, ran, pull)
@@ -106,6 +105,22 @@ class Job:
             self._run_on_others(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def keep_frame(
+        self, number: int, source: str, prepared: PreparedInputs, ran: SideResults, pull: Pull | None
+    ) -> None:
+        """Adds a frame to the capture, where there is one."""
+        if self._capture is not None:
+            self._capture.frame(number, source, prepared, ran.recordings, pull)
+
+    def keep_experiments(self, rows: list[dict[str, Any]]) -> None:
+        """Adds triage's experiments to the capture's last frame."""
+        if self._capture is not None and rows:
+            self._capture.experiments(rows)
+
+    def keep_capture(self) -> str:
+        """Ends the capture of a run that has no report of its own. Returns why it is incomplete, "" where it is not."""
+        return self._capture.close() if self._capture is not None else ""
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
         """Runs the board again, `times` runs in all, and adds what changes to the report and the capture."""

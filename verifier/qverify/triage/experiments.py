@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Protocol
@@ -23,7 +23,8 @@ DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones ar
 class NodeRun(Protocol):
     """A unit that ran on the board. digest: of its output. fetch: returns the output."""
 
-    digest: str
+    @property
+    def digest(self) -> str: ...
 
     def fetch(self) -> Array: ...
 
@@ -31,10 +32,15 @@ class NodeRun(Protocol):
 class ExperimentBoard(Protocol):
     """A board that is still connected. most: experiments worth their time on its link. run_node runs a case's unit on
     inputs of its own. run_network runs the whole network on inputs drawn from the seed and returns the case as
-    recorded there. why_not: why it cannot run a node by itself, "" where it can. Both raise LinkError."""
+    recorded there. why_not: why it cannot run a node by itself, "" where it can. seeds: of inputs of a kind to draw, of which
+    the most telling are run. cost: what the experiments take on a slow link, in words. The runs raise LinkError."""
 
     most: int
     why_not: str
+
+    def seeds(self, case: Case, kind: str) -> Iterable[int]: ...
+
+    def cost(self, case: Case) -> str: ...
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> NodeRun: ...
 
@@ -147,7 +153,7 @@ class _Series:
             self._on_the_node(kind) if alone else self._on_the_network(number)
 
     def _on_the_node(self, kind: str) -> None:
-        drawn = [self._drawn(kind, seed) for seed in range(1, DRAWS + 1)]
+        drawn = [self._drawn(kind, seed) for seed in self.board.seeds(self.case, kind)]
         seed, case, predictions = max(drawn, key=lambda d: _telling(d[1], d[2]))
         run = self.board.run_node(case, case.inputs)
         free = any(c.variant.free is not None for c in self.result.standing)

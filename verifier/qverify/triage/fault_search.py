@@ -52,7 +52,7 @@ class FaultSearch:
 def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultSearch:
     """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
     the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
-    the family, the number of families tried and their total."""
+    a text, the number of families tried and their total."""
     search = FaultSearch(case)
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
@@ -63,7 +63,7 @@ def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
         trial = _FaultTrial(case, time.monotonic() + deadline_s)
         for at, page in enumerate(pages()):
             if watch is not None:
-                watch(page.NAME, at, len(pages()))
+                watch(f"known faults at {case.output}", at, len(pages()))
             trial.page(page)
         search.groups = _grouped(case, trial.exact)
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]

@@ -14,7 +14,7 @@ from qverify.sides.board import Board
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
-from qverify.triage.experiments import ENOUGH, MOST
+from qverify.triage.experiments import DRAWS, ENOUGH, MOST
 
 NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
 
@@ -47,6 +47,10 @@ class BoardExperiments:
     def __post_init__(self) -> None:
         self.why_not = "" if "inject" in self.board.capabilities else "the board runs no single node"
         self.most = ENOUGH if self.board.slow_link else MOST
+
+    def seeds(self, case: Case, kind: str) -> range:
+        """Returns the seeds of the inputs to draw."""
+        return range(1, DRAWS + 1)
 
     def cost(self, case: Case) -> str:
         """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""

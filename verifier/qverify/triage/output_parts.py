@@ -18,6 +18,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.pre_rounding import pre_rounding
 
+FAMILY, PART = 8.0, 4.0  # bits: of a fault among those of its family, of a part instead of the whole
 LANES = (2, 3, 4, 8, 16, 32, 64)
 AXES = {
     4: ("batch item", "channel", "row", "column"),
@@ -45,9 +46,14 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     inside = differing.reshape(output.shape)
     fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
     return [
-        FaultVariant(f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), variant.bits + p.bits)
+        FaultVariant(f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), _cost(variant) + p.bits)
         for p in fitting
     ]
+
+
+def _cost(variant: FaultVariant) -> float:
+    """Returns the bits of choosing the fault itself and of not taking it for the whole output."""
+    return (variant.bits or FAMILY) + PART
 
 
 def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:

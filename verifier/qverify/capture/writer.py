@@ -120,7 +120,7 @@ class CaptureWriter:
         }
 
     def _fetch(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
-        value = recording.tensors.get(name) if name in recording.tensors else None
+        value = recording.tensors[name] if name in recording.tensors else recording.pulled.get(name)
         if value is None and pull is not None:
             try:
                 value = pull([name])[name]

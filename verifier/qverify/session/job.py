@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +169,7 @@ class Job:
         if board is not None:
             pull = "all" if self.request.paranoid else self.request.pull
             ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
-        return ran, CachedPull(board.pull) if board is not None else None, unreached
+        return ran, board.pull if board is not None else None, unreached
 
     def refresh(self, ran: SideResults) -> None:
         """Disconnects after a run that broke off, so that the next frame gets a new connection."""
@@ -239,19 +238,3 @@ def _start_capture(request: Request, models: Models) -> CaptureWriter | None:
     from qverify.session.start_capture import start_capture
 
     return start_capture(request.capture, request, models)
-
-
-class CachedPull:
-    """A board's pull function that requests no tensor twice in one frame."""
-
-    def __init__(self, pull: Callable[[list[str]], Any]):
-        self._pull, self._tensors = pull, dict[str, Any]()
-
-    def __call__(self, names: list[str]) -> dict[str, Any]:
-        if wanted := [n for n in names if n not in self._tensors]:
-            try:
-                self._tensors |= self._pull(wanted)
-            except LinkError as error:
-                self._tensors |= getattr(error, "came", {})  # those that arrived whole
-                raise
-        return {n: self._tensors[n] for n in names if n in self._tensors}

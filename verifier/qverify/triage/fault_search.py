@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import log2
+from math import inf, log2
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class FaultSearch:
     """What was found. groups: candidates that give every recorded byte, the most specific first; those of a group give
     equal bytes for random inputs, too. partial: the best of the rest. families: each family's best share of all
     elements, 1.0 where it reproduces all; a family that does not apply to the unit is absent. tried: number of
-    variants."""
+    variants. finished: families of which all were tried."""
 
     case: Case
     groups: list[list[Candidate]] = field(default_factory=list)
@@ -47,12 +47,16 @@ class FaultSearch:
     families: dict[str, float] = field(default_factory=dict)
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
+    finished: frozenset[str] = frozenset()
 
 
-def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultSearch:
+def search_faults(
+    case: Case, deadline_s: float = 20.0, watch: Watch | None = None, before: FaultSearch | None = None
+) -> FaultSearch:
     """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
     the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
-    a text, the number of families tried and their total."""
+    a text, the number of families tried and their total. before: a search that ended too early, as all of its causes
+    fell; this one tries the families that it left, and does not end before all are tried."""
     search = FaultSearch(case)
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
@@ -60,7 +64,7 @@ def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
         )  # a fault may overflow, also in a block's thread, which has an errstate of its own
         if not case.differing.size:
             return search
-        trial = _FaultTrial(case, time.monotonic() + deadline_s)
+        trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         for at, page in enumerate(pages()):
             if watch is not None:
                 watch(f"known faults at {case.output}", at, len(pages()))
@@ -68,6 +72,7 @@ def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
         search.groups = _grouped(case, trial.exact)
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
+    search.finished = frozenset(trial.finished)
     return search
 
 
@@ -75,7 +80,7 @@ class _FaultTrial:
     """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
     at all."""
 
-    def __init__(self, case: Case, deadline: float):
+    def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
         self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
@@ -83,10 +88,16 @@ class _FaultTrial:
         self.partial: dict[str, Partial] = {}
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
+        self.finished: set[str] = set()
         self.tried = 0
+        if before is not None:
+            self.enough, self.finished, self.tried = inf, set(before.finished), before.tried
+            self.partial, self.families = {p.cause.family: p for p in before.partial}, dict(before.families)
         self.wrong: Array | None = None
 
     def page(self, page: Page) -> None:
+        if page.NAME in self.finished:
+            return
         if why := self._over():
             self.not_tried.append(f"{page.NAME}: {why}")
             return
@@ -98,8 +109,11 @@ class _FaultTrial:
                     break
                 tried += 1
                 exact += self._judged(page, variant)
+            else:
+                self.finished.add(page.NAME)
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
+            self.finished.add(page.NAME)
         self.tried += tried
         for variant in exact:
             choice = variant.bits or log2(tried)

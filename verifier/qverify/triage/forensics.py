@@ -11,10 +11,11 @@ import numpy as np
 from qverify.triage import evidence
 from qverify.triage.case import Case
 from qverify.triage.difference_description import DifferenceDescription, describe_difference
-from qverify.triage.experiments import Experiment, ExperimentBoard, FallenFault, run_experiments
+from qverify.triage.experiments import Experiment, ExperimentBoard, ExperimentSeries, FallenFault, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
 
+MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
 NO_BOARD = "no board to try it on"
 
@@ -77,9 +78,15 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     Raises LinkError where the board fails."""
     if not search.groups:
         return _described(search)
-    with np.errstate(all="ignore"):
-        first = [group[0] for group in search.groups]
-        series = run_experiments(search.case, first, board, search.tried, deadline)
+    series = _experiment(search, board, deadline)
+    while not series.standing and search.not_tried and (left := deadline - time.monotonic()) > 0:
+        fallen, finished = series.fallen, search.finished
+        search = search_faults(search.case, left, before=search)
+        if search.groups:
+            series = _experiment(search, board, deadline)
+            series.fallen = [*fallen, *series.fallen]
+        elif search.finished == finished:
+            break
     standing = [group for group in search.groups if group[0] in series.standing]
     if series.confirmed and not standing[0][0].cause.taken:  # what takes elements from the record fits anything
         standing = [group for group in standing if not group[0].cause.taken]
@@ -89,6 +96,12 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     explanation.evidence_bits = round(series.bits, 1)
     _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
     return explanation
+
+
+def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> ExperimentSeries:
+    with np.errstate(all="ignore"):
+        first = [group[0] for group in search.groups[:MOST_CANDIDATES]]
+        return run_experiments(search.case, first, board, search.tried, deadline)
 
 
 def _described(search: FaultSearch) -> FaultExplanation:

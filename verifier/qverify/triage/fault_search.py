@@ -177,7 +177,12 @@ def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in exact:
         groups.setdefault(tuple(_digest(candidate.variant, other) for other in noise), []).append(candidate)
-    return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+    return sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+
+
+def _whole_first(group: list[Candidate]) -> list[Candidate]:
+    """Returns the causes that need no part of the output, where there are such."""
+    return [c for c in group if not c.variant.part] or group
 
 
 def _rank(candidate: Candidate) -> tuple[bool, float, int]:

@@ -46,7 +46,9 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     inside = differing.reshape(output.shape)
     fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
     return [
-        FaultVariant(f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), _cost(variant) + p.bits)
+        FaultVariant(
+            f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), _cost(variant) + p.bits, part=p.words
+        )
         for p in fitting
     ]
 

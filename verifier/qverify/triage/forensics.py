@@ -17,7 +17,7 @@ from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faul
 
 MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-NO_BOARD = "no board to try it on"
+NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 
 
 @dataclass(slots=True)

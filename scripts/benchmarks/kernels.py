@@ -22,6 +22,7 @@ from qverify.inputs.prepare import random_inputs
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
+from qverify.model_bin.units import units
 from qverify.renderers import fault_explanation
 from qverify.report.triage_document import Triage
 from qverify.session.triage.run_ladder import TriageRequest
@@ -180,7 +181,8 @@ class _Bench:
         result.detected = rung is not None and rung.verdict == "FAILED"
         result.nodes = [one.node for one in report.explained]
         stems = {Path(f).stem for f in bug.files if f.startswith("ops/")}
-        ops = {one.op for one in report.explained}
+        blamed = {one.node for one in report.explained}
+        ops = {node.op for unit in units(network.graph) if unit.name in blamed for node in unit.nodes}
         shared = any(not f.startswith("ops/") or f.endswith(".h") or Path(f).stem == "window" for f in bug.files)
         result.located = bool(ops) and (shared or bool(ops & stems))
         for one in report.explained:
@@ -218,7 +220,9 @@ def _networks(folder: Path) -> Iterator[Network]:
         for act in ("u8", "s8", "s16"):
             maker = Qdq(*ACTIVATIONS[act], seed=sum(name.encode()))
             build(maker)
-            if (network := _network(folder, f"case_{stem}_{name}_{act}", maker.model().SerializeToString())) is not None:
+            if (
+                network := _network(folder, f"case_{stem}_{name}_{act}", maker.model().SerializeToString())
+            ) is not None:
                 yield network
 
 

@@ -243,6 +243,8 @@ def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, An
                 raise ValueError(f"{key} of a side")
     if not all(isinstance(row.get(key, {}), dict) for key in ("repeat", "other_inputs")):
         raise ValueError("repeat or other_inputs of a frame")
+    if not isinstance(row.get("experiments", []), list):
+        raise ValueError("experiments of a frame")
     for item in row["inputs"]:
         if not {"name", "part", "sha256", "source", "seed"} <= item.keys():
             raise ValueError("an input")

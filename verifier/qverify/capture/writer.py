@@ -87,6 +87,10 @@ class CaptureWriter:
         """Adds the results of --paranoid to the last frame (session/other_inputs.py)."""
         self._held["frames"][-1]["other_inputs"] = dict(found)
 
+    def experiments(self, rows: list[dict[str, Any]]) -> None:
+        """Adds the experiments of triage to the last frame (session/triage/captured_experiments.py)."""
+        self._held["frames"][-1]["experiments"] = rows
+
     def _side(self, label: str, recording: Recording, pull: Pull | None) -> dict[str, Any]:
         self._held["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._held["specs"]}
         present = set(recording.tensors)
@@ -116,7 +120,7 @@ class CaptureWriter:
         }
 
     def _fetch(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
-        value = recording.tensors.get(name) if name in recording.tensors else None
+        value = recording.tensors[name] if name in recording.tensors else recording.pulled.get(name)
         if value is None and pull is not None:
             try:
                 value = pull([name])[name]

@@ -12,12 +12,11 @@ Pull = Callable[[list[str]], Mapping[str, Array]]
 
 
 class Values:
-    """The tensors of one side. recording: the side. pull: requests tensors it has not sent. failed: tensor to why it
-    cannot be had."""
+    """The tensors of one side. recording: the side; it remembers what was pulled. pull: requests tensors it has not
+    sent. failed: tensor to why it cannot be had."""
 
     def __init__(self, recording: Recording, pull: Pull | None = None):
         self.recording, self.pull = recording, pull
-        self.pulled: dict[str, Array] = {}
         self.peers: list[Recording] = []  # other sides: a tensor with the same digest there need not be pulled
         self.failed: dict[str, str] = dict(recording.missing)
 
@@ -28,7 +27,7 @@ class Values:
     def sent(self, name: str) -> bool:
         """Returns whether the side itself gave the bytes."""
         recording = self.recording
-        return name in self.pulled or (name in recording.tensors and name not in recording.borrowed)
+        return name in recording.pulled or (name in recording.tensors and name not in recording.borrowed)
 
     def fetch(self, names: list[str]) -> None:
         """Pulls, in one request, the tensors that are not here yet; failures are entered in `failed`."""
@@ -56,7 +55,7 @@ class Values:
         elif (declared := self.digest(name)) is not None and (got := tensor_digest(value)) != declared:
             self.failed[name] = f"the bytes sent have digest {got}, but the side had declared {declared}"
         else:
-            self.pulled[name] = value
+            self.recording.pulled[name] = value
 
     def get(self, name: str) -> Array | None:
         """Returns the valid elements, pulled where need be; None where they cannot be had (why: failed[name])."""
@@ -69,7 +68,7 @@ class Values:
             return None
         if name in self.recording.tensors:
             return self.recording.tensors[name]
-        return self.pulled[name] if name in self.pulled else self._from_peer(name)
+        return self.recording.pulled[name] if name in self.recording.pulled else self._from_peer(name)
 
     def _from_peer(self, name: str) -> Array | None:
         """Returns the same bytes from another side, recognised by the digest; None where no side has them."""

@@ -14,7 +14,7 @@ from qverify.triage.forensics import FaultExplanation
 
 SCHEMA = "qverify.forensics/1"
 SHADES = " .:-=+*#@"
-MOST_STEPS, MOST_SAID = 6, 4
+MOST_STEPS, MOST_SAID, MOST_SAME = 6, 4, 2
 
 
 def verdict(found: FaultExplanation) -> str:
@@ -22,7 +22,11 @@ def verdict(found: FaultExplanation) -> str:
     if not found.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
     if found.exact:
-        return f"EXPLAINED: {_describe_confirmed(found)}" if found.confirmed else f"CANDIDATE: {_describe_candidate(found)}"
+        return (
+            f"EXPLAINED: {_describe_confirmed(found)}"
+            if found.confirmed
+            else f"CANDIDATE: {_describe_candidate(found)}"
+        )
     if not found.tried:
         return "NOT TRIED: time ran out before any fault was tried (--explain SECONDS)"
     known = (
@@ -30,7 +34,11 @@ def verdict(found: FaultExplanation) -> str:
         if found.not_tried
         else f"no known fault ({found.tried} tried)"
     )
-    fallen = f"; {count(len(found.fallen), 'cause')} that fitted the recorded bytes failed on the board" if found.fallen else ""
+    fallen = (
+        f"; {count(len(found.fallen), 'cause')} that fitted the recorded bytes failed on the board"
+        if found.fallen
+        else ""
+    )
     return f"UNEXPLAINED: {known} reproduces the board's bytes{fallen}"
 
 
@@ -39,7 +47,11 @@ def _describe_confirmed(found: FaultExplanation) -> str:
     place = "the node alone" if runs[0].place == "node" else "the whole network"
     text = f"{_describe_first(found)}; confirmed by {count(len(runs), 'experiment')} on the board ({place} on new inputs): "
     taken = found.exact[0][0].taken
-    every = f"all {runs[0].elements} elements" if not taken else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+    every = (
+        f"all {runs[0].elements} elements"
+        if not taken
+        else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+    )
     least, most = min(r.changed for r in runs), max(r.changed for r in runs)
     text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"
     if found.fallen:
@@ -49,7 +61,11 @@ def _describe_confirmed(found: FaultExplanation) -> str:
 
 
 def _describe_candidate(found: FaultExplanation) -> str:
-    fits = "fits this one element" if found.description.differing == 1 else f"fits these {found.description.differing} elements"
+    fits = (
+        "fits this one element"
+        if found.description.differing == 1
+        else f"fits these {found.description.differing} elements"
+    )
     others = len(found.exact) + len(found.general) - 1
     more = f" ({count(others, 'other cause', 'fits', 'fit')} them as well)" if others else ""
     return f"{_describe_first(found)} {fits}{more}; not confirmed: {found.unconfirmed}"
@@ -58,7 +74,10 @@ def _describe_candidate(found: FaultExplanation) -> str:
 def _describe_first(found: FaultExplanation) -> str:
     taken = found.exact[0][0].taken
     but = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
-    return f"{found.exact[0][0].said}{but}"
+    first = found.exact[0][0].said
+    same = [said for said in dict.fromkeys(cause.said for cause in found.exact[0]) if said != first][:MOST_SAME]
+    also = f" (at this node the same as: {'; '.join(same)})" if same else ""
+    return f"{first}{also}{but}"
 
 
 def details(found: FaultExplanation) -> list[str]:

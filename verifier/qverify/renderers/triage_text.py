@@ -38,7 +38,7 @@ def _explain(one: Any, frames: int) -> str:
     where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
         return f"{where}: {one.why}"
-    lines = [f"{where}: {fault_explanation.verdict(one.explanation)}"]
+    lines = [f"{where}: {fault_explanation.verdict(one.explanation)}", *([f"  {one.cost}"] if one.cost else [])]
     return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation))])
 
 

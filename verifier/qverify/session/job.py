@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +94,7 @@ class Job:
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
-        if self._capture is not None:
-            self._capture.frame(frame, source or str(inputs.files or "random"), prepared, ran.recordings, pull)
+        self.keep_frame(frame, source or str(inputs.files or "random"), prepared, ran, pull)
         if spread is not None:
             mark_spread(report, spread)
         evidence = RunEvidence(prepared, ran, pull)
@@ -106,6 +104,22 @@ class Job:
             self._run_on_others(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def keep_frame(
+        self, number: int, source: str, prepared: PreparedInputs, ran: SideResults, pull: Pull | None
+    ) -> None:
+        """Adds a frame to the capture, where there is one."""
+        if self._capture is not None:
+            self._capture.frame(number, source, prepared, ran.recordings, pull)
+
+    def keep_experiments(self, rows: list[dict[str, Any]]) -> None:
+        """Adds triage's experiments to the capture's last frame."""
+        if self._capture is not None and rows:
+            self._capture.experiments(rows)
+
+    def keep_capture(self) -> str:
+        """Ends the capture of a run that has no report of its own. Returns why it is incomplete, "" where it is not."""
+        return self._capture.close() if self._capture is not None else ""
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
         """Runs the board again, `times` runs in all, and adds what changes to the report and the capture."""
@@ -155,7 +169,7 @@ class Job:
         if board is not None:
             pull = "all" if self.request.paranoid else self.request.pull
             ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
-        return ran, CachedPull(board.pull) if board is not None else None, unreached
+        return ran, board.pull if board is not None else None, unreached
 
     def refresh(self, ran: SideResults) -> None:
         """Disconnects after a run that broke off, so that the next frame gets a new connection."""
@@ -224,19 +238,3 @@ def _start_capture(request: Request, models: Models) -> CaptureWriter | None:
     from qverify.session.start_capture import start_capture
 
     return start_capture(request.capture, request, models)
-
-
-class CachedPull:
-    """A board's pull function that requests no tensor twice in one frame."""
-
-    def __init__(self, pull: Callable[[list[str]], Any]):
-        self._pull, self._tensors = pull, dict[str, Any]()
-
-    def __call__(self, names: list[str]) -> dict[str, Any]:
-        if wanted := [n for n in names if n not in self._tensors]:
-            try:
-                self._tensors |= self._pull(wanted)
-            except LinkError as error:
-                self._tensors |= getattr(error, "came", {})  # those that arrived whole
-                raise
-        return {n: self._tensors[n] for n in names if n in self._tensors}

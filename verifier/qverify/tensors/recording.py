@@ -63,3 +63,4 @@ class Recording:
     notes: list[str] = field(default_factory=list)
     runtime: str = "qvrt"
     borrowed: frozenset[str] = frozenset()  # tensors taken from another side with the same digest
+    pulled: dict[str, Array] = field(default_factory=dict)  # by compare/values.py: checked against their digests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def _shuffled(values: Array, spec: TensorSpec, case: Case, rng: np.random.Genera
 
 
 def _extremes(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    ends: list[Any]
     if values.dtype.kind == "f":
         low, high = _range(values)
         ends = [low, high, 0.0, -0.0, TINY, -TINY, low / 64, high / 64, *_half_steps(case, rng)]
@@ -46,6 +48,18 @@ def _sparse(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generato
     chosen = rng.random(values.shape) < FEW
     chosen.reshape(-1)[rng.integers(values.size)] = True
     return np.where(chosen, _uniform(values, spec, case, rng), np.array(zero, values.dtype))
+
+
+def _level(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
+    """All elements within a tenth of the range, so that sums are far from where they usually are."""
+    drawn = _uniform(values, spec, case, rng)
+    if values.dtype.kind == "f":
+        low, high = _range(values)
+        return np.asarray(low + rng.random() * (high - low) * 0.9 + (drawn - low) * 0.1, values.dtype)
+    info = np.iinfo(values.dtype)
+    width = (int(info.max) - int(info.min)) // 10
+    start = (info.min, info.max - width, int(rng.integers(info.min, info.max - width)))[rng.integers(3)]
+    return (start + drawn.astype(np.int64) % width).astype(values.dtype)
 
 
 def _range(values: Array) -> tuple[float, float]:
@@ -66,6 +80,7 @@ KINDS: dict[str, tuple[str, Draw]] = {
     "uniform": ("random over the whole type", _uniform),
     "shuffled": ("the recorded values in another order", _shuffled),
     "sparse": ("zero but for a few elements", _sparse),
+    "level": ("all within a tenth of the range", _level),
     "extremes": ("the ends of the type, zeros and ties", _extremes),
     "nearby": ("the recorded values, a tenth of them exchanged", _nearby),
 }
@@ -78,5 +93,7 @@ def draw_inputs(case: Case, kind: str, seed: int) -> dict[str, Array]:
     for name, values in case.inputs.items():
         rng = np.random.Generator(np.random.PCG64([seed, *kind.encode(), *name.encode()]))
         fixed = values.dtype.name in SMALL_INTEGERS or not values.size
-        drawn[name] = values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+        drawn[name] = (
+            values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+        )
     return drawn

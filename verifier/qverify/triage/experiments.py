@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Protocol
 
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, Find, bits
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 
@@ -23,7 +23,8 @@ DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones ar
 class NodeRun(Protocol):
     """A unit that ran on the board. digest: of its output. fetch: returns the output."""
 
-    digest: str
+    @property
+    def digest(self) -> str: ...
 
     def fetch(self) -> Array: ...
 
@@ -31,10 +32,15 @@ class NodeRun(Protocol):
 class ExperimentBoard(Protocol):
     """A board that is still connected. most: experiments worth their time on its link. run_node runs a case's unit on
     inputs of its own. run_network runs the whole network on inputs drawn from the seed and returns the case as
-    recorded there. why_not: why it cannot run a node by itself, "" where it can. Both raise LinkError."""
+    recorded there. why_not: why it cannot run a node by itself, "" where it can. seeds: of inputs of a kind to draw, of which
+    the most telling are run. cost: what the experiments take on a slow link, in words. The runs raise LinkError."""
 
     most: int
     why_not: str
+
+    def seeds(self, case: Case, kind: str) -> Iterable[int]: ...
+
+    def cost(self, case: Case) -> str: ...
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> NodeRun: ...
 
@@ -104,10 +110,10 @@ def reads_other_tensors(case: Case, candidate: Candidate) -> frozenset[str]:
     """Returns the tensors besides the unit's inputs from which a candidate computes its output."""
     names: set[str] = set()
 
-    def noted(find: object) -> object:
+    def noted(find: Find) -> Find:
         def look(name: str) -> Array | None:
             names.add(name)
-            return find(name)  # type: ignore[operator, no-any-return]
+            return find(name)
 
         return look
 
@@ -131,7 +137,8 @@ class _Series:
         self.case, self.board, self.deadline = case, board, deadline
         self.result = ExperimentSeries(list(candidates))
         self.alone = True
-        self.showing = 0
+        self.shown = set[bytes]()  # differences that were predicted, each of which is evidence once
+        self.left: Array | None = None  # the output before, which stays where nothing is written
 
     def run(self, alone: bool) -> None:
         """Runs experiments until enough are done or no candidate stands. alone: on the node by itself."""
@@ -146,7 +153,7 @@ class _Series:
             self._on_the_node(kind) if alone else self._on_the_network(number)
 
     def _on_the_node(self, kind: str) -> None:
-        drawn = [self._drawn(kind, seed) for seed in range(1, DRAWS + 1)]
+        drawn = [self._drawn(kind, seed) for seed in self.board.seeds(self.case, kind)]
         seed, case, predictions = max(drawn, key=lambda d: _telling(d[1], d[2]))
         run = self.board.run_node(case, case.inputs)
         free = any(c.variant.free is not None for c in self.result.standing)
@@ -167,15 +174,17 @@ class _Series:
         stood, fell = list[Candidate](), list[Candidate]()
         first: Array | None = None
         for candidate, output in zip(result.standing, predictions, strict=True):
-            held = output is not None and _is_predicted(case, candidate, output, board)
+            held = output is not None and _is_predicted(case, candidate, output, board) and self._stays(case, candidate)
             first = output if held and first is None else first
             (stood if held else fell).append(candidate)
         changed = 0
         if first is not None:
             shown = replace(case, recorded=first, kept={"made": case.made})
             changed = int(shown.differing.size)
-            result.bits += _weigh(shown, stood[0]) if changed else 0.0
-            self.showing += bool(changed)
+            difference = shown.differing.tobytes() + bits(first)[shown.differing].tobytes()
+            if changed and difference not in self.shown:
+                self.shown.add(difference)
+                result.bits += _weigh(shown, stood[0])
         inputs = {n: tensor_digest(v) for n, v in case.inputs.items()}
         place = "node" if self.alone else "network"
         number = len(result.experiments) + 1
@@ -183,7 +192,15 @@ class _Series:
             Experiment(place, kind, seed, inputs, board, healthy, case.recorded.size, changed, len(stood), len(fell))
         )
         result.fallen += [FallenFault(c.cause, number) for c in fell]
-        result.standing = stood
+        result.standing, self.left = stood, case.recorded
+
+    def _stays(self, case: Case, candidate: Candidate) -> bool:
+        """Returns whether elements that are said not to be written are as the experiment before left them. On the
+        whole network other nodes write there."""
+        free = candidate.variant.free
+        if free is None or self.left is None or not self.alone:
+            return True
+        return bool((bits(case.recorded)[free] == bits(self.left)[free]).all())
 
     def conclude(self, tried: int) -> ExperimentSeries:
         """Returns the result with its decision."""
@@ -192,8 +209,8 @@ class _Series:
             result.why = f"no cause gave every byte of experiment {count}" if count else "no experiment was run"
         elif count < ENOUGH:
             result.why = result.why or f"only {count} of {ENOUGH} experiments were run"
-        elif self.showing < SHOWING:
-            result.why = f"the fault showed in {self.showing} of {count} experiments, where {SHOWING} were wanted"
+        elif len(self.shown) < SHOWING:
+            result.why = f"the fault showed in {len(self.shown)} different ways in {count} experiments, where {SHOWING} were wanted"
         elif result.bits < (need := log2(max(tried, 1)) + result.standing[0].variant.bits + CERTAIN):
             result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
         else:

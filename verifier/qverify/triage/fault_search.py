@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import log2
+from math import inf, log2
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, Page, pages
+from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
@@ -38,7 +39,7 @@ class FaultSearch:
     """What was found. groups: candidates that give every recorded byte, the most specific first; those of a group give
     equal bytes for random inputs, too. partial: the best of the rest. families: each family's best share of all
     elements, 1.0 where it reproduces all; a family that does not apply to the unit is absent. tried: number of
-    variants."""
+    variants. finished: families of which all were tried."""
 
     case: Case
     groups: list[list[Candidate]] = field(default_factory=list)
@@ -46,12 +47,16 @@ class FaultSearch:
     families: dict[str, float] = field(default_factory=dict)
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
+    finished: frozenset[str] = frozenset()
 
 
-def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = None) -> FaultSearch:
+def search_faults(
+    case: Case, deadline_s: float = 20.0, watch: Watch | None = None, before: FaultSearch | None = None
+) -> FaultSearch:
     """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
     the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
-    the family, the number of families tried and their total."""
+    a text, the number of families tried and their total. before: a search that ended too early, as all of its causes
+    fell; this one tries the families that it left, and does not end before all are tried."""
     search = FaultSearch(case)
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
@@ -59,14 +64,15 @@ def search_faults(case: Case, deadline_s: float = 20.0, watch: Watch | None = No
         )  # a fault may overflow, also in a block's thread, which has an errstate of its own
         if not case.differing.size:
             return search
-        trial = _FaultTrial(case, time.monotonic() + deadline_s)
+        trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
         for at, page in enumerate(pages()):
             if watch is not None:
-                watch(page.NAME, at, len(pages()))
+                watch(f"known faults at {case.output}", at, len(pages()))
             trial.page(page)
         search.groups = _grouped(case, trial.exact)
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
+    search.finished = frozenset(trial.finished)
     return search
 
 
@@ -74,7 +80,7 @@ class _FaultTrial:
     """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
     at all."""
 
-    def __init__(self, case: Case, deadline: float):
+    def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
         self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
@@ -82,9 +88,16 @@ class _FaultTrial:
         self.partial: dict[str, Partial] = {}
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
+        self.finished: set[str] = set()
         self.tried = 0
+        if before is not None:
+            self.enough, self.finished, self.tried = inf, set(before.finished), before.tried
+            self.partial, self.families = {p.cause.family: p for p in before.partial}, dict(before.families)
+        self.wrong: Array | None = None
 
     def page(self, page: Page) -> None:
+        if page.NAME in self.finished:
+            return
         if why := self._over():
             self.not_tried.append(f"{page.NAME}: {why}")
             return
@@ -95,10 +108,12 @@ class _FaultTrial:
                     self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
                     break
                 tried += 1
-                if self._judged(page, variant):
-                    exact.append(variant)
+                exact += self._judged(page, variant)
+            else:
+                self.finished.add(page.NAME)
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
+            self.finished.add(page.NAME)
         self.tried += tried
         for variant in exact:
             choice = variant.bits or log2(tried)
@@ -112,19 +127,28 @@ class _FaultTrial:
             return "the time limit was reached"
         return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
 
-    def _judged(self, page: Page, variant: FaultVariant) -> bool:
-        """Returns whether the fault gives every byte; records how near it comes."""
+    def _judged(self, page: Page, variant: FaultVariant) -> list[FaultVariant]:
+        """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
+        output that give every byte; records how near it comes."""
         try:
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
-            return False
+            return []
         if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
-            return False
+            return []
         same = bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0
-            return True
+            return [variant]
         predicted = same if variant.free is None else same & ~variant.free
+        self._note_partial(page, variant, predicted)
+        if variant.free is not None or variant.copied or not same[self.differing].all():
+            return []
+        self.wrong = np.zeros(same.size, bool) if self.wrong is None else self.wrong
+        self.wrong[self.differing] = True
+        return restrict(self.case, variant, output, self.wrong)
+
+    def _note_partial(self, page: Page, variant: FaultVariant, predicted: Array) -> None:
         of_all = np.count_nonzero(predicted) / predicted.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
@@ -132,7 +156,6 @@ class _FaultTrial:
             share = np.count_nonzero(predicted[self.differing]) / self.differing.size
             if share:
                 self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
-        return False
 
     def _supported(self, choice: float, variant: FaultVariant) -> bool:
         """Returns whether the differing elements give more evidence than the choice of the fault in its family cost."""
@@ -154,7 +177,12 @@ def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in exact:
         groups.setdefault(tuple(_digest(candidate.variant, other) for other in noise), []).append(candidate)
-    return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+    return sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+
+
+def _whole_first(group: list[Candidate]) -> list[Candidate]:
+    """Returns the causes that need no part of the output, where there are such."""
+    return [c for c in group if not c.variant.part] or group
 
 
 def _rank(candidate: Candidate) -> tuple[bool, float, int]:

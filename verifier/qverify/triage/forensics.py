@@ -11,12 +11,13 @@ import numpy as np
 from qverify.triage import evidence
 from qverify.triage.case import Case
 from qverify.triage.difference_description import DifferenceDescription, describe_difference
-from qverify.triage.experiments import Experiment, ExperimentBoard, FallenFault, run_experiments
+from qverify.triage.experiments import Experiment, ExperimentBoard, ExperimentSeries, FallenFault, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
 
+MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-NO_BOARD = "no board to try it on"
+NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class FaultExplanation:
     than the best. experiments: in the order they ran. fallen: causes that gave every recorded byte and failed an
     experiment. partial: the best of the rest. families: each family's best share of all elements, 1.0 where it
     reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and no fault that
-    was tried gives them all. scope: on which other nodes of its op the cause was tried, and what they did."""
+    was tried gives them all. evidence_bits: of the experiments, for the first cause. scope: on which other nodes of its op the cause was tried, and what they did."""
 
     description: DifferenceDescription
     exact: list[list[Fault]] = field(default_factory=list)
@@ -42,6 +43,7 @@ class FaultExplanation:
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
     scope: str = ""
+    evidence_bits: float = 0.0
     seconds: float = 0.0
 
     @property
@@ -65,7 +67,9 @@ def describe_search(search: FaultSearch) -> FaultExplanation:
     _list_groups(explanation, [[c for c in g if c.supported] for g in search.groups])
     if explanation.exact:
         bits = evidence.difference_bits(search.case)
-        explanation.unconfirmed = f"{NO_BOARD}, and of {search.tried} faults tried some fit by chance ({bits:.0f} bits of evidence)"
+        explanation.unconfirmed = (
+            f"{NO_BOARD}, and of {search.tried} faults tried some fit by chance ({bits:.0f} bits of evidence)"
+        )
     return explanation
 
 
@@ -74,15 +78,30 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     Raises LinkError where the board fails."""
     if not search.groups:
         return _described(search)
-    with np.errstate(all="ignore"):
-        first = [group[0] for group in search.groups]
-        series = run_experiments(search.case, first, board, search.tried, deadline)
+    series = _experiment(search, board, deadline)
+    while not series.standing and search.not_tried and (left := deadline - time.monotonic()) > 0:
+        fallen, finished = series.fallen, search.finished
+        search = search_faults(search.case, left, before=search)
+        if search.groups:
+            series = _experiment(search, board, deadline)
+            series.fallen = [*fallen, *series.fallen]
+        elif search.finished == finished:
+            break
     standing = [group for group in search.groups if group[0] in series.standing]
+    if series.confirmed and not standing[0][0].cause.taken:  # what takes elements from the record fits anything
+        standing = [group for group in standing if not group[0].cause.taken]
     explanation = _described(search)
     explanation.experiments, explanation.fallen = series.experiments, series.fallen
     explanation.confirmed, explanation.unconfirmed = series.confirmed, series.why
+    explanation.evidence_bits = round(series.bits, 1)
     _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
     return explanation
+
+
+def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> ExperimentSeries:
+    with np.errstate(all="ignore"):
+        first = [group[0] for group in search.groups[:MOST_CANDIDATES]]
+        return run_experiments(search.case, first, board, search.tried, deadline)
 
 
 def _described(search: FaultSearch) -> FaultExplanation:

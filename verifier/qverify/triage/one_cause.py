@@ -18,6 +18,7 @@ from qverify.triage.forensics import FaultExplanation
 from qverify.triage.hypotheses import pages
 
 MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
+ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
 NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
@@ -49,7 +50,13 @@ def compare_causes(
             if search.case.unit.op == case.unit.op and explanations[name].confirmed:
                 tally.setdefault(name, _Tally()).add(case, describe_kind(search.case, explanations[name].exact[0][0]))
     for name, found in tally.items():
-        explanations[name].scope = found.describe(searches[name].case.unit.op)
+        explanation = explanations[name]
+        explanation.scope = found.describe(searches[name].case.unit.op)
+        if found.contradict and explanation.evidence_bits < ALONE:
+            why = f"under the same fault {found.contradict[0]} would differ, and it is right"
+            _withdraw(
+                explanation, f"{why}; {explanation.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted"
+            )
 
 
 def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]]) -> None:
@@ -60,14 +67,19 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
     shared = set.intersection(*kinds.values())
     if not shared:
         for found in confirmed.values():
-            _withdraw(found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one")
+            _withdraw(
+                found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
+            )
         return
     for name, found in confirmed.items():
         case = nodes[name][0].case
         found.exact.sort(key=lambda group: not any(describe_kind(case, c) in shared for c in group))
     for name, (search, found) in nodes.items():
-        fits = {_fits(search.case, kind) for kind in shared} if name not in confirmed and found.tried else set()
-        if False in fits and True not in fits:
+        if (
+            name not in confirmed
+            and found.description.differing
+            and not any(_fits(search.case, kind) for kind in shared)
+        ):
             for one in confirmed.values():
                 _withdraw(one, f"{name}, another {op} at which the board is blamed, does not have this cause")
             return
@@ -78,7 +90,7 @@ def _withdraw(found: FaultExplanation, why: str) -> None:
 
 
 def _variants(case: Case, kind: tuple[str, str]) -> list[Candidate]:
-    page = next(page for page in pages() if page.NAME == kind[0])
+    page = next(page for page in pages() if kind[0] == page.NAME)
     try:
         faults = [(Fault(kind[0], variant.said, 0.0), variant) for variant in page.variants(case)]
     except DOES_NOT_FIT:

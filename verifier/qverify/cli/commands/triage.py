@@ -23,6 +23,7 @@ OF_A_RUN = {
     "shapes": "--shape",
     "deadline_s": "--timeout",
     "repeat": "--repeat",
+    "keep": "--capture",
     "user": "--user",
     "wait": "--wait",
     "ssh_config": "--ssh-config",
@@ -101,6 +102,9 @@ OF_A_RUN = {
     metavar="COMMAND",
     help="with --reduce: command that makes {bin} of {onnx}, for boards without dumps",
 )
+@click.option(
+    "--capture", "keep", metavar="DIR", help="keep everything the run saw, experiments included, to triage it again"
+)
 @report_options("write_triage")
 @input_options
 @link_options()
@@ -122,6 +126,7 @@ def command(
     repeat: int,
     reduce: str | None,
     build: str | None,
+    keep: str | None,
     reports: ReportFiles,
     inputs: InputRequest,
     deadline_s: float,
@@ -156,6 +161,7 @@ def command(
         explain_s=explain_s,
         repeat=repeat,
         capture=opened,
+        keep=keep,
     )
     _check_reducing(reduce, build, opened is None and board is not None)
     with progress_bars() as watch:

@@ -17,7 +17,7 @@ from qverify.inputs.sources import InputRequest
 from qverify.plural import count
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import HostSides, SideResults, Watch
-from qverify.session.job import CachedPull, Outcome, unreachable_board
+from qverify.session.job import Outcome, unreachable_board
 from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
 from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_others
@@ -138,7 +138,7 @@ def frames(
                 if request.board is not None:
                     board = board or _board_again(request, models)
                     if board is not None:
-                        pull = CachedPull(board.pull)
+                        pull = board.pull
                     ran.recordings["board"] = _run(board, request, models, prepared)
                 report = make_report(models, prepared, ran, replace(options, frame=number), pull)
             except BadFileError as error:

@@ -14,7 +14,7 @@ from qverify.sides.board import Board
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
-from qverify.triage.experiments import ENOUGH, MOST
+from qverify.triage.experiments import DRAWS, ENOUGH, MOST
 
 NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
 
@@ -48,13 +48,19 @@ class BoardExperiments:
         self.why_not = "" if "inject" in self.board.capabilities else "the board runs no single node"
         self.most = ENOUGH if self.board.slow_link else MOST
 
+    def seeds(self, case: Case, kind: str) -> range:
+        """Returns the seeds of the inputs to draw."""
+        return range(1, DRAWS + 1)
+
     def cost(self, case: Case) -> str:
         """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""
         if not self.board.slow_link:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
+        return (
+            f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
+        )
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""

@@ -14,9 +14,9 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
 from qverify.session.run_evidence import Pull, board_values
-from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.tensors.recording import Array, Recording
 from qverify.triage.case import Case, Find, nothing
+from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search
 from qverify.triage.one_cause import compare_causes
@@ -52,7 +52,7 @@ class NodeEvidence:
     inputs: Mapping[str, Array]
     pull: Pull | None = None
     previous: Find = nothing
-    board: BoardExperiments | None = None
+    board: ExperimentBoard | None = None
 
 
 def explain_blame(
@@ -79,7 +79,7 @@ def explain_blame(
         if search is not None and not hidden:
             searches[name] = search
     if evidence.board is not None:
-        explained = [_decided(one, searches.get(one.tensor), evidence.board, end) for one in explained]
+        explained = [_decided(one, searches.get(one.tensor), evidence.board, end, watch) for one in explained]
     known = {one.tensor: one.explanation for one in explained if one.explanation is not None}
     compare_causes(searches, known, _other_cases(evidence, chosen, board), end)
     return explained
@@ -95,13 +95,13 @@ class Blamed:
         self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
         self.explained: list[Explained] = []
 
-    def frame(self, report: Report, evidence: NodeEvidence, number: int) -> None:
+    def frame(self, report: Report, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
         """Explains this frame where it is one of those to explain."""
         before, simulated = self._before, evidence.recordings.get("simulator")
         self._before = {} if simulated is None else dict(simulated.tensors)
         if self._seconds <= 0 or (self.explained and (self._knew_before or not before)):
             return
-        if explained := explain_blame(report, replace(evidence, previous=before.get), self._seconds):
+        if explained := explain_blame(report, replace(evidence, previous=before.get), self._seconds, watch):
             self.explained, self._knew_before = [replace(f, frame=number) for f in explained], bool(before)
 
 
@@ -134,13 +134,18 @@ def _case(
     return Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous), ""
 
 
-def _decided(one: Explained, search: FaultSearch | None, board: BoardExperiments, end: float) -> Explained:
+def _decided(
+    one: Explained, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
+) -> Explained:
     if search is None or one.explanation is None or not search.groups:
         return one
+    cost = board.cost(search.case)
+    if watch is not None:
+        watch(cost or "experiments", 0, 1)
     try:
-        return replace(one, explanation=decide(search, board, end), cost=board.cost(search.case))
+        return replace(one, explanation=decide(search, board, end), cost=cost)
     except LinkError as error:
-        one.explanation.unconfirmed = f"the board failed in an experiment: {' '.join(str(error).split())}"
+        one.explanation.unconfirmed = f"an experiment could not be run: {' '.join(str(error).split())}"
         return one
 
 

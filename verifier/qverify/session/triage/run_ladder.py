@@ -25,6 +25,7 @@ from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_ends import input_rung, output_rung
 from qverify.session.triage.board_experiments import BoardExperiments
+from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
 from qverify.session.triage.explain_nodes import Blamed, NodeEvidence
 from qverify.session.triage.float_losses import FloatLosses
@@ -40,6 +41,7 @@ from qverify.session.triage.open_stages import list_stages, stage_files
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
+from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.ladder import RungGate
 from qverify.triage.loudness import quiet_outputs
 
@@ -53,7 +55,8 @@ class TriageRequest:
     what the application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the
     board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
     simulator ~ board other than equal bits.
-    capture: takes the place of its models, its inputs and its board; models are then files beside it."""
+    capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
+    which everything the run saw is kept."""
 
     models: list[str]
     _: KW_ONLY
@@ -73,6 +76,7 @@ class TriageRequest:
     repeat: int = 1
     relax_board: bool = False
     capture: Capture | None = None
+    keep: str | None = None
 
 
 class Ladder:
@@ -120,6 +124,7 @@ class Ladder:
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
             reach=request.reach,
+            capture=request.keep,
         )
         return Job(wanted, 1 if alone else 2)
 
@@ -159,7 +164,9 @@ class Ladder:
         return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
 
     def close(self) -> None:
-        """Closes the connection to the board."""
+        """Ends the capture, and closes the connection to the board."""
+        if isinstance(self.job, Job) and (why := self.job.keep_capture()):
+            self._note(f"WARNING: capture {self.request.keep} is incomplete: {why}")
         if self.job is not None:
             self.job.close()
 
@@ -170,13 +177,13 @@ class Ladder:
         """Runs all stages on one set of inputs."""
         self.report.frames.append(printable(source))
         if self.job is not None:
-            self._run_compiled(self.job, inputs, number)
+            self._run_compiled(self.job, inputs, source, number)
             return
         prepared = prepared_inputs(inputs_only(self.floats[0]), inputs)
         self._add_inputs(prepared)
         self.from_float.add(prepared.arrays(), None, None)
 
-    def _run_compiled(self, job: Job | CapturedJob, inputs: InputRequest, number: int) -> None:
+    def _run_compiled(self, job: Job | CapturedJob, inputs: InputRequest, source: str, number: int) -> None:
         graph, request = job.models.graph, self.request
         prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
@@ -190,16 +197,18 @@ class Ladder:
         if len(ran.recordings) > 1:
             located: list[Located] = []
             report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
+            if isinstance(job, Job):
+                job.keep_frame(number, source, prepared, ran, pull)
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs)
-            board = job.connected() if isinstance(job, Job) else None
-            experiments = BoardExperiments(board) if board is not None else None
-            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=experiments)
-            self._blamed.frame(report, evidence, number)
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=_experiments(job, number))
+            self._blamed.frame(report, evidence, number, self.watch)
             self.report.explained = list(self._blamed.explained)
+            if isinstance(job, Job):
+                job.keep_experiments(experiment_rows(self._blamed.explained, number))
             self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
@@ -297,6 +306,15 @@ class Ladder:
         if not kinds & {"board", "dump"}:
             unknown.append("no -b BOARD: what the device computes is not known")
         self.report.unknown += unknown
+
+
+def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
+    """Returns what experiments run on: the connected board, or what the capture of one keeps of them."""
+    if isinstance(job, CapturedJob):
+        rows = job.capture.frames[number].get("experiments", [])
+        return CapturedExperiments(job.capture.folder, rows) if rows else None
+    board = job.connected()
+    return None if board is None else BoardExperiments(board)
 
 
 def _room(stages: Mapping[str, Stage], rung: Rung) -> str:

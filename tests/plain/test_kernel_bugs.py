@@ -1,0 +1,36 @@
+"""The kernel bugs of `scripts/bench kernels`: every file can be read, is one of its kind, and still fits the source."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from benchmarks.kernel_bugs_built import BUGS, RUNTIME, DoesNotApply, KernelBug, edited, list_bugs  # noqa: E402
+
+ALL = list_bugs()
+
+
+def test_there_are_enough_of_them_and_each_has_a_name_and_a_truth_of_its_own():
+    assert len(ALL) >= 300 and len({b.name for b in ALL}) == len(ALL)
+    assert all(b.truth.endswith(".") and len(b.truth) > 30 for b in ALL)
+    assert len({tuple(sorted(b.edits)) for b in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("folder", ["seen", "unseen", "near_misses"])
+def test_every_bug_still_fits_the_source(folder: str):
+    for bug in list_bugs(BUGS / folder):
+        for path, text in edited(bug, RUNTIME / "src"):
+            assert text != (RUNTIME / "src" / path).read_text(), bug.name
+
+
+def test_a_text_that_is_not_there_once_is_refused(tmp_path: Path):
+    (tmp_path / "a.c").write_text("x x y")
+    with pytest.raises(DoesNotApply, match="2 times, wanted once"):
+        list(edited(KernelBug("b", "t", (("a.c", "x", "z"),)), tmp_path))
+    assert list(edited(KernelBug("b", "t", (("a.c", "y", "z"), ("a.c", "z", "w"))), tmp_path)) == [
+        (Path("a.c"), "x x w")
+    ]

@@ -47,8 +47,8 @@ def fixed(values: Array, bits: int, rounded: Narrow = np.rint) -> Array:
 
 
 FORMATS: dict[str, Narrow] = {
-    "float16": float16,
-    "bfloat16": bfloat16,
-    "bfloat16 (cut off)": bfloat16_cut,
-    "float32": float32,
+    "float16 (11 significant bits)": float16,
+    "bfloat16 (8 significant bits)": bfloat16,
+    "bfloat16 (8 significant bits, the others cut off)": bfloat16_cut,
+    "float32 (24 significant bits)": float32,
 }

@@ -15,6 +15,7 @@ from qverify.arithmetic.requantize import requantize
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.same_here import worded
 from qverify.triage.summands import Summands, depth, summands
 
 Array = npt.NDArray[Any]
@@ -195,16 +196,27 @@ def _sample(case: Case) -> SummedElements | None:
     return elements(case, np.unique(chosen[np.linspace(0, len(chosen) - 1, most).astype(np.int64)]))
 
 
-def fitting(case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False) -> Iterator[FaultVariant]:
+def fitting(
+    case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False, bits: float = 0.0
+) -> Iterator[FaultVariant]:
     """Yields the faults that give the recorded bytes at some differing elements. ways: (text, how elements are
-    computed). in_parts: the way reads the summands, of which there are too many for all elements at once."""
+    computed). in_parts: the way reads the summands, of which there are too many for all elements at once. bits: of each
+    variant."""
     few = sample(case)
     if few is None or not len(few.places):
         return
     wanted = case.recorded.reshape(-1)[few.places]
     for said, way in ways:
         if (way(few) == wanted).all():
-            yield FaultVariant(said, partial(whole, way=way, in_parts=in_parts))
+            yield FaultVariant(said, partial(whole, way=way, in_parts=in_parts), bits)
+
+
+def fitting_alike(case: Case, ways: Iterable[tuple[list[str], Way]], in_parts: bool = False) -> Iterator[FaultVariant]:
+    """Yields as fitting does, every way with all its words: together, and each alone."""
+    for texts, way in ways:
+        for variant in fitting(case, [("", way)], in_parts):
+            for said, bits in worded(texts):
+                yield FaultVariant(said, variant.make, bits)
 
 
 def whole(case: Case, way: Way, in_parts: bool) -> Array:

@@ -12,30 +12,33 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.narrow_floats import FORMATS, Narrow, significant
 from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded
-from qverify.triage.summed_elements import SummedElements, fitting, has_bias
+from qverify.triage.summed_elements import SummedElements, fitting, has_bias, sample
 
 NAME = "bias-addition"
+APART = "the sum and the bias are scaled and rounded to output steps each by itself, then added"
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is not None and has_bias(case):
+        yield from fitting(case, [(APART, partial(_apart, of_sum=np.rint, of_bias=np.rint))], bits=0.5)
         yield from fitting(case, _ways())
+        yield from fitting(case, _times(sample(case)))
 
 
 def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     for first, of_sum in RULES.items():
         for second, of_bias in RULES.items():
             rules = f", the sum {first}, the bias {second}" if (first, second) != (EVEN, EVEN) else ""
-            said = f"the sum and the bias are scaled and rounded to output steps each by itself, then added{rules}"
-            yield said, partial(_apart, of_sum=of_sum, of_bias=of_bias)
+            if rules:
+                yield f"{APART}{rules}", partial(_apart, of_sum=of_sum, of_bias=of_bias)
     for rule, way in RULES.items():
         end = finally_rounded(rule)
         yield (
-            f"the bias is added after the activation limits were applied{end}",
+            f"the bias is scaled and rounded by itself and added after the activation limits were applied{end}",
             partial(_after_clamp, rule=way, again=False),
         )
         yield (
-            f"the bias is added after the activation limits were applied, which are then applied again{end}",
+            f"the bias is scaled and rounded by itself and added after the activation limits were applied, which are applied again{end}",
             partial(_after_clamp, rule=way, again=True),
         )
     yield "the bias is added to the output without its scale", _unscaled
@@ -52,6 +55,23 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     yield "a positive bias is left out", lambda e: e.requantized(e.acc - np.maximum(e.bias, 0))
     yield "the absolute value of the bias is added", lambda e: e.requantized(e.acc - e.bias + np.abs(e.bias))
     yield "the bias is added three times", lambda e: e.requantized(e.acc + 2 * e.bias)
+
+
+def _times(few: SummedElements | None) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    """Yields faults that add the bias once for every part of the sum."""
+    assert few is not None
+    shape = np.broadcast_shapes(few.summands.x.shape, few.summands.w.shape)[1:]
+    counts = {"input channel": shape[0], "tap of the kernel": shape[1] * shape[2], "row of the kernel": shape[1]}
+    depth = int(np.prod(shape))
+    counts |= {"summand": depth} | {f"block of {n} summands": -(-depth // n) for n in (2, 4, 8, 16, 32, 64, 128, 256)}
+    counts |= {f"block of {n} input channels": -(-shape[0] // n) for n in (2, 4, 8, 16, 32, 64)}
+    for said, times in counts.items():
+        if times > 1:
+            yield f"the bias is added {times} times: once for every {said}", partial(_repeated, times=times)
+
+
+def _repeated(e: SummedElements, times: int) -> Array:
+    return e.requantized(e.acc + (times - 1) * e.bias)
 
 
 def _significant() -> dict[str, Narrow]:

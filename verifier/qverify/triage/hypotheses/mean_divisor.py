@@ -13,18 +13,18 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.narrow_floats import FORMATS, fixed, significant
 from qverify.triage.rounding_rules import RULES, Rule
-from qverify.triage.summed_elements import SummedElements, fitting, words_of
+from qverify.triage.summed_elements import SummedElements, fitting_alike, words_of
 
 NAME = "mean-divisor"
 MULTIPLES = (2, 4, 8, 16, 32, 64)
-Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
+Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None or case.last.op not in ("global_average_pool", "reduce_mean"):
         return
     sizes = mean_sizes(case)
-    yield from fitting(case, _ways(sizes))
+    yield from fitting_alike(case, _ways(sizes))
 
 
 def mean_sizes(case: Case) -> list[int]:
@@ -36,49 +36,52 @@ def mean_sizes(case: Case) -> list[int]:
 def _ways(sizes: list[int]) -> Ways:
     count = int(np.prod(sizes))
     for said, rule in RULES.items():
-        yield (
-            f"the mean of x - zero point is rounded {said} to an integer before it is scaled",
-            partial(_mean_whole, count=count, rule=rule),
-        )
-        yield (
-            f"the mean of the raw integers is rounded {said} to an integer before it is scaled",
-            partial(_raw_mean_whole, count=count, rule=rule),
-        )
-    for said, other in _counts(sizes).items():
-        yield (
-            f"the mean is divided by {said} ({other} instead of {count})",
-            partial(_factor, by=count / other, rule=None),
-        )
+        way = partial(_mean_whole, count=count, rule=rule)
+        yield [f"the mean of x - zero point is rounded {said} to an integer before it is scaled"], way
+        way = partial(_raw_mean_whole, count=count, rule=rule)
+        yield [f"the mean of the raw integers is rounded {said} to an integer before it is scaled"], way
+        if len([n for n in sizes if n > 1]) > 1:
+            for axis, name in ((2, "columns, then of rows"), (1, "rows, then of columns")):
+                text = f"the mean is taken of {name}, and both means are rounded {said} to integers"
+                yield [text], partial(_two_means, axis=axis, count=count, rule=rule)
+    for other, counted in _counts(sizes).items():
+        own = f"({other} instead of {count})"
+        yield [f"the mean is divided by {one} {own}" for one in counted], partial(_factor, by=count / other, rule=None)
         for name, rule in RULES.items():
-            text = f"the sum is multiplied by {count}/{other} ({said}) and rounded {name} to an integer before it is scaled"
-            yield text, partial(_factor, by=count / other, rule=rule)
+            end = f"the sum times {count}/{other} is rounded {name} to an integer before it is scaled"
+            way = partial(_factor, by=count / other, rule=rule)
+            yield [f"the mean is divided by {one} {own}: {end}" for one in counted], way
     for said, reciprocal in _reciprocals(count).items():
-        yield f"the mean is multiplied by 1/{count} {said}", partial(_factor, by=reciprocal * count, rule=None)
+        yield [f"the mean is multiplied by 1/{count} {said}"], partial(_factor, by=reciprocal * count, rule=None)
         for name, rule in RULES.items():
             text = f"the mean is multiplied by 1/{count} {said} and rounded {name} to an integer before it is scaled"
-            yield text, partial(_reciprocal_mean, reciprocal=reciprocal, count=count, rule=rule)
+            yield [text], partial(_reciprocal_mean, reciprocal=reciprocal, count=count, rule=rule)
 
 
-def _counts(sizes: list[int]) -> dict[str, int]:
-    """Returns wrong counts by what they count."""
+def _counts(sizes: list[int]) -> dict[int, list[str]]:
+    """Returns what wrong counts count."""
     count, last = int(np.prod(sizes)), sizes[-1]
     counts: dict[str, int] = {}
-    for m in MULTIPLES:
-        up, aligned = -(-count // m) * m, -(-last // m) * m * (count // last)
-        counts[f"the count rounded up to a multiple of {m}"] = up
+    if len(sizes) > 1:
+        for m in reversed(MULTIPLES):
+            up, down = -(-last // m) * m, last // m * m
+            counts[f"the size with its width rounded up to a multiple of {m}"] = up * (count // last)
+            counts[f"the size with its width rounded down to a multiple of {m}"] = down * (count // last)
+    for m in reversed(MULTIPLES):
+        counts[f"the count rounded up to a multiple of {m}"] = -(-count // m) * m
         counts[f"the count rounded down to a multiple of {m}"] = count // m * m
-        counts[f"the size with its width rounded up to a multiple of {m}"] = aligned
-        counts[f"the size with its width rounded down to a multiple of {m}"] = last // m * m * (count // last)
     counts |= {"one more than the count": count + 1, "one less than the count": count - 1}
-    counts |= {
-        "the power of two below the count": 1 << count.bit_length() - 1,
-        "the power of two above the count": 1 << (count - 1).bit_length(),
-    }
+    counts["the power of two below the count"] = 1 << count.bit_length() - 1
+    counts["the power of two above the count"] = 1 << (count - 1).bit_length()
     for at, size in enumerate(sizes):
         counts[f"the size of axis {at + 1} of the mean alone"] = size
         counts[f"the square of the size of axis {at + 1} of the mean"] = size * size
-    counts |= {"nothing": 1, "255": 255, "256": 256}
-    return {said: n for said, n in counts.items() if n > 0 and n != count}
+    counts |= {"1: the sum is not divided": 1, "255": 255, "256": 256}
+    found: dict[int, list[str]] = {}
+    for said, n in counts.items():
+        if n > 0 and n != count:
+            found.setdefault(n, []).append(said)
+    return found
 
 
 def _reciprocals(count: int) -> dict[str, float]:
@@ -86,7 +89,7 @@ def _reciprocals(count: int) -> dict[str, float]:
     found = {
         f"in {said}": float(narrow(exact.astype(np.float32))[0])
         for said, narrow in FORMATS.items()
-        if said != "float32"
+        if not said.startswith("float32")
     }
     for cut, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
         for bits in range(3, 25):
@@ -111,6 +114,12 @@ def _factor(e: SummedElements, by: float, rule: Rule | None) -> Array:
         if e.of.rq.dtype.kind == "f" or rule
         else e.finished(np.rint(acc * e.scale))
     )
+
+
+def _two_means(e: SummedElements, axis: int, count: int, rule: Rule) -> Array:
+    x = e.summands.centred_x
+    first = rule(x.mean(axis + 1, keepdims=True))
+    return e.requantized((rule(first.reshape(len(x), -1).mean(1)) * count).astype(np.int64))
 
 
 def _reciprocal_mean(e: SummedElements, reciprocal: float, count: int, rule: Rule) -> Array:

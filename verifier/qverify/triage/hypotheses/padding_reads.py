@@ -16,6 +16,15 @@ from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "padding-reads"
 OPS = ("conv", "conv_transpose", "average_pool")
+WHOLE = (
+    "padding",
+    "padding in rows above and below",
+    "padding in columns left and right",
+    "padding in rows above and below, beside no other padding,",
+    "padding in columns left and right, beside no other padding,",
+    "every gap between the elements of the stretched input",
+    "every gap and all padding of the stretched input",
+)
 Source = Callable[[Case, Summands], Array]  # what is read less the zero point
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
@@ -24,7 +33,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     few = sample(case) if case.last.op in OPS else None
     if few is None or few.summands.read.all():
         return
+    yield from fitting(case, _neighbours(), in_parts=True, bits=0.5)
     yield from fitting(case, _ways(case), in_parts=True)
+
+
+def _neighbours() -> Ways:
+    """Yields the faults of planes and rows that lie one after the other, with no padding between them."""
+    for rows in ("above", "below"):
+        way = partial(_filled, mask=_PLACES[f"padding {rows}, its corners apart,"], source=_memory)
+        which = "last rows of the plane before it" if rows == "above" else "first rows of the plane after it"
+        yield (
+            f"the padding {rows} a plane holds the {which} in memory instead of zeros (zeros at the end of the tensor)",
+            way,
+        )
+    for side in ("left", "right"):
+        way = partial(_filled, mask=_PLACES[f"padding at the {side}, its corners apart,"], source=_memory)
+        which = "end of the row before it" if side == "left" else "beginning of the next row"
+        yield f"the padding at the {side} of a row reads on in memory: the {which} instead of zeros", way
+    way = partial(_filled, mask=_PLACES["padding"], source=_memory)
+    yield "padding is not told from data: positions outside of a row or plane read on in memory, its neighbours", way
 
 
 def _ways(case: Case) -> Ways:
@@ -41,12 +68,12 @@ def _ways(case: Case) -> Ways:
     }
     for where, mask in _PLACES.items():
         for value, said in values.items():
-            yield (
-                f"{where} reads {said} instead of the zero point",
-                partial(_filled, mask=mask, source=partial(_raw, value=value)),
-            )
+            way = partial(_filled, mask=mask, source=partial(_raw, value=value))
+            yield f"{where} reads {said} instead of the zero point", way
+        yield f"{where} reads the neighbouring row or plane in memory", partial(_filled, mask=mask, source=_memory)
+    for where in WHOLE:
         for said, source in _ADDRESSES.items():
-            yield f"{where} reads {said}", partial(_filled, mask=mask, source=source)
+            yield f"{where} reads {said}", partial(_filled, mask=_PLACES[where], source=source)
     if case.last.op != "average_pool":
         yield "a position whose taps all lie in padding or gaps gets the zero point, without the bias", _bare
         yield "a position with some taps in padding or gaps gets no bias", partial(_no_bias, way=np.any)
@@ -142,7 +169,6 @@ def _first(case: Case, s: Summands) -> Array:
 
 
 _ADDRESSES: dict[str, Source] = {
-    "the neighbouring row or plane in memory": _memory,
     "the nearest element of the edge (or before the gap)": _edge,
     "the other end of the row or column (wrapped around)": _wrapped,
     "the input mirrored without its edge": partial(_mirrored, edge=0),

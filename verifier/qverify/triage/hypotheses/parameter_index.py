@@ -11,7 +11,7 @@ import numpy as np
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
-from qverify.triage.summed_elements import BIASED, SummedElements, bias_of, fitting, words_of
+from qverify.triage.summed_elements import BIASED, SummedElements, bias_of, fitting, fitting_alike, words_of
 
 NAME = "parameter-index"
 LANES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -31,7 +31,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             texts.setdefault(taken.tobytes(), []).append(said)
             ways.setdefault(taken.tobytes(), index)
     for key, index in ways.items():
-        yield from fitting(case, _ways(case, of, " or, the same here, ".join(texts[key][:3]), index))
+        yield from fitting_alike(case, _ways(case, of, texts[key], index))
     yield from fitting(case, _by_place(case, of))
 
 
@@ -91,11 +91,13 @@ def _lanes(m: int, n: int) -> dict[str, Index]:
     return ways
 
 
-def _ways(case: Case, of: Linear, said: str, index: Index) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+def _ways(
+    case: Case, of: Linear, texts: list[str], index: Index
+) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     for what, parts in _operands(case, of).items():
         verb = "are" if " and " in what else "is"
-        text = f"{what} of channel o {verb} read at index {said}"
-        yield text, partial(_read, index=index, parts=parts)
+        said = [f"{what} of channel o {verb} read at index {text}" for text in texts]
+        yield said, partial(_read, index=index, parts=parts)
 
 
 def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.rounding_rules import EVEN, RULES, Rule
@@ -18,17 +18,25 @@ NAME = "requantize-steps"
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if linear(case) is not None:
-        yield from fitting(case, _ways())
+    if linear(case) is None:
+        return
+    for bits, said, way in _ways(case):
+        yield from fitting(case, [(said, way)], bits=bits)
 
 
-def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], Array]]]:
+    """Yields (bits, text, way), fewer bits for what a kernel is likelier to do."""
+    zero_first = case.last.op == "mul"
+    unsigned = limits(case.spec)[0] == 0
     for said, rule in RULES.items():
-        yield f"the scaled sum is rounded {said}", partial(_zero_last, rule=rule)
-        yield f"the scaled sum plus zero point is rounded {said}", partial(_zero_first, rule=rule)
+        first = 0.8 if unsigned and said.startswith("toward zero") else 1.0
+        yield 1.2 - 0.2 * (not zero_first), f"the scaled sum is rounded {said}", partial(_zero_last, rule=rule)
+        text = f"the scaled sum plus zero point is rounded {said}"
+        yield first + 0.1 * (not zero_first), text, partial(_zero_first, rule=rule)
+    for said, rule in RULES.items():
         text = f", the scaled sum rounded {said}" if said != EVEN else ""
         for order, way in _ORDERS.items():
-            yield order + text, partial(way, rule=rule)
+            yield 0.9 if not text else 6.0, order + text, partial(way, rule=rule)
 
 
 def _zero_last(e: SummedElements, rule: Rule) -> Array:
@@ -93,7 +101,7 @@ def _wrapped(e: SummedElements, rule: Rule, width: int) -> Array:
 
 
 _ORDERS: dict[str, Callable[..., Array]] = {
-    "the activation limits are applied before the zero point is added, and again after": _clamp_before_zero,
+    "the activation limits are applied before the output zero point is added, and again after: the zero point counts as 0 for them": _clamp_before_zero,
     "the activation limits are applied only before the zero point is added": _clamp_before_zero_only,
     "the limits of the type are applied before the zero point is added": _clamp_to_type_before_zero,
     "the limits are applied before the zero point is added, and the sum wraps": _clamp_wraps,

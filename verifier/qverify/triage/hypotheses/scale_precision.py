@@ -12,9 +12,9 @@ import numpy as np
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.narrow_floats import FORMATS, fixed, significant
+from qverify.triage.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
-from qverify.triage.summed_elements import SummedElements, fitting
+from qverify.triage.summed_elements import SummedElements, fitting_alike
 
 NAME = "scale-precision"
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
@@ -27,15 +27,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None:
         return
     values = of.rq if of.rq.dtype.kind == "f" else of.real
-    seen = {np.ascontiguousarray(values).tobytes()}
+    own = np.ascontiguousarray(values).tobytes()
+    texts: dict[bytes, list[str]] = {}
+    scales: dict[bytes, Array] = {}
     for said, narrow in _narrow(len(values)):
-        narrowed = narrow(values)
-        if (key := np.ascontiguousarray(narrowed).tobytes()) in seen:
-            continue
-        seen.add(key)
-        for rule in LAST:
-            way = partial(_scaled, scales=narrowed, rule=RULES[rule])
-            yield from fitting(case, [(f"the requantization scale is {said}{finally_rounded(rule)}", way)])
+        narrowed = np.ascontiguousarray(narrow(values))
+        if (key := narrowed.tobytes()) != own:
+            texts.setdefault(key, []).append(said)
+            scales[key] = narrowed
+    yield from fitting_alike(case, _ways(texts, scales))
+
+
+def _ways(
+    texts: dict[bytes, list[str]], scales: dict[bytes, Array]
+) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
+    for rule in LAST:
+        for key, said in texts.items():
+            end = finally_rounded(rule)
+            way = partial(_scaled, scales=scales[key], rule=RULES[rule])
+            yield [f"the requantization scale is {one}{end}" for one in said], way
 
 
 def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
@@ -57,7 +67,7 @@ def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "the reciprocal of a whole divisor", lambda v: (1 / np.rint(1 / v.astype(np.float64))).astype(v.dtype)
     yield (
         "the reciprocal of a divisor in float16",
-        lambda v: (1 / np.float64(FORMATS["float16"](1 / v))).astype(v.dtype),
+        lambda v: (1 / np.float64(float16(1 / v))).astype(v.dtype),
     )
 
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting, sample
+from qverify.triage.summed_elements import SummedElements, fitting_alike, sample
 
 NAME = "summands-left-out"
 LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
-Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -23,7 +22,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     shape = few.summands.products.shape[1:]
     seen: set[bytes] = set()
-    yield from fitting(case, _ways(shape, seen, case.last.op), in_parts=True)
+    yield from fitting_alike(case, _ways(shape, seen, case.last.op), in_parts=True)
 
 
 def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
@@ -49,29 +48,38 @@ def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
     return {said: order for said, order in orders.items() if order.max()}
 
 
-def _ways(shape: tuple[int, ...], seen: set[bytes], op: str) -> Ways:
+def _ways(
+    shape: tuple[int, ...], seen: set[bytes], op: str
+) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
         noun = order or (" of the depth" if op in ("fully_connected", "matmul") else "")
-        for said, chosen in _parts(count, noun).items():
+        for texts, chosen in _parts(count, noun):
             mask = np.broadcast_to(chosen[number], shape)
             for times, verb in ((0, "left out of the sum"), (2, "counted twice in the sum")):
                 weight = np.where(mask, times, 1)
                 if mask.any() and (key := weight.tobytes()) not in seen:
                     seen.add(key)
-                    yield said.format(verb), partial(_weighted, weight=weight)
+                    yield [text.format(verb) for text in texts], partial(_weighted, weight=weight)
 
 
-def _parts(count: int, noun: str) -> dict[str, Array]:
-    """Returns parts of `count` numbered summands, each a mask, by sentences with a place for what happens to them."""
+def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
+    """Yields (sentences with a place for what happens to it, mask) of parts of `count` numbered summands."""
     k = np.arange(count)
     of = f"of the {count} summands{noun}"
-    parts: dict[str, Array] = {}
-    lanes = [n for n in LANES if count % n and (n < count or n <= 2 * count)]
+    lanes = [n for n in LANES if count % n and n <= 2 * count]
     for rest in dict.fromkeys(count % n for n in lanes):
-        sizes = " or ".join(str(n) for n in lanes if count % n == rest)
-        parts[f"the last {rest} {of}, those after the last whole {sizes}, are {{}}"] = k >= count - rest
-        parts[f"the first {rest} {of}, those before whole blocks of {sizes}, are {{}}"] = k < rest
+        sizes = [str(n) for n in lanes if count % n == rest]
+        both = [" or ".join(sizes), *sizes[:1]] if len(sizes) > 1 else sizes
+        yield [f"the last {rest} {of}, those after the last whole {n}, are {{}}" for n in both], k >= count - rest
+        yield [f"the first {rest} {of}, those before whole blocks of {n}, are {{}}" for n in both], k < rest
+    for said, mask in _blocks(count, of, lanes).items():
+        yield [said], mask
+
+
+def _blocks(count: int, of: str, lanes: list[int]) -> dict[str, Array]:
+    k = np.arange(count)
+    parts: dict[str, Array] = {}
     for n in lanes:
         if count > n:
             text = f"the last vector of {n} {of} overlaps the one before: summands {count - n} to {count // n * n - 1} are {{}}"
@@ -88,9 +96,10 @@ def _parts(count: int, noun: str) -> dict[str, Array]:
             parts[f"every second block of {n} {of} is {{}}, the 1st, 3rd and so on"] = k // n % 2 == 0
             parts[f"every second block of {n} {of} is {{}}, the 2nd, 4th and so on"] = k // n % 2 == 1
             parts[f"the last whole block of {n} {of} is {{}}"] = k // n == count // n - 1
+            parts[f"all but the last block of {n} {of} are {{}}"] = k // n != (count - 1) // n
             parts[f"the last block of {n} {of} is {{}}, whole or not"] = k // n == (count - 1) // n
     parts[f"the middle one {of} is {{}}"] = k == count // 2
-    parts[f"all but the first {of} are {{}}"] = k > 0
+    parts |= {f"all but the first {of} are {{}}": k > 0, f"all but the last {of} are {{}}": k < count - 1}
     return parts
 
 

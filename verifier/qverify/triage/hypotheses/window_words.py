@@ -8,6 +8,7 @@ from functools import partial
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.same_here import ALONE, worded
 from qverify.triage.summed_elements import words_of
 
 NAME = "window-words"
@@ -28,8 +29,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 reasons.setdefault(effect, []).append(said)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
-        text = f"{' (or, the same here, '.join(why[:2])}{')' if len(why) > 1 else ''}: {values}"
-        yield FaultVariant(text, partial(_again, changed=dict(effect)), bits=1.0)
+        for said, bits in worded(why):
+            end = f": {values}" if bits != ALONE or len(why) == 1 else ""
+            yield FaultVariant(f"{said}{end}", partial(_again, changed=dict(effect)), min(bits, 0.75))
+        if len(why) == 1:
+            yield FaultVariant(why[0], partial(_again, changed=dict(effect)), ALONE)
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -25,7 +26,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     s = few.summands
     shape = np.broadcast_shapes(s.x.shape, s.w.shape)[1:]
     if case.last.op in MEANS:
-        yield from fitting(case, _of_mean(shape), in_parts=True)
+        yield from fitting(case, islice(_of_mean(shape), 2), in_parts=True, bits=0.5)
+        yield from fitting(case, islice(_of_mean(shape), 2, None), in_parts=True)
     else:
         yield from fitting(case, _of_products(shape), in_parts=True)
 

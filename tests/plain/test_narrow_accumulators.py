@@ -15,10 +15,10 @@ from tests.plain.forensic_units import Small
 (ACCUMULATOR,) = (page for page in pages() if page.NAME == "accumulator")
 
 
-def said(x: list[int], w: list[int], bias: int, zero: int = 0) -> list[str]:
+def said(x: list[int], w: list[int], bias: int, zero: int = 0, dtype: str = "int8") -> list[str]:
     """Faults of one sum of products; the weights' zero point is 0."""
     tensors: dict[str, Any] = {
-        "x": (np.array([x], np.int8), 0.5, zero),
+        "x": (np.array([x], dtype), 0.5, zero),
         "c_w": (np.array([w], np.int8), 0.5, 0),
         "c_b": (np.array([bias], np.int32),),
         "c_rq": (np.array([0.25], np.float32),),
@@ -47,6 +47,22 @@ def test_the_first_sum_that_is_too_large(width: int) -> None:
 def test_the_first_sum_that_may_saturate_on_its_way(bias: int, steps: int) -> None:
     """Of 1 * 2 and 2 * -2 no partial sum is larger than 2 * 3, the largest of what is read by all the weights."""
     found = [text for text in said([1, 2], [1, -2], bias) if "at every step" in text]
+    assert len(found) == steps
+
+
+@pytest.mark.parametrize(("bias", "narrow"), [((1 << 31) - 2, False), ((1 << 31) - 1, True)])
+def test_a_sum_of_16_bits_beyond_32(bias: int, narrow: bool) -> None:
+    assert ("accumulator of 32 bits that wraps" in said([1], [1], bias, dtype="int16")) is narrow
+
+
+def test_one_product_may_saturate() -> None:
+    assert sum("at every step" in text for text in said([1], [1], 1 << 15)) == 4
+
+
+@pytest.mark.parametrize(("zero", "steps"), [(-100, 2), (0, 0), (100, 0)])
+def test_a_sum_is_of_what_is_read_less_the_zero_point(zero: int, steps: int) -> None:
+    """227 * 254 and 100 * 254 with a bias of 0: more than 2^15 and less."""
+    found = [text for text in said([127, 0], [127, 127], 0, zero) if "at every step" in text]
     assert len(found) == steps
 
 

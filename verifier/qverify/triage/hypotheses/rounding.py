@@ -130,7 +130,7 @@ def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
 def _pool_in_mode(case: Case, mode: str) -> Array:
     node, graph = case.last, case.graph
     ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
-    counts = np.arange(1, node.words[0] * node.words[1] + 1, dtype=np.float64)
+    counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
     return case.again(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
 
 

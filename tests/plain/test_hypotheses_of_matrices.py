@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.multipliers import parameters
+from qverify.model_bin.units import units
+from qverify.triage.case import Case
 
 from tests.plain.fault_units import PAGES, Way, case_of, check, found, small_case
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator
+from tests.plain.test_hypotheses_of_inputs import Wide
 from tests.plain.test_hypotheses_of_order import backward, dealt, exchanged, in_order, late, rolled, turned, words
 
 Array = Any
@@ -205,6 +210,27 @@ def test_only_a_table_of_one_row_is_read_at_another_place() -> None:
     table = np.zeros((2, 128), np.int8)
     small = Small("lookup", (), ("int8", 0.5, 3), (2, 2), x=(x, 0.5, 3), c_table=(table,))
     assert found("lookup-index", small_case(small, x)) == {}
+
+
+@pytest.mark.parametrize("family", ["alignment", "layout", "interleaving", "channel-order", "group-order"])
+def test_multipliers_and_shifts_have_no_other_order(family: str) -> None:
+    """Two rows of them, which no kernel lays out as it does an activation."""
+    c = Conv()
+    graph = replace(c.graph(), rounding="mul31")
+    graph.constants["rq"] = parameters("mul31", SX * c.sw.astype(np.float64) / SY, False)
+    graph.tensors["rq"] = replace(graph.tensors["rq"], dtype="int32", shape=(2, 10))
+    said = found(family, Case(graph, units(graph)[0], {"x": c.x}, "y", c.out()[..., ::-1]))
+    assert said and not [s for s in said if "scales" in s or "bias" in s]
+
+
+@pytest.mark.parametrize("family", ["alignment", "element-offset"])
+def test_what_is_where_no_weight_was_written(family: str) -> None:
+    """Of several zero points the first."""
+    unit = Wide()
+    said = [s for s in found(family, small_case(unit.small, unit.out(unit.x))) if "the weights" in s]
+    assert (
+        len([s for s in said if "the zero point" in s]) == len([s for s in said if "zero" in s or "0 there" in s]) / 2
+    )
 
 
 def test_no_fault_of_a_constant_of_what_has_none() -> None:

@@ -172,6 +172,18 @@ def test_every_two_of_few_channels() -> None:
     check("channel-order", unit.case(unit.y), wanted)
 
 
+@pytest.mark.parametrize(("channels", "pairs"), [(8, 28), (9, 0)])
+def test_every_two_of_at_most_eight_channels(channels: int, pairs: int) -> None:
+    unit = Table(1, channels, 2)
+    assert sum("are exchanged" in said for said in found("channel-order", unit.case(unit.y))) == pairs
+
+
+def test_no_channels_of_one_axis() -> None:
+    line = Table(12)
+    for family in ("channel-order", "group-order"):
+        assert found(family, line.case(line.y)) == {}
+
+
 def test_group_order() -> None:
     unit, wanted = Table(1, 12, 2, 1), {}
     for groups in (2, 3, 4, 6):

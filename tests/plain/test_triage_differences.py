@@ -131,10 +131,10 @@ def test_how_far_a_forced_tensor_is_off() -> None:
 
 
 def test_how_two_tensors_differ() -> None:
-    made = np.zeros((1, 2, 6, 4), np.int8)
+    made = np.full((1, 2, 6, 4), 20, np.int8)
     recorded = made.copy()
-    recorded[0, 1, 1::2] = 3
-    recorded[0, 1, 3, 2] = -5
+    recorded[0, 1, 1::2] = 23
+    recorded[0, 1, 3, 2] = 15
     found = describe_difference(made, recorded, TensorSpec("y", "int8", made.shape, layout="NHWC"))
     assert (found.dtype, found.shape, found.elements, found.differing) == ("int8", (1, 2, 6, 4), 48, 12)
     assert (found.max_abs, found.up, found.steps, found.not_finite) == (5.0, 11 / 12, {3: 11, -5: 1}, 0)
@@ -146,7 +146,7 @@ def test_how_two_tensors_differ() -> None:
         ("C", 4, 0, 3, 4, (), 0),
     ]
     assert found.drawing == tuple((0.5 * (row % 2),) * 4 for row in range(6))
-    whole = describe_difference(made, np.ones_like(made), TensorSpec("y", "int8", made.shape))
+    whole = describe_difference(made, made + np.int8(1), TensorSpec("y", "int8", made.shape))
     assert [(a.name, a.whole, a.period) for a in whole.axes] == [
         ("N", (0,), 0), ("C", (0, 1), 0), ("H", (0, 1, 2, 3, 4, 5), 0), ("W", (0, 1, 2, 3), 0)
     ]  # fmt: skip
@@ -174,7 +174,17 @@ def test_many_steps_are_counted_by_the_commonest() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "cells"),
-    [((7,), (1, 7)), ((3, 5), (3, 5)), ((2, 30, 100), (12, 48)), ((1, 9, 1, 1), (1, 9)), ((), (1, 1))],
+    [
+        ((7,), (1, 7)),
+        ((3, 5), (3, 5)),
+        ((2, 30, 100), (12, 48)),
+        ((1, 9, 1, 1), (1, 9)),
+        ((), (1, 1)),
+        ((2, 30, 1), (12, 1)),
+        ((2, 1, 2), (1, 2)),
+        ((4, 2, 1), (2, 1)),
+        ((1,), (1, 1)),
+    ],
 )
 def test_the_size_of_a_drawing(shape: tuple[int, ...], cells: tuple[int, int]) -> None:
     found = drawing(np.ones(shape, bool))
@@ -298,6 +308,19 @@ def test_noise_keeps_what_it_must() -> None:
     assert -5 <= below.min() < -4 and 0.5 < below.max() <= 1
     none = noise(np.full(400, np.nan, np.float32), "x", 1)
     assert -1 <= none.min() < -0.5 and 0.5 < none.max() <= 1
+
+
+def test_noise_of_a_case_is_of_every_tensor() -> None:
+    """Those of the board and of the frame before by their own names; none where there is none."""
+    unit, tensors = Table(4, 10), {"k": np.zeros(1000, np.int8)}
+    case = unit.case(unit.y, board=tensors.get, previous=tensors.get, raw=b"raw")
+    assert case.differing.size == 0  # kept, but not for the noise
+    other = case.on_noise(1)
+    assert other.raw is None and other.kept == {} and np.array_equal(other.inputs["x"], noise(unit.x, "x", 1))
+    assert np.array_equal(other.board("k"), noise(tensors["k"], "boardk", 1))
+    assert np.array_equal(other.previous("k"), noise(tensors["k"], "previousk", 1))
+    assert other.board("absent") is None and other.previous("absent") is None
+    assert np.array_equal(other.made, unit.read(other.inputs["x"]))
 
 
 def test_places_of_a_unit() -> None:

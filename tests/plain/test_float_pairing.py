@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +150,12 @@ def test_a_tensor_of_another_shape_is_not_paired(folder: Path) -> None:
 def test_ends_pair_by_name_else_by_position(
     mine: list[str], theirs: list[str], found: dict[str, str], note: str
 ) -> None:
-    def shape(name: str) -> tuple[int, ...]:
+    def shape(name: str, among: list[str]) -> tuple[int, ...]:
+        assert name in among
         return (9,) if name == "large" else (2, 3)
 
-    assert pair_ends(mine, theirs, (shape, shape), "ends") == (found, note)
+    shapes = (partial(shape, among=mine), partial(shape, among=theirs))
+    assert pair_ends(mine, theirs, shapes, "ends") == (found, note)
 
 
 def test_losses_over_frames(folder: Path) -> None:
@@ -253,6 +256,6 @@ def test_the_weights_of_a_matrix_product(
     quantized(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel, quant_format=format_,
               weight_type=weight_type)  # fmt: skip
     pairs = {p.tensor: p for p in paired(tmp_path, kind="q").pairs}
-    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale is not per_channel
+    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale == (not per_channel)
     steps = np.abs(real).max(0 if per_channel else None) / 127
     assert (np.abs(pairs["y"].weights[1] - real) <= 0.51 * steps).all()

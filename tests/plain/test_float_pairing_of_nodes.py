@@ -107,3 +107,50 @@ def test_of_one_node_in_a_place_the_weights_do_not_matter(folder: Path) -> None:
 
     found = pair_float(changed(folder, other), quant, graph)
     assert {p.tensor: p.how for p in found.pairs}["other_c3"] == "structure"
+
+
+def test_only_a_node_of_the_same_operator_and_inputs_fits(folder: Path) -> None:
+    _, quant, graph = views(folder, "other", "qdq")
+
+    def more(given: Any) -> None:
+        given.node.insert(4, helper.make_node("Neg", ["other_r1"], ["turned"], "turned"))
+        sums = next(n for n in given.node if n.op_type == "Add")
+        given.node.append(helper.make_node("Add", [*sums.input[:1], *sums.input[:1]], ["twice"], "twice"))
+
+    pairs = {p.tensor: p.how for p in pair_float(changed(folder, more), quant, graph).pairs}
+    assert pairs["other_c3"] == pairs["other_a"] == "structure" and not {"turned", "twice"} & pairs.keys()
+
+
+def test_a_tensor_that_is_taken_does_not_fit(folder: Path) -> None:
+    _, quant, graph = views(folder, "other", "qdq")
+
+    def same(given: Any) -> None:
+        given.node.insert(4, helper.make_node("Conv", ["other_r1", "w3", "b3"], ["twin"], "twin"))
+
+    pairing = _Pairing(changed(folder, same), quant, graph)
+    pairing.taken.add("other_c3")
+    assert {p.tensor: p.how for p in pairing.run().pairs}["twin"] == "structure"
+
+
+def test_an_activation_that_is_quantized_by_itself_is_not_passed() -> None:
+    node = helper.make_node
+    floats = model([node("Neg", ["x"], ["c"]), node("Relu", ["c"], ["y"])])
+    start = [node("Neg", ["x"], ["c"]), node("QuantizeLinear", ["c", "s"], ["q"]),
+             node("DequantizeLinear", ["q", "s"], ["d"])]  # fmt: skip
+    scale = ("s", np.array(0.5, np.float32))
+    outside = model([*start, node("Relu", ["d"], ["y"])], scale)
+    further = model([*start, node("Abs", ["q"], ["n"]), node("Relu", ["n"], ["y"])], scale)
+    for quant, found in ((outside, "c"), (further, "y")):
+        assert _Pairing(floats, quant, None)._behind("c", "q") == found  # type: ignore[arg-type]
+
+
+def test_how_near_weights_of_one_node_are(folder: Path) -> None:
+    """A quarter of their size apart."""
+    floats, quant, graph = views(folder, "float", "qdq")
+    pairing = _Pairing(floats, quant, graph)
+    found = {p.tensor: p for p in pairing.run().pairs}
+    node = next(n for n in floats.nodes if n.name == "conv3")
+    mine = pairing._core_of(found["c3"].quantized)
+    for share, same in ((0.24, True), (0.26, False), (-0.24, True), (-0.26, False)):
+        floats.constants[node.input[1]] = found["c3"].weights[1] / np.float32(1 - share)
+        assert pairing._same_weights(mine, node) is same

@@ -321,3 +321,11 @@ def test_one_float_between_rows_is_no_value_that_was_written() -> None:
     text = "alignment: the output is written with rows of 6 elements and read with 5; "
     said = {s for s in found("alignment", small_case(small, recorded)) if s.startswith(text)}
     assert said == {f"{text}zeros where nothing was written"}
+
+
+def test_how_long_a_vector_is() -> None:
+    """Of 127 columns, so many are left by vectors of 2, 4, ..., 64."""
+    wide = Table(1, 2, 127)
+    recorded = wide.y.copy()
+    recorded[..., -1] = (5, 6)
+    assert [int(s.split()[2]) for s in found("vector-tail", wide.case(recorded))] == [1, 3, 7, 15, 31, 63]

@@ -247,3 +247,30 @@ def test_shifts_of_an_addition_of_integers() -> None:
         said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
         wanted[said] = np.clip(total // 2 ** (4 - k) + 3, -128, 127).astype(np.int8)
     among("scales", case, wanted)
+
+
+@pytest.mark.parametrize(
+    ("made", "recorded", "zero"),
+    [([120] * 6 + [0] * 4, [127] * 6 + [10] * 4, 13), ([120] * 6, [127] * 6, 10), ([0] * 4, [0, 2, 2, 3], 5),
+     ([-120] * 6 + [0] * 4, [-128] * 6 + [-9] * 4, -6)],
+)  # fmt: skip
+def test_the_zero_point_of_the_output_is_told_by_what_is_not_saturated(
+    made: list[int], recorded: list[int], zero: int
+) -> None:
+    """Unless all of it is."""
+    x = np.array(made, np.int8)
+    small = Small("reshape", (), ("int8", 0.5, 3), x.shape, x=(x, 0.5, 3))
+    said = [v.said for v in zero_points(small_case(small, np.array(recorded, np.int8))) if "output" in v.said]
+    assert said[:2] == [f"zero point of the output: {zero} instead of 3"] * 2
+
+
+@pytest.mark.parametrize("scale", [0.5, 0])
+def test_the_zero_point_of_the_output_is_a_usual_one(scale: float) -> None:
+    """In a large unit; where the output has none, 0 is."""
+    x = generator(2).integers(-128, 128, (400, 400)).astype(np.int8)
+    table = generator(3).permutation(np.arange(-128, 128)).astype(np.int8)
+    small = Small("lookup", (), ("int8", scale, 77 if scale else 0), x.shape, x=(x, 0.5, 9), c_table=(table,))
+    recorded = small_case(small, x).made ^ np.int8(1)
+    said = [v.said for v in zero_points(small_case(small, recorded)) if "the input" in v.said]
+    wanted = sorted({0, -128, 127, 128, 8, 10, -9} | ({77} if scale else set()))
+    assert said == [f"zero point of the input: {z} instead of 9" for z in wanted]

@@ -277,3 +277,17 @@ def test_where_a_resize_reads(sizes: tuple[int, int]) -> None:
     for name, position in PAGES["resize-mode"].COORDINATES.items():  # type: ignore[attr-defined]
         wanted = [POSITIONS[name](at, *sizes) for at in range(sizes[1])]
         assert position(*sizes).tolist() == pytest.approx(wanted), name
+
+
+def test_the_window_of_a_convolution() -> None:
+    """Its kernel is the weights' and no word's fault."""
+    c = Conv()
+    wanted = {f"it starts one {line} {way}" for line in ("row", "column") for way in ("earlier", "further")}
+    wanted |= {"no padding of rows", "no padding of columns", "no padding"}
+    for name in ("stride", "dilation"):
+        wanted |= {f"{name} 1 too large", f"{name}_h 2 instead of 1", f"{name}_w 2 instead of 1"}
+    variants = found("window", case_of(c))
+    assert variants.keys() == {f"window: {said}" for said in wanted}
+    later = c.out(np.pad(c.acc(), ((0, 0), (0, 1), (0, 0)))[:, 1:])
+    made = variants["window: it starts one row earlier"].make(case_of(c))
+    assert np.array_equal(made[:, :, :8], later[:, :, :8])

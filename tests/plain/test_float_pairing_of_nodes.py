@@ -9,7 +9,17 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from qverify.onnx_model.view import View
-from qverify.triage.float_pairing import _constant, _core, _dequantized, _one_scale, _Pairing, pair_float
+from qverify.triage.float_pairing import (
+    FloatPair,
+    FloatPairs,
+    _constant,
+    _core,
+    _dequantized,
+    _one_scale,
+    _Pairing,
+    pair_float,
+)
+from qverify.triage.loss import Losses
 
 from tests.plain.test_float_pairing import changed, folder, views
 from tests.plain.test_triage_differences import view
@@ -154,3 +164,13 @@ def test_how_near_weights_of_one_node_are(folder: Path) -> None:
     for share, same in ((0.24, True), (0.26, False), (-0.24, True), (-0.26, False)):
         floats.constants[node.input[1]] = found["c3"].weights[1] / np.float32(1 - share)
         assert pairing._same_weights(mine, node) is same
+
+
+def test_the_axis_of_the_output_channels() -> None:
+    node = helper.make_node
+    nodes = [node("Conv", ["x", "w"], ["a"], "conv"), node("ConvTranspose", ["a", "w"], ["b"], "back"),
+             node("Gemm", ["b", "w"], ["c"], "gemm"), node("Gemm", ["c", "w"], ["d"], "turned", transB=1),
+             node("MatMul", ["d", "w"], ["y"], "product")]  # fmt: skip
+    losses = Losses(FloatPairs([], {}, {}, {}, []), model(nodes), None)  # type: ignore[arg-type]
+    axes = {n.name: losses._axis(FloatPair("t", "q", "name", n.name)) for n in nodes}
+    assert axes == {"conv": 0, "back": 1, "gemm": -1, "turned": 0, "product": -1}

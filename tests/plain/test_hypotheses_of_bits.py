@@ -96,6 +96,12 @@ def test_what_is_scrubbed_from_floats() -> None:
     check("nan-scrub", case, wanted)
 
 
+def test_the_smallest_number_that_is_not_subnormal_is_kept() -> None:
+    smallest = np.finfo(np.float32).tiny
+    scrubbed = PAGES["nan-scrub"].WAYS["subnormal numbers become zero"]  # type: ignore[attr-defined]
+    assert scrubbed(np.array([smallest, -smallest, smallest / 2])).tolist() == [smallest, -smallest, 0]
+
+
 def read_at(index: Callable[[int], int]) -> Way:
     return lambda table: np.array([table[index(i)] for i in range(256)])
 
@@ -265,3 +271,52 @@ def test_no_bit_of_a_weight_of_a_matrix_product() -> None:
     recorded = small_case(small, np.zeros((3, 4), np.int8)).made.copy()
     recorded[:, 2] ^= 9
     assert not [s for s in found("bit-flip", small_case(small, recorded)) if "channel" in s or "weight" in s]
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0, 0), (7, 1, 2, 0), (9, 2, 2, 2), (4, 2, 1, 1)])
+def test_a_bit_of_a_weight_of_one_group(at: tuple[int, ...]) -> None:
+    c = Conv(group=2)
+    w = c.w.copy()
+    w[at] ^= 32
+    every = found("bit-flip", case_of(c, c.out(c.acc(w=w))))
+    assert [s for s in every if "of weight" in s] == [f"bit 5 of weight {at} is inverted"]
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0, 1), (2, 1, 0, 0)])
+def test_a_bit_of_a_weight_of_a_line(at: tuple[int, ...]) -> None:
+    """Of a convolution of columns alone, stride 2, dilation 2, one of padding."""
+    rng = generator(6)
+    x, w = rng.integers(-128, 128, (2, 2, 11)).astype(np.int8), rng.integers(-128, 128, (3, 2, 1, 3)).astype(np.int8)
+    rq = np.full(3, 0.002, np.float32)
+
+    def out(w: Array) -> Array:
+        wide = np.pad(x.astype(int) + 7, ((0, 0), (0, 0), (1, 1)))
+        taps = np.stack([wide[..., k : k + 9 : 2] for k in (0, 2, 4)], -1)
+        acc = np.einsum("nctk,ock->not", taps, w[:, :, 0].astype(int))
+        return np.clip(np.rint(acc.astype(np.float32) * rq[0]) + ZY, -128, 127).astype(np.int8)
+
+    small = Small(
+        "conv", (1, 3, 1, 2, 0, 1, 0, 1, 1, 2, 1, -128, 127), ("int8", SY, ZY), (2, 3, 5),
+        x=(x, SX, -7), c_w=(w, 0.01, 0), c_b=(np.zeros(3, np.int32),), c_rq=(rq,),
+    )  # fmt: skip
+    assert np.array_equal(small_case(small, out(w)).made, out(w))
+    changed = w.copy()
+    changed[at] = np.uint8(int(w[at]) % 256 ^ 64).view(np.int8)
+    every = found("bit-flip", small_case(small, out(changed)))
+    assert [s for s in every if "of weight" in s] == [f"bit 6 of weight {at} is inverted"]
+
+
+def test_at_most_four_weights_are_named() -> None:
+    """Of a channel whose every element is saturated, by many weights; of weights of two bytes none."""
+    d = Dense()
+    d.small.graph.constants["c_rq"] = d.rq * np.float32(1000)
+    recorded = small_case(d.small, d.out()).made.copy()
+    recorded[:, 1] = -1 - recorded[:, 1]
+    said = [s for s in found("bit-flip", small_case(d.small, recorded)) if "of weight" in s]
+    assert len(said) <= 4
+    small = Dense().small
+    small.graph.constants["c_w"] = small.graph.constants["c_w"].astype(np.int16)
+    small.graph.tensors["c_w"] = replace(small.graph.tensors["c_w"], dtype="int16")
+    changed = Dense().w.copy()
+    changed[1, 2] ^= 16
+    assert not [s for s in found("bit-flip", small_case(small, Dense().out(changed))) if "of weight" in s]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from qverify.triage.hypotheses import FaultVariant, pages
+from qverify.triage.memory_sources import memory_sources
 
-from tests.plain.fault_units import Table
+from tests.plain.fault_units import Table, small_case
+from tests.plain.forensic_units import Small
 
 ANY = {
     "alignment",
@@ -49,3 +53,23 @@ def test_which_families_apply_to_a_table() -> None:
 def test_a_fault_of_which_nothing_is_said_is_the_only_one_and_no_copy() -> None:
     fault = FaultVariant("left out", lambda case: case.made)
     assert (fault.bits, fault.copied, fault.free) == (0.0, False, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "labels"),
+    [
+        ("conv", 3, ["the weights", "the bias", "the scales"]),
+        ("matmul", 2, ["the second input", "the scales"]),
+        ("softmax", 1, ["the table"]),
+        ("resize_linear", 2, ["the index table", "the weight table"]),
+        ("average_pool", 2, ["the constant c_a", "the constant c_b"]),
+        ("lookup", 2, ["the table", "the constant c_b"]),
+    ],
+)
+def test_what_constants_are_called(op: str, constants: int, labels: list[str]) -> None:
+    """By their operator and place; by their name where these have none."""
+    x = np.zeros(4, np.int8)
+    small = Small(op, (), ("int8", 0.5, 3), (4,), x=(x,), **{f"c_{n}": (x,) for n in "abc"[:constants]})
+    found = memory_sources(small_case(small, x))
+    assert [p.label for p in found] == ["the output", "the input", *labels]
+    assert [p.kind for p in found] == ["output", "input"] + ["constant"] * constants

@@ -10,6 +10,7 @@ from qverify.triage.case import Case
 
 from tests.plain.fault_units import Table, found, small_case
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Small, generator
+from tests.plain.test_hypotheses_of_inputs import Wide
 
 
 def dropped(case: Case, name: str) -> list[int]:
@@ -76,3 +77,26 @@ def test_which_channels_are_tried(inputs: int, group: int, outputs: list[int], c
     recorded = small_case(small, np.zeros((1, 4, 2, 3), np.int8)).made.copy()
     recorded[0, outputs] ^= 9
     assert dropped(small_case(small, recorded), "channel") == channels
+
+
+def test_one_channel_of_many_where_one_scale_is_for_all() -> None:
+    unit = Wide()
+    unit.rq = np.array([0.0003], np.float32)
+    unit.small.graph.constants["c_rq"] = unit.rq
+    changed = unit.x.copy()
+    changed[:, 7] = 0
+    case = small_case(unit.small, unit.out(changed))
+    assert np.array_equal(case.made, unit.out(unit.x))
+    assert dropped(case, "channel") == [7]
+
+
+@pytest.mark.parametrize(("operands", "orders"), [(2, 1), (4, 23), (5, 0)])
+def test_of_how_many_operands_every_order_is_tried(operands: int, orders: int) -> None:
+    tensors = {name: (np.array([at], np.int8), 0.5, 3) for at, name in enumerate("abcde"[:operands])}
+    small = Small("concat", (0,), ("int8", 0.5, 3), (operands,), **tensors)
+    case = small_case(small, np.arange(operands, dtype=np.int8)[::-1])
+    variants = {s: v for s, v in found("operand-order", case).items() if s.startswith("operands")}
+    assert len(variants) == orders
+    for said, variant in variants.items():
+        order = said.removeprefix("operands in the order ").split(", ")
+        assert variant.make(case).tolist() == ["abcde".index(name) for name in order]

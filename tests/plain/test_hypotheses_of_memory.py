@@ -107,6 +107,20 @@ def test_the_places_that_differ_are_said() -> None:
     assert np.array_equal(np.argwhere(recorded != unit.y), np.argwhere(_mask(box, unit.y.shape)))
 
 
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [((3, 4), ["channel 1", "batch 0"]), ((3, 4, 2), ["column 1", "channel 0", "batch 0"]),
+     ((3, 2, 2, 2, 2), [*(f"axis {i}, place 0" for i in (4, 3, 2, 1, 0))]), ((4,), ["axis 0, place 0"])],
+)  # fmt: skip
+def test_what_the_axes_of_an_output_are_called(shape: tuple[int, ...], names: list[str]) -> None:
+    from qverify.triage.hypotheses.dropped_or_repeated import boxes as found_boxes
+
+    unit = Table(*shape)
+    recorded = unit.y.copy()
+    recorded.reshape(-1)[int(names[0].endswith("1"))] ^= 1
+    assert list(found_boxes(unit.case(recorded)))[-1][0] == " of ".join(names)
+
+
 def _mask(box: Any, shape: tuple[int, ...]) -> Array:
     mask = np.zeros(shape, bool)
     mask[box] = True

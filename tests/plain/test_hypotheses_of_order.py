@@ -137,6 +137,13 @@ def test_layout_before_a_tensor_was_flattened() -> None:
     check("layout", case, wanted)
 
 
+def test_layout_of_axes_of_one_and_two() -> None:
+    """An axis of one is nowhere else; one of two is."""
+    unit = Table(2, 1, 3)
+    wanted = each(unit, BOTH, layouts({(1, 2, 0): "axis order (1, 2, 0)"}, (2, 1, 3)), "layout: {place} {way}")
+    check("layout", unit.case(unit.y), wanted)
+
+
 def taken(order: list[int]) -> Way:
     return lambda v: np.stack([v[:, i] for i in order], 1)
 

@@ -24,7 +24,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     yield FaultVariant(
                         f"{first} and {second} are exchanged", partial(_exchanged, first=first, second=second)
                     )
-    own = [i for i in case.last.inputs if i is not None]
+    own = [i or "" for i in case.last.inputs]
     if case.last.op == "concat" and len(own) <= MOST:
         for order in permutations(own):
             if list(order) != own:

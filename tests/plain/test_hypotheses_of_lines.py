@@ -100,3 +100,30 @@ def test_of_how_many_operands_every_order_is_tried(operands: int, orders: int) -
     for said, variant in variants.items():
         order = said.removeprefix("operands in the order ").split(", ")
         assert variant.make(case).tolist() == ["abcde".index(name) for name in order]
+
+
+def test_a_tile_of_any_size() -> None:
+    unit = Table(1, 2, 128, 2)
+    recorded = unit.y.copy()
+    recorded[0, 0, 70, 0] ^= 1
+    said = [s for s in found("dropped-or-repeated", unit.case(recorded)) if s.startswith("rows ")]
+    wanted = [f"rows {a} to {b - 1} repeat those {b - a} {way}"
+              for a, b in ((70, 72), (68, 72), (64, 72), (64, 80), (64, 96)) for way in ("before", "after")]  # fmt: skip
+    assert said == [*wanted, "rows 64 to 127 repeat those 64 before"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "places", "away"),
+    [((2, 3), [1, 2, 3, 4], [-2, -1, 1, 2]), ((0, 1, 2), [0, 2, 3], [1, 3]), ((4, 5), [3, 4, 5], [-4, -2, -1]),
+     ((0, 1), [0, 1, 2], [1, 2, 4]), ((1, 2, 3), [0, 1, 3, 4], [-1, 1, 2])],
+)  # fmt: skip
+def test_which_place_several_rows_may_repeat(rows: tuple[int, ...], places: list[int], away: list[int]) -> None:
+    """The one before them, the first and the last of them, the one after."""
+    unit = Table(1, 4, 6, 5)
+    recorded = unit.y.copy()
+    recorded[0, :, list(rows)] ^= 1
+    said = [s for s in found("dropped-or-repeated", unit.case(recorded)) if s.endswith("of axis 2")]
+    assert said == [f"rows {rows[0]} to {rows[-1]} repeat place {place} of axis 2" for place in places]
+    said = [s for s in found("dropped-or-repeated", unit.case(recorded)) if s.endswith("on axis 2")]
+    ways = [f"{abs(by)} {'before' if by < 0 else 'after'} on axis 2" for by in away]
+    assert said == [f"rows {rows[0]} to {rows[-1]} repeat those {way}" for way in ways]

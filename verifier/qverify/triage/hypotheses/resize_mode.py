@@ -74,7 +74,7 @@ def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] 
         p = p if rounded is None else rounded(p)
         first = np.floor(p).astype(np.int32)
         second = np.minimum(first + 1, size - 1)
-        share = np.where(first == second, 0.5, p - first)
+        share = p - first
         indices += [first, second]
         weights += [1 - share, share]
     _, index, weight = case.last.inputs

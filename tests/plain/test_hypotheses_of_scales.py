@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+from qverify.arithmetic.multipliers import parameters
+from qverify.triage.linear_sums import linear
 
-from tests.plain.fault_units import found, small_case
+from tests.plain.fault_units import Table, found, small_case
 from tests.plain.forensic_units import SX, SY, ZY, Small, generator
 
 Array = Any
@@ -47,3 +51,43 @@ def test_an_output_that_wraps_is_computed_in_32_bits() -> None:
     case = small_case(small, np.zeros((1, 3), np.int8))
     said = "signedness: the output is wrapped, not clipped"
     assert found("signedness", case)[said].make(case).tolist() == [[-1, 0, 1204 % 256 - 256]]
+
+
+@pytest.mark.parametrize("mode", ["gemmlowp", "cmsis", "mul31"])
+@pytest.mark.parametrize("factor", [1.0, 0.125])
+@pytest.mark.parametrize(("x_type", "y_type"), [("int16", "int8"), ("int8", "int16"), ("int8", "int8")])
+def test_the_real_scale_of_multipliers_of_sums_of_64_bits(mode: str, factor: float, x_type: str, y_type: str) -> None:
+    """Where an operand or the output has 16 bits; its multipliers have fewer bits."""
+    wide, real = "16" in x_type + y_type, np.array([SX * 0.01 / SY * factor, SX * 0.02 / SY * factor])
+    x, w = np.array([[3, -4]], x_type), np.array([[5, 60], [-70, 8]], np.int8)
+    small = Small("fully_connected", (-128, 127), (y_type, SY, ZY), (1, 2), x=(x, SX, 0), c_w=(w, 0.01, 0),
+                  c_b=(np.zeros(2, np.int32),), c_rq=(parameters(mode, real, wide),))  # fmt: skip
+    spec = small.graph.tensors["c_w"]
+    small.graph.tensors["c_w"] = replace(spec, scale=(0.01, 0.02), zero_point=(0, 0), channel_axis=0)
+    small.graph.rounding = mode
+    of = linear(small_case(small, np.zeros((1, 2), y_type)))
+    assert of is not None and (of.wide, of.dtype, of.axis) == (wide, y_type, 1)
+    assert of.real == pytest.approx(real, rel=1e-4 if wide else 1e-6, abs=0)
+    assert of.acc.tolist() == [[-225, -242]] and of.acc.dtype == np.int64
+
+
+def test_a_matrix_product_of_one_scale_for_many() -> None:
+    """Its second operand has a scale for each of four columns, its multiplier is one: of the first."""
+    x, w = np.ones((2, 3), np.int8), np.ones((3, 4), np.int8)
+    small = Small("matmul", (-128, 127), ("int8", SY, ZY), (2, 4), x=(x, SX, 0), c_w=(w, 0.01, 0),
+                  c_rq=(np.float32([SX * 0.01 / SY]),))  # fmt: skip
+    spec = small.graph.tensors["c_w"]
+    small.graph.tensors["c_w"] = replace(spec, scale=(0.01, 0.5, 0.6, 0.7), zero_point=(0,) * 4, channel_axis=1)
+    of = linear(small_case(small, np.zeros((2, 4), np.int8)))
+    assert of is not None and of.real == pytest.approx([SX * 0.01 / SY], rel=1e-12)
+
+
+def test_what_has_no_sum_of_its_own() -> None:
+    unit = Table(4, 10)
+    assert linear(unit.case(unit.y)) is None
+    x, w = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    small = Small("matmul", (), ("float32", 0, 0), (2, 4), x=(x,), c_w=(w,))
+    assert linear(small_case(small, np.zeros((2, 4), np.float32))) is None
+    x, rq = np.ones((2, 3), np.int8), np.ones(1, np.float32)
+    small = Small("mul", (-128, 127), ("int8", SY, ZY), (2, 3), x=(x, SX, 0), z=(x, SX, 0), rq=(rq,))
+    assert linear(small_case(small, x)) is None  # what it is multiplied with is no constant

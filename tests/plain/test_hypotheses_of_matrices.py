@@ -256,3 +256,17 @@ def test_a_matrix_product_is_too_large_at_its_end() -> None:
             wanted[f"accumulator {said.format(width)}"] = steps
     assert acc.min() < -(2**15) and acc.max() < 2**16
     check("accumulator", small_case(small, np.zeros((1, 2), np.int8)), wanted)
+
+
+def test_what_is_left_out_of_weights_of_several_zero_points() -> None:
+    """Each output's own takes its place."""
+    unit = Wide()
+    recorded = unit.out(unit.x)
+    case = small_case(unit.small, recorded)
+    zeros = np.array([2, -3, 5], np.int8)[:, None, None]
+    for said, part in (("the last channel", np.s_[:, 19]), ("the first row", np.s_[:, :, 0])):
+        made = found("kernel-order", case)[f"{said} of the weights left out of the sum"].make(case)
+        unit.w, own = unit.w.copy(), unit.w
+        unit.w[part] = zeros
+        assert np.array_equal(made, unit.out(unit.x))
+        unit.w = own

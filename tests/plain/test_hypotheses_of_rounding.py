@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.graph import ROUNDINGS
+from qverify.model_bin.units import units
+from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 from tests.plain.fault_units import PAGES, RULES, Table, among, case_of, found, small_case
@@ -62,6 +66,23 @@ def test_rounding_rules() -> None:
     from qverify.model_bin.graph import ROUNDINGS
 
     assert found("rounding", case).keys() == wanted.keys() | {f"rounding {m}" for m in ROUNDINGS[1:]}
+
+
+@pytest.mark.parametrize("own", ["ref-exact", "mul31", "pow2-half-up"])
+def test_rounding_in_another_mode(own: str) -> None:
+    """Than the graph's; of halves, which these modes have an exact multiplier for."""
+    c = Conv(coarse=True)
+    c.rq, c.sw = np.full(10, 0.5, np.float32), np.full(10, 0.5 * SY / SX, np.float32)
+    graph = replace(c.graph(), rounding=own)
+    if own != "ref-exact":
+        graph.constants["rq"] = parameters(own, np.full(10, 0.5), False)
+    case = Case(graph, units(graph)[0], {"x": c.x}, "y", c.out())
+    half = c.acc() * 0.5
+    modes = {"pow2-floor", "pow2-half-up", "pow2-half-away", "mul8", "mul15"} - {own}
+    wanted = {f"rounding {mode}": c.clipped(by_mode(mode, half)) for mode in modes}
+    every = found("rounding", case)
+    assert {s.removeprefix("rounding ") for s in every} >= {*ROUNDINGS} - {own} and f"rounding {own}" not in every
+    among("rounding", case, wanted)
 
 
 @pytest.mark.parametrize("bits", [8, 15, 16])

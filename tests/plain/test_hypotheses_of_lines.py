@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from qverify.triage.case import Case
 
-from tests.plain.fault_units import Table, found, small_case
+from tests.plain.fault_units import Table, check, found, small_case
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Small, generator
 from tests.plain.test_hypotheses_of_inputs import Wide
 
@@ -127,3 +128,15 @@ def test_which_place_several_rows_may_repeat(rows: tuple[int, ...], places: list
     said = [s for s in found("dropped-or-repeated", unit.case(recorded)) if s.endswith("on axis 2")]
     ways = [f"{abs(by)} {'before' if by < 0 else 'after'} on axis 2" for by in away]
     assert said == [f"rows {rows[0]} to {rows[-1]} repeat those {way}" for way in ways]
+
+
+def test_another_output_of_the_node() -> None:
+    """Of the same shape, where it has several."""
+    x = np.arange(8, dtype=np.int8)
+    small = Small("split", (0,), ("int8", 0.5, 3), (3,), x=(x, 0.5, 3))
+    graph = small.graph
+    for name, size in (("z", 3), ("v", 2)):
+        graph.tensors[name] = replace(graph.tensors["y"], name=name, shape=(size,))
+    graph.nodes[0] = replace(graph.nodes[0], outputs=("y", "z", "v"))
+    case = small_case(small, x[3:6])
+    check("operand-order", case, {"the output is z": x[3:6]})

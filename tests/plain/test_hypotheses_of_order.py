@@ -295,3 +295,12 @@ def test_offsets_are_smaller_than_the_tensor() -> None:
 def test_a_tensor_of_one_axis_has_no_tiles() -> None:
     unit = Table(12)
     assert found("tiles", unit.case(unit.y[::-1])) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "runs"), [((2, 3, 8), ["the whole", "planes"]), ((12,), ["the whole"]), ((2, 5), ["the whole", "rows"])]
+)
+def test_runs_of_one_length_are_dealt_once(shape: tuple[int, ...], runs: list[str]) -> None:
+    unit = Table(*shape)
+    said = found("interleaving", unit.case(unit.y.reshape(-1)[::-1].reshape(shape)))
+    assert list(dict.fromkeys(s.removeprefix("elements of ").split(" of the ")[0] for s in said)) == runs

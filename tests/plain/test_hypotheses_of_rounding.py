@@ -232,13 +232,14 @@ def test_rounding_of_what_rounds_in_no_way_of_its_own(op: str) -> None:
     among("rounding", case, wanted)
 
 
-def test_rounding_of_a_subtraction() -> None:
+@pytest.mark.parametrize("zero", [3, 9])
+def test_rounding_of_a_subtraction(zero: int) -> None:
     """Its second parameter is negative, and stays so in every mode."""
     rng = generator(9)
     a, b = (rng.integers(-128, 128, (3, 40)).astype(np.int8) for _ in range(2))
     small = Small(
-        "add", (0, -128, 127), ("int8", 2.0, 3), (3, 40),
-        a=(a, 0.5, 4), b=(b, 1.0, -6), c_rq=(np.array([0.25, -0.5, -1.0], np.float32),),
+        "add", (0, -128, 127), ("int8", 2.0, zero), (3, 40),
+        a=(a, 0.5, 4), b=(b, 1.0, -6), c_rq=(np.array([0.25, -0.5, zero - 4], np.float32),),
     )  # fmt: skip
     real = (a.astype(int) - 4) * 0.25 - (b.astype(int) + 6) * 0.5
     wanted = {
@@ -246,9 +247,9 @@ def test_rounding_of_a_subtraction() -> None:
         "rounding pow2-floor": real // 1,
         "rounding down (floor)": real // 1,
     }
-    case = small_case(small, np.clip(np.rint(real + 3), -128, 127).astype(np.int8))
+    case = small_case(small, np.clip(np.rint(real + zero), -128, 127).astype(np.int8))
     assert case.differing.size == 0
-    among("rounding", case, {said: np.clip(v + 3, -128, 127).astype(np.int8) for said, v in wanted.items()})
+    among("rounding", case, {said: np.clip(v + zero, -128, 127).astype(np.int8) for said, v in wanted.items()})
 
 
 def test_shifts_of_an_addition_of_integers() -> None:

@@ -59,7 +59,7 @@ def _saturated(acc: Array, width: int) -> Array:
 def bias_of(case: Case, of: Linear) -> Array:
     """Returns the bias, shaped to broadcast against the accumulator; 0 where there is none."""
     name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
-    return np.zeros(1, np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
+    return np.zeros((), np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
 
 
 def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
@@ -84,7 +84,7 @@ def _stepwise(case: Case) -> Iterator[FaultVariant]:
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
     of = _needed(case)
     bias = bias_of(case, of)
-    start = np.broadcast_to(bias if bias_first else np.zeros(1, np.int64), of.acc.shape)
+    start = np.broadcast_to(bias if bias_first else np.zeros_like(bias), of.acc.shape)
     acc = stepwise(case, order, partial(_saturated, width=16), start)
     return of.output(acc if bias_first else _saturated(acc + bias, 16))
 

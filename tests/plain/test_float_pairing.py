@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ KINDS = {
     "qdq": {},
     "tensor": {"per_channel": False},
     "qop": {"quant_format": QuantFormat.QOperator, "per_channel": False},
+    "channels": {"quant_format": QuantFormat.QOperator},
     "unsigned": {"quant_format": QuantFormat.QOperator, "per_channel": False, "weight_type": QuantType.QUInt8},
 }
 
@@ -67,7 +69,7 @@ def test_each_tensor_has_its_own(folder: Path, kind: str) -> None:
     for name, pair in pairs.items():
         node, op, constants = NAMES[name]
         assert (pair.node, pair.op) == (node, op) and list(pair.weights) == constants, name
-        assert op == "Gemm" or pair.one_scale is (kind != "qdq" if constants else None), name
+        assert op == "Gemm" or pair.one_scale is (kind not in ("qdq", "channels") if constants else None), name
         for at, value in pair.weights.items():
             real = held.constants[next(n for n in held.nodes if n.name == node).input[at]]
             assert value.dtype == np.float32 and value.shape == real.shape
@@ -136,6 +138,7 @@ def test_a_tensor_of_another_shape_is_not_paired(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mine", "theirs", "found", "note"),
     [
+        (["a", "b"], ["b", "a"], {"a": "a", "b": "b"}, ""),
         (["a", "b"], ["b", "a", "c"], {"a": "a", "b": "b"}, ""),
         (["a", "b"], ["a", "d"], {"a": "a", "b": "d"}, "ends paired by position, their names differ: b is d"),
         (["a", "b"], ["c", "d"], {"a": "c", "b": "d"}, "ends paired by position, their names differ: a is c, b is d"),
@@ -147,10 +150,12 @@ def test_a_tensor_of_another_shape_is_not_paired(folder: Path) -> None:
 def test_ends_pair_by_name_else_by_position(
     mine: list[str], theirs: list[str], found: dict[str, str], note: str
 ) -> None:
-    def shape(name: str) -> tuple[int, ...]:
+    def shape(name: str, among: list[str]) -> tuple[int, ...]:
+        assert name in among
         return (9,) if name == "large" else (2, 3)
 
-    assert pair_ends(mine, theirs, (shape, shape), "ends") == (found, note)
+    shapes = (partial(shape, among=mine), partial(shape, among=theirs))
+    assert pair_ends(mine, theirs, shapes, "ends") == (found, note)
 
 
 def test_losses_over_frames(folder: Path) -> None:
@@ -235,18 +240,22 @@ def test_a_switch_for_each_tensor(folder: Path) -> None:
         assert [w.at for w in switch.weights] == list(pair.weights)
 
 
+@pytest.mark.parametrize("weight_type", [QuantType.QInt8, QuantType.QUInt8])
 @pytest.mark.parametrize(("per_channel", "format_"), [(c, f) for c in (True, False) for f in QuantFormat])
-def test_the_weights_of_a_matrix_product(tmp_path: Path, per_channel: bool, format_: QuantFormat) -> None:
+def test_the_weights_of_a_matrix_product(
+    tmp_path: Path, per_channel: bool, format_: QuantFormat, weight_type: QuantType
+) -> None:
     """Columns of very different sizes, each of its own scale or not; also read as QLinearMatMul holds them."""
     helper, real = onnx.helper, np.random.default_rng(3).standard_normal((13, 5)).astype(np.float32)
-    real *= np.float32([1, 2, 3, 4, 5])
+    real = (real + np.float32(0.4)) * np.float32([1, 2, 3, 4, 5])
     ends = [helper.make_tensor_value_info(n, 1, [1, 3, 11, size]) for n, size in (("x", 13), ("y", 5))]
     node, held = helper.make_node("MatMul", ["x", "w"], ["y"], "matmul"), numpy_helper.from_array(real, "w")
     model = helper.make_model(helper.make_graph([node], "made", ends[:1], ends[1:], [held]),
                               opset_imports=[helper.make_opsetid("", 17)], ir_version=8)  # fmt: skip
     onnx.save(model, tmp_path / "float.onnx")
-    quantized(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel, quant_format=format_)
+    quantized(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel, quant_format=format_,
+              weight_type=weight_type)  # fmt: skip
     pairs = {p.tensor: p for p in paired(tmp_path, kind="q").pairs}
-    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale is not per_channel
+    assert list(pairs["y"].weights) == [1] and pairs["y"].one_scale == (not per_channel)
     steps = np.abs(real).max(0 if per_channel else None) / 127
     assert (np.abs(pairs["y"].weights[1] - real) <= 0.51 * steps).all()

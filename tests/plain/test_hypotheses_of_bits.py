@@ -96,6 +96,12 @@ def test_what_is_scrubbed_from_floats() -> None:
     check("nan-scrub", case, wanted)
 
 
+def test_the_smallest_number_that_is_not_subnormal_is_kept() -> None:
+    smallest = np.finfo(np.float32).tiny
+    scrubbed = PAGES["nan-scrub"].WAYS["subnormal numbers become zero"]  # type: ignore[attr-defined]
+    assert scrubbed(np.array([smallest, -smallest, smallest / 2])).tolist() == [smallest, -smallest, 0]
+
+
 def read_at(index: Callable[[int], int]) -> Way:
     return lambda table: np.array([table[index(i)] for i in range(256)])
 
@@ -198,3 +204,119 @@ def test_bits_of_wide_elements(places: list[int], named: bool) -> None:
     case = small_case(Small("reshape", (), ("int32", 0, 0), (100,), x=(x,)), recorded)
     said = [s for s in found("bit-flip", case) if "bits are inverted" in s]
     assert said == [f"{2 * len(places)} bits are inverted, of {len(places)} elements"] * named
+
+
+def of_repeated(count: int, *flipped: tuple[int, int]) -> list[str]:
+    """Faults of several bits of that many elements, whose values stand there twice; flipped: an element and its mask."""
+    x = (np.arange(count) % 32).astype(np.uint8)
+    recorded = x.copy()
+    for at, mask in flipped:
+        recorded[at] ^= mask
+    case = small_case(Small("reshape", (), ("uint8", 0.5, 3), (count,), x=(x, 0.5, 3)), recorded)
+    return [s for s in found("bit-flip", case) if "bits are inverted" in s]
+
+
+def test_of_how_many_elements_several_must_be_for_flips() -> None:
+    """Two of 64: log2 C(512, 2) = 17.0 bits as flips, 25.0 as steps up to 64. Two of 63 are more than one of 32: flips
+    must explain 8 bits more."""
+    two, said = ((3, 64), (40, 64)), "2 bits are inverted, of 2 elements"
+    assert of_repeated(64, *two) == [said] and of_repeated(63, *two) == []
+    assert of_repeated(64, (3, 4), (40, 4)) == []  # 16.98 bits as steps up to 4
+    five = "5 bits are inverted, of 4 elements"  # 43.1 bits
+    assert of_repeated(128, (3, 17), *((at, 16) for at in (40, 70, 100))) == [five]  # 43.4 as steps up to 16
+    assert of_repeated(128, (3, 9), *((at, 8) for at in (34, 70, 100))) == []  # 39.4
+
+
+def test_bits_of_several_floats() -> None:
+    x = np.repeat(generator(3).normal(size=50), 2).astype(np.float32)
+    recorded = x.copy()
+    recorded.view(np.uint32)[[4, 71]] ^= 1 << 27
+    case = small_case(Small("reshape", (), ("float32", 0, 0), (100,), x=(x,)), recorded)
+    variant = found("bit-flip", case)["2 bits are inverted, of 2 elements"]
+    assert np.array_equal(variant.make(case), recorded) and variant.bits == pytest.approx(log2(comb(3200, 2)))
+
+
+def test_a_bit_of_every_element_is_only_of_bytes() -> None:
+    x = np.arange(12, dtype=np.int32)
+    case = small_case(Small("reshape", (), ("int32", 0, 0), (12,), x=(x,)), x ^ (1 << 20))
+    assert list(found("bit-flip", case)) == [
+        f"bit 20 of every element is {s}" for s in ("always 0", "always 1", "inverted")
+    ]
+    dense = {s.split(" is ")[0] for s in found("bit-flip", small_case(Dense().small, Dense().out() ^ np.int8(3)))}
+    assert dense == {f"bit {b} of every element of the {name}" for b in range(8) for name in ("input", "weights")}
+
+
+def test_no_bit_of_a_channel_where_scales_are_of_none() -> None:
+    """One multiplier and one shift for all channels: neither is the second channel's."""
+    d = Dense()
+    d.small.graph.rounding = "mul31"
+    d.small.graph.constants["c_rq"] = np.array([[1 << 30], [38]], np.int32)
+    recorded = small_case(d.small, d.out()).made.copy()
+    recorded[:, 1] ^= 2
+    case = small_case(d.small, recorded)
+    names = {s.split(" of ")[1].split(" ")[0] for s in found("bit-flip", case) if "channel 1" in s}
+    assert names == {"bias"}
+    recorded = case.made.copy()
+    recorded[:, 0] ^= 2
+    every = [v.said for v in PAGES["bit-flip"].variants(small_case(d.small, recorded))]
+    assert sum("scales of channel 0" in s for s in every) == 64
+
+
+def test_no_bit_of_a_weight_of_a_matrix_product() -> None:
+    """Its channels are those of its second input, which may be an activation."""
+    rng = generator(4)
+    x, w = rng.integers(-128, 128, (3, 6)).astype(np.int8), rng.integers(-128, 128, (6, 4)).astype(np.int8)
+    small = Small("matmul", (-128, 127), ("int8", SY, ZY), (3, 4), x=(x, SX, 0), c_w=(w, 0.01, 4),
+                  c_rq=(np.full(4, 0.002, np.float32),))  # fmt: skip
+    recorded = small_case(small, np.zeros((3, 4), np.int8)).made.copy()
+    recorded[:, 2] ^= 9
+    assert not [s for s in found("bit-flip", small_case(small, recorded)) if "channel" in s or "weight" in s]
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0, 0), (7, 1, 2, 0), (9, 2, 2, 2), (4, 2, 1, 1)])
+def test_a_bit_of_a_weight_of_one_group(at: tuple[int, ...]) -> None:
+    c = Conv(group=2)
+    w = c.w.copy()
+    w[at] ^= 32
+    every = found("bit-flip", case_of(c, c.out(c.acc(w=w))))
+    assert [s for s in every if "of weight" in s] == [f"bit 5 of weight {at} is inverted"]
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0, 1), (2, 1, 0, 0)])
+def test_a_bit_of_a_weight_of_a_line(at: tuple[int, ...]) -> None:
+    """Of a convolution of columns alone, stride 2, dilation 2, one of padding."""
+    rng = generator(6)
+    x, w = rng.integers(-128, 128, (2, 2, 11)).astype(np.int8), rng.integers(-128, 128, (3, 2, 1, 3)).astype(np.int8)
+    rq = np.full(3, 0.002, np.float32)
+
+    def out(w: Array) -> Array:
+        wide = np.pad(x.astype(int) + 7, ((0, 0), (0, 0), (1, 1)))
+        taps = np.stack([wide[..., k : k + 9 : 2] for k in (0, 2, 4)], -1)
+        acc = np.einsum("nctk,ock->not", taps, w[:, :, 0].astype(int))
+        return np.clip(np.rint(acc.astype(np.float32) * rq[0]) + ZY, -128, 127).astype(np.int8)
+
+    small = Small(
+        "conv", (1, 3, 1, 2, 0, 1, 0, 1, 1, 2, 1, -128, 127), ("int8", SY, ZY), (2, 3, 5),
+        x=(x, SX, -7), c_w=(w, 0.01, 0), c_b=(np.zeros(3, np.int32),), c_rq=(rq,),
+    )  # fmt: skip
+    assert np.array_equal(small_case(small, out(w)).made, out(w))
+    changed = w.copy()
+    changed[at] = np.uint8(int(w[at]) % 256 ^ 64).view(np.int8)
+    every = found("bit-flip", small_case(small, out(changed)))
+    assert [s for s in every if "of weight" in s] == [f"bit 6 of weight {at} is inverted"]
+
+
+def test_at_most_four_weights_are_named() -> None:
+    """Of a channel whose every element is saturated, by many weights; of weights of two bytes none."""
+    d = Dense()
+    d.small.graph.constants["c_rq"] = d.rq * np.float32(1000)
+    recorded = small_case(d.small, d.out()).made.copy()
+    recorded[:, 1] = -1 - recorded[:, 1]
+    said = [s for s in found("bit-flip", small_case(d.small, recorded)) if "of weight" in s]
+    assert len(said) <= 4
+    small = Dense().small
+    small.graph.constants["c_w"] = small.graph.constants["c_w"].astype(np.int16)
+    small.graph.tensors["c_w"] = replace(small.graph.tensors["c_w"], dtype="int16")
+    changed = Dense().w.copy()
+    changed[1, 2] ^= 16
+    assert not [s for s in found("bit-flip", small_case(small, Dense().out(changed))) if "of weight" in s]

@@ -107,6 +107,20 @@ def test_the_places_that_differ_are_said() -> None:
     assert np.array_equal(np.argwhere(recorded != unit.y), np.argwhere(_mask(box, unit.y.shape)))
 
 
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [((3, 4), ["channel 1", "batch 0"]), ((3, 4, 2), ["column 1", "channel 0", "batch 0"]),
+     ((3, 2, 2, 2, 2), [*(f"axis {i}, place 0" for i in (4, 3, 2, 1, 0))]), ((4,), ["axis 0, place 0"])],
+)  # fmt: skip
+def test_what_the_axes_of_an_output_are_called(shape: tuple[int, ...], names: list[str]) -> None:
+    from qverify.triage.hypotheses.dropped_or_repeated import boxes as found_boxes
+
+    unit = Table(*shape)
+    recorded = unit.y.copy()
+    recorded.reshape(-1)[int(names[0].endswith("1"))] ^= 1
+    assert list(found_boxes(unit.case(recorded)))[-1][0] == " of ".join(names)
+
+
 def _mask(box: Any, shape: tuple[int, ...]) -> Array:
     mask = np.zeros(shape, bool)
     mask[box] = True
@@ -247,6 +261,7 @@ def test_padding_that_is_read_as_data() -> None:
         ((1, 6), (1, 8), set()),
         ((4, 1), (4, 1), {2, 4, 8, 16, 32, 64, 128}),
         ((4, 1), (4, 200), {2, 4, 8, 16, 32, 64, 128}),
+        ((4, 2), (4, 2), {1, 3, 4, 8, 16, 32, 64, 128}),
         ((4, 128), (4, 128), {130, 132, 136, 144, 160, 192, 256, 129, 127}),
         ((2, 40), (2, 160), {42, 44, 48, 64, 128, 41, 39, 160}),
         ((2, 40), (2, 161), {42, 44, 48, 64, 128, 41, 39}),
@@ -309,3 +324,22 @@ def test_two_values_between_rows_are_left_from_before(last: int, left: str) -> N
     assert said == {
         text + s for s in ("zeros where nothing was written", "the zero point where nothing was written", left)
     }
+
+
+def test_one_float_between_rows_is_no_value_that_was_written() -> None:
+    """Nor is it garbage."""
+    x = np.ones((3, 5), np.float32)
+    recorded = x.copy()
+    recorded.reshape(-1)[[5, 11]] = 50
+    small = Small("reshape", (), ("float32", 0, 0), (3, 5), x=(x,))
+    text = "alignment: the output is written with rows of 6 elements and read with 5; "
+    said = {s for s in found("alignment", small_case(small, recorded)) if s.startswith(text)}
+    assert said == {f"{text}zeros where nothing was written"}
+
+
+def test_how_long_a_vector_is() -> None:
+    """Of 127 columns, so many are left by vectors of 2, 4, ..., 64."""
+    wide = Table(1, 2, 127)
+    recorded = wide.y.copy()
+    recorded[..., -1] = (5, 6)
+    assert [int(s.split()[2]) for s in found("vector-tail", wide.case(recorded))] == [1, 3, 7, 15, 31, 63]

@@ -137,6 +137,13 @@ def test_layout_before_a_tensor_was_flattened() -> None:
     check("layout", case, wanted)
 
 
+def test_layout_of_axes_of_one_and_two() -> None:
+    """An axis of one is nowhere else; one of two is."""
+    unit = Table(2, 1, 3)
+    wanted = each(unit, BOTH, layouts({(1, 2, 0): "axis order (1, 2, 0)"}, (2, 1, 3)), "layout: {place} {way}")
+    check("layout", unit.case(unit.y), wanted)
+
+
 def taken(order: list[int]) -> Way:
     return lambda v: np.stack([v[:, i] for i in order], 1)
 
@@ -170,6 +177,18 @@ def test_every_two_of_few_channels() -> None:
         order = [b if i == a else a if i == b else i for i in range(3)]
         wanted[f"channels of the input: {a} and {b} are exchanged"] = unit.under("the input", taken(order))
     check("channel-order", unit.case(unit.y), wanted)
+
+
+@pytest.mark.parametrize(("channels", "pairs"), [(8, 28), (9, 0)])
+def test_every_two_of_at_most_eight_channels(channels: int, pairs: int) -> None:
+    unit = Table(1, channels, 2)
+    assert sum("are exchanged" in said for said in found("channel-order", unit.case(unit.y))) == pairs
+
+
+def test_no_channels_of_one_axis() -> None:
+    line = Table(12)
+    for family in ("channel-order", "group-order"):
+        assert found(family, line.case(line.y)) == {}
 
 
 def test_group_order() -> None:
@@ -255,6 +274,10 @@ def test_tiles() -> None:
     ("channels", "groups"),
     [(2, set()), (4, {2}), (9, {3}), (10, {2, 5}), (22, {2, 11}), (26, {2, 13}), (5, set()),
      (120, {2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60}),
+     (39, {3, 13}), (78, {2, 3, 6, 13, 26, 39}), (156, {2, 3, 4, 6, 12, 13, 26, 39, 52, 78}),
+     (208, {2, 4, 8, 13, 16, 26, 52, 104}), (312, {2, 3, 4, 6, 8, 12, 13, 24, 26, 39, 52, 78, 104, 156}),
+     (832, {2, 4, 8, 13, 16, 26, 32, 52, 64, 104, 208, 416}),
+     (1664, {2, 4, 8, 13, 16, 26, 32, 52, 64, 104, 128, 208, 416, 832}),
      (384, {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192})],
 )  # fmt: skip
 def test_how_many_groups_channels_may_have(channels: int, groups: set[int]) -> None:
@@ -272,3 +295,12 @@ def test_offsets_are_smaller_than_the_tensor() -> None:
 def test_a_tensor_of_one_axis_has_no_tiles() -> None:
     unit = Table(12)
     assert found("tiles", unit.case(unit.y[::-1])) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "runs"), [((2, 3, 8), ["the whole", "planes"]), ((12,), ["the whole"]), ((2, 5), ["the whole", "rows"])]
+)
+def test_runs_of_one_length_are_dealt_once(shape: tuple[int, ...], runs: list[str]) -> None:
+    unit = Table(*shape)
+    said = found("interleaving", unit.case(unit.y.reshape(-1)[::-1].reshape(shape)))
+    assert list(dict.fromkeys(s.removeprefix("elements of ").split(" of the ")[0] for s in said)) == runs

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.graph import ROUNDINGS
+from qverify.model_bin.units import units
+from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 from tests.plain.fault_units import PAGES, RULES, Table, among, case_of, found, small_case
@@ -62,6 +66,23 @@ def test_rounding_rules() -> None:
     from qverify.model_bin.graph import ROUNDINGS
 
     assert found("rounding", case).keys() == wanted.keys() | {f"rounding {m}" for m in ROUNDINGS[1:]}
+
+
+@pytest.mark.parametrize("own", ["ref-exact", "mul31", "pow2-half-up"])
+def test_rounding_in_another_mode(own: str) -> None:
+    """Than the graph's; of halves, which these modes have an exact multiplier for."""
+    c = Conv(coarse=True)
+    c.rq, c.sw = np.full(10, 0.5, np.float32), np.full(10, 0.5 * SY / SX, np.float32)
+    graph = replace(c.graph(), rounding=own)
+    if own != "ref-exact":
+        graph.constants["rq"] = parameters(own, np.full(10, 0.5), False)
+    case = Case(graph, units(graph)[0], {"x": c.x}, "y", c.out())
+    half = c.acc() * 0.5
+    modes = {"pow2-floor", "pow2-half-up", "pow2-half-away", "mul8", "mul15"} - {own}
+    wanted = {f"rounding {mode}": c.clipped(by_mode(mode, half)) for mode in modes}
+    every = found("rounding", case)
+    assert {s.removeprefix("rounding ") for s in every} >= {*ROUNDINGS} - {own} and f"rounding {own}" not in every
+    among("rounding", case, wanted)
 
 
 @pytest.mark.parametrize("bits", [8, 15, 16])
@@ -211,13 +232,14 @@ def test_rounding_of_what_rounds_in_no_way_of_its_own(op: str) -> None:
     among("rounding", case, wanted)
 
 
-def test_rounding_of_a_subtraction() -> None:
+@pytest.mark.parametrize("zero", [3, 9])
+def test_rounding_of_a_subtraction(zero: int) -> None:
     """Its second parameter is negative, and stays so in every mode."""
     rng = generator(9)
     a, b = (rng.integers(-128, 128, (3, 40)).astype(np.int8) for _ in range(2))
     small = Small(
-        "add", (0, -128, 127), ("int8", 2.0, 3), (3, 40),
-        a=(a, 0.5, 4), b=(b, 1.0, -6), c_rq=(np.array([0.25, -0.5, -1.0], np.float32),),
+        "add", (0, -128, 127), ("int8", 2.0, zero), (3, 40),
+        a=(a, 0.5, 4), b=(b, 1.0, -6), c_rq=(np.array([0.25, -0.5, zero - 4], np.float32),),
     )  # fmt: skip
     real = (a.astype(int) - 4) * 0.25 - (b.astype(int) + 6) * 0.5
     wanted = {
@@ -225,9 +247,9 @@ def test_rounding_of_a_subtraction() -> None:
         "rounding pow2-floor": real // 1,
         "rounding down (floor)": real // 1,
     }
-    case = small_case(small, np.clip(np.rint(real + 3), -128, 127).astype(np.int8))
+    case = small_case(small, np.clip(np.rint(real + zero), -128, 127).astype(np.int8))
     assert case.differing.size == 0
-    among("rounding", case, {said: np.clip(v + 3, -128, 127).astype(np.int8) for said, v in wanted.items()})
+    among("rounding", case, {said: np.clip(v + zero, -128, 127).astype(np.int8) for said, v in wanted.items()})
 
 
 def test_shifts_of_an_addition_of_integers() -> None:
@@ -247,3 +269,30 @@ def test_shifts_of_an_addition_of_integers() -> None:
         said = f"scales 2^{k} times as large: the shift is {abs(k)} too {'small' if k > 0 else 'large'}"
         wanted[said] = np.clip(total // 2 ** (4 - k) + 3, -128, 127).astype(np.int8)
     among("scales", case, wanted)
+
+
+@pytest.mark.parametrize(
+    ("made", "recorded", "zero"),
+    [([120] * 6 + [0] * 4, [127] * 6 + [10] * 4, 13), ([120] * 6, [127] * 6, 10), ([0] * 4, [0, 2, 2, 3], 5),
+     ([-120] * 6 + [0] * 4, [-128] * 6 + [-9] * 4, -6)],
+)  # fmt: skip
+def test_the_zero_point_of_the_output_is_told_by_what_is_not_saturated(
+    made: list[int], recorded: list[int], zero: int
+) -> None:
+    """Unless all of it is."""
+    x = np.array(made, np.int8)
+    small = Small("reshape", (), ("int8", 0.5, 3), x.shape, x=(x, 0.5, 3))
+    said = [v.said for v in zero_points(small_case(small, np.array(recorded, np.int8))) if "output" in v.said]
+    assert said[:2] == [f"zero point of the output: {zero} instead of 3"] * 2
+
+
+@pytest.mark.parametrize("scale", [0.5, 0])
+def test_the_zero_point_of_the_output_is_a_usual_one(scale: float) -> None:
+    """In a large unit; where the output has none, 0 is."""
+    x = generator(2).integers(-128, 128, (400, 400)).astype(np.int8)
+    table = generator(3).permutation(np.arange(-128, 128)).astype(np.int8)
+    small = Small("lookup", (), ("int8", scale, 77 if scale else 0), x.shape, x=(x, 0.5, 9), c_table=(table,))
+    recorded = small_case(small, x).made ^ np.int8(1)
+    said = [v.said for v in zero_points(small_case(small, recorded)) if "the input" in v.said]
+    wanted = sorted({0, -128, 127, 128, 8, 10, -9} | ({77} if scale else set()))
+    assert said == [f"zero point of the input: {z} instead of 9" for z in wanted]

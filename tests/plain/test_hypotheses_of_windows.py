@@ -9,8 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.plain.fault_units import MODES, POOL, POSITIONS, case_of, check, found, pool, pooled, small_case, sources
-from tests.plain.forensic_units import Conv, Small, generator
+from tests.plain.fault_units import (
+    MODES,
+    PAGES,
+    POOL,
+    POSITIONS,
+    case_of,
+    check,
+    found,
+    pool,
+    pooled,
+    small_case,
+    sources,
+)
+from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator
 
 Array = Any
 
@@ -181,7 +193,7 @@ def test_pad_value_where_every_element_that_differs_is_saturated() -> None:
     recorded = c.out(c.acc(pad=127))
     case = case_of(c, recorded)
     assert set(recorded.reshape(-1)[case.differing].tolist()) <= {-128, 127}
-    assert found("pad-value", case)
+    assert len(found("pad-value", case)) == 4  # of many
 
 
 def test_no_pad_value_without_padding() -> None:
@@ -236,3 +248,65 @@ def test_padding_that_is_counted_in_a_mean(counted: int) -> None:
     assert case.differing.size == 0
     variant = found("window", case)["window: padding is counted in the mean, or not, the other way"]
     assert np.array_equal(variant.make(case), mean(1 - counted))
+
+
+@pytest.mark.parametrize(("value", "some"), [(ZX + 255, True), (ZX + 256, False), (ZX - 255, True), (ZX - 256, False)])
+def test_how_far_from_the_zero_point_a_pad_value_may_be(value: int, some: bool) -> None:
+    """As far as two values of the type may be apart."""
+    c = Conv()
+    recorded = c.out(c.acc(pad=value))
+    case = case_of(c, recorded)
+    wanted = {f"pad value {value} instead of the zero point": recorded} if some else {}
+    check("pad-value", case, wanted, dict.fromkeys(wanted, 8.0))
+
+
+def test_no_pad_value_of_a_transposed_convolution() -> None:
+    """It pads nothing: what it calls padding is cut off."""
+    rng = generator(3)
+    x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in ((1, 2, 3, 4), (2, 1, 3, 3)))
+    small = Small(
+        "conv_transpose", (3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, -128, 127), ("int8", SY, ZY), (1, 1, 3, 4),
+        x=(x, SX, ZX), c_w=(w, 0.01, 0), c_b=(np.zeros(1, np.int32),), c_rq=(np.float32([0.0004]),),
+    )  # fmt: skip
+    recorded = small_case(small, np.zeros((1, 1, 3, 4), np.int8)).made ^ np.int8(1)
+    assert found("pad-value", small_case(small, recorded)) == {}
+
+
+@pytest.mark.parametrize("sizes", [(5, 1), (5, 2), (5, 3), (1, 1), (1, 4), (3, 7)])
+def test_where_a_resize_reads(sizes: tuple[int, int]) -> None:
+    for name, position in PAGES["resize-mode"].COORDINATES.items():  # type: ignore[attr-defined]
+        wanted = [POSITIONS[name](at, *sizes) for at in range(sizes[1])]
+        assert position(*sizes).tolist() == pytest.approx(wanted), name
+
+
+def test_the_window_of_a_convolution() -> None:
+    """Its kernel is the weights' and no word's fault."""
+    c = Conv()
+    wanted = {f"it starts one {line} {way}" for line in ("row", "column") for way in ("earlier", "further")}
+    wanted |= {"no padding of rows", "no padding of columns", "no padding"}
+    for name in ("stride", "dilation"):
+        wanted |= {f"{name} 1 too large", f"{name}_h 2 instead of 1", f"{name}_w 2 instead of 1"}
+    variants = found("window", case_of(c))
+    assert variants.keys() == {f"window: {said}" for said in wanted}
+    later = c.out(np.pad(c.acc(), ((0, 0), (0, 1), (0, 0)))[:, 1:])
+    made = variants["window: it starts one row earlier"].make(case_of(c))
+    assert np.array_equal(made[:, :, :8], later[:, :, :8])
+
+
+def test_a_pad_value_explains_all_that_reads_padding() -> None:
+    """And nothing else: what reads none may differ, or be all that does."""
+    c = Conv()
+    padded, other = c.out(c.acc(pad=77)), c.out(c.acc(pad=20))
+    said = "pad value 77 instead of the zero point"
+    beside = padded.copy()
+    beside[0, 2, 4, 5] ^= 1
+    assert list(found("pad-value", case_of(c, beside))) == [said]
+    inside = c.out()
+    inside[0, 2, 4, 5] ^= 1
+    assert found("pad-value", case_of(c, inside)) == {}
+    one, two = c.out(), c.out()
+    places = [i for i in np.flatnonzero(padded != other) if padded.flat[i] != c.out().flat[i] != other.flat[i]]
+    first, second = (int(i) for i in places[:2])
+    one.flat[first], one.flat[second] = padded.flat[first], padded.flat[second]
+    two.flat[first], two.flat[second] = padded.flat[first], -1 - int(padded.flat[second])
+    assert said in found("pad-value", case_of(c, one)) and said not in found("pad-value", case_of(c, two))

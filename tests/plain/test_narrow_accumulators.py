@@ -9,16 +9,19 @@ import pytest
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import pages
+from qverify.triage.stepwise import ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
-from tests.plain.forensic_units import Small
+from tests.plain.fault_units import Dense, case_of, small_case
+from tests.plain.forensic_units import ZX, Conv, Small
 
+Array = Any
 (ACCUMULATOR,) = (page for page in pages() if page.NAME == "accumulator")
 
 
-def said(x: list[int], w: list[int], bias: int, zero: int = 0) -> list[str]:
+def said(x: list[int], w: list[int], bias: int, zero: int = 0, dtype: str = "int8") -> list[str]:
     """Faults of one sum of products; the weights' zero point is 0."""
     tensors: dict[str, Any] = {
-        "x": (np.array([x], np.int8), 0.5, zero),
+        "x": (np.array([x], dtype), 0.5, zero),
         "c_w": (np.array([w], np.int8), 0.5, 0),
         "c_b": (np.array([bias], np.int32),),
         "c_rq": (np.array([0.25], np.float32),),
@@ -50,6 +53,22 @@ def test_the_first_sum_that_may_saturate_on_its_way(bias: int, steps: int) -> No
     assert len(found) == steps
 
 
+@pytest.mark.parametrize(("bias", "narrow"), [((1 << 31) - 2, False), ((1 << 31) - 1, True)])
+def test_a_sum_of_16_bits_beyond_32(bias: int, narrow: bool) -> None:
+    assert ("accumulator of 32 bits that wraps" in said([1], [1], bias, dtype="int16")) is narrow
+
+
+def test_one_product_may_saturate() -> None:
+    assert sum("at every step" in text for text in said([1], [1], 1 << 15)) == 4
+
+
+@pytest.mark.parametrize(("zero", "steps"), [(-100, 2), (0, 0), (100, 0)])
+def test_a_sum_is_of_what_is_read_less_the_zero_point(zero: int, steps: int) -> None:
+    """227 * 254 and 100 * 254 with a bias of 0: more than 2^15 and less."""
+    found = [text for text in said([127, 0], [127, 127], 0, zero) if "at every step" in text]
+    assert len(found) == steps
+
+
 def test_a_bias_of_zero_is_first_or_last_alike() -> None:
     found = [text for text in said([127] * 4, [127] * 4, 0) if "at every step" in text]
     assert found == [
@@ -72,3 +91,50 @@ def test_two_products_that_may_saturate(x: list[int], w: list[int], zero: int, p
     pairs = [text for text in said(x, w, 0, zero) if text.startswith("every two")]
     assert sum("zero point still in" not in text for text in pairs) == plain
     assert sum("zero point still in" in text for text in pairs) == with_zero
+
+
+def as_it_is(values: Array) -> Array:
+    return values
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("group", [1, 2])
+def test_steps_that_change_nothing_sum_up(order: str, group: int) -> None:
+    """Of a convolution in groups, of 54 taps or of 27, and of a matrix of 5: one product may have no neighbour."""
+    c, d = Conv(group=group), Dense()
+    dense = (d.x.astype(int) - ZX) @ (d.w.astype(int) - 4).T + d.b
+    for case, wanted, bias in (
+        (case_of(c), c.acc()[None], c.b[:, None, None]),
+        (small_case(d.small, d.out()), dense, d.b),
+    ):
+        start = np.broadcast_to(bias, wanted.shape)
+        assert np.array_equal(stepwise(case, order, as_it_is, start), wanted)
+        for zero in (0, 5):
+            assert np.array_equal(pairwise(case, order, as_it_is, start, zero), wanted)
+    assert steps(case_of(c)) == 990 * 54 // group and steps(small_case(d.small, d.out())) == 30
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_neighbours_are_added_together(order: str) -> None:
+    """Each two, in the order of the taps; what is left over stands alone."""
+    c = Conv(group=2)
+    taps = [*range(27)] if order == "channels outermost" else [ch * 9 + tap for tap in range(9) for ch in range(3)]
+    columns, seen = c.columns().reshape(2, 27, 9, 11), list[Array]()
+
+    def together(values: Array) -> Array:
+        seen.append(values)
+        return values
+
+    pairwise(case_of(c), order, together, np.zeros((1, 10, 9, 11), np.int64), 3)
+    weights = c.w.astype(int).reshape(2, 5, 27)
+    products = [np.einsum("go,ghw->gohw", weights[..., k], columns[:, k] + 3).reshape(1, 10, 9, 11) for k in taps]
+    wanted = [a + b for a, b in zip(products[:-1:2], products[1::2], strict=True)] + products[-1:]
+    assert len(seen) == 14 and all(np.array_equal(a, b) for a, b in zip(seen, wanted, strict=True))
+
+
+def test_the_largest_sum_and_product() -> None:
+    d = Dense()
+    case = small_case(d.small, d.out())
+    x, w = np.abs(d.x.astype(int) - ZX).max(), np.abs(d.w.astype(int) - 4)
+    assert largest_sum(case) == x * w.sum(1).max() and largest_product(case, 0) == x * w.max()
+    assert largest_product(case, ZX) == np.abs(d.x.astype(int)).max() * w.max()

@@ -263,3 +263,5 @@ def test_the_facts_of_the_most_sensitive_tensor() -> None:
         "largest step of the accumulated loss: 7.5 dB at u (Conv)",
     ]
     assert len(loss_evidence([loss("t"), loss("u", clipped=0.02)])) == 1
+    assert loss_evidence([loss("t", drop_db=6.0)]) == [first]
+    assert loss_evidence([loss("t", drop_db=6.5)])[1:] == ["largest step of the accumulated loss: 6.5 dB at t (Conv)"]

@@ -117,8 +117,8 @@ def loss_evidence(losses: list[TensorLoss]) -> list[str]:
         lines.append(
             f"{clipped} of {count(len(losses), 'tensor')} have more than {CLIPPED:.0%} of their elements clipped"
         )
-    drops = [row for row in losses if row.drop_db is not None and row.drop_db > 6]
+    drops = [(row.drop_db, row.tensor, row.op) for row in losses if row.drop_db is not None and row.drop_db > 6]
     if drops:
-        most = max(drops, key=lambda row: (row.drop_db or 0.0, row.tensor))
-        lines.append(f"largest step of the accumulated loss: {most.drop_db:.1f} dB at {most.tensor} ({most.op})")
+        most, tensor, op = max(drops)
+        lines.append(f"largest step of the accumulated loss: {most:.1f} dB at {tensor} ({op})")
     return lines

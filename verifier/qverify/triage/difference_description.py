@@ -81,7 +81,7 @@ def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> Diffe
 
 
 def _names(rank: int) -> str:
-    return {0: "", 1: "W", 2: "NC", 3: "NCW", 4: "NCHW"}.get(rank, "abcdefgh"[:rank])
+    return {1: "W", 2: "NC", 3: "NCW", 4: "NCHW"}.get(rank, "abcdefgh"[:rank])
 
 
 def _axis(apart: Array, axis: int, name: str) -> Axis:
@@ -89,7 +89,7 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
     touched = np.flatnonzero(apart.any(others))
     whole = np.flatnonzero(apart.all(others))
     gaps = np.diff(touched)
-    period = int(gaps[0]) if len(gaps) > 1 and gaps[0] > 1 and (gaps == gaps[0]).all() else 0
+    regular = len(gaps) > 1 and len({*gaps.tolist()}) == 1 and gaps.min() > 1
     return Axis(
         name,
         apart.shape[axis],
@@ -97,15 +97,14 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
         int(touched[-1]),
         len(touched),
         tuple(int(i) for i in whole[:16]),
-        period,
+        int(gaps.min()) if regular else 0,
     )
 
 
 def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
     """Returns rows x columns of shares, 0..1: over the last two axes, or over all elements in one row where these have
     one."""
-    shape = apart.shape if apart.ndim > 1 else (1, *apart.shape, 1)[: max(2, apart.ndim + 1)]
-    flat = apart.reshape(-1, *shape[-2:])
+    flat = apart.reshape(-1, *(1, 1, *apart.shape)[-2:])
     if flat.shape[1] * flat.shape[2] == 1:
         flat = flat.reshape(1, 1, -1)
     share = flat.mean(0)

@@ -44,8 +44,8 @@ def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bo
     copied = bits(case.recorded)[moved]
     at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
-    share = (np.where(values[at] == copied, counts[at], 0) + 2**-most) / (case.made.size + 1)
-    bits_each = np.minimum(-np.log2(share), most)
+    known = np.minimum(np.log2((case.made.size + 1) / counts[at]), most)
+    bits_each = np.where(values[at] == copied, known, most)
     return bool(bits_each.sum() >= choice + CHANCE)
 
 

@@ -17,10 +17,12 @@ Array = npt.NDArray[Any]
 SUFFIXES = ("_QuantizeLinear_Input", "_quantized", "_QuantizeLinear_Output")  # of onnxruntime's quantizer
 ACTIVATIONS = ("Relu", "Clip")
 _PLAIN = {"QLinearConv": "Conv", "QGemm": "Gemm", "QLinearMatMul": "MatMul"}
-_WEIGHTS = {  # QOperator: input of the float operator to (value, scale, zero point) among its own inputs
-    "QLinearConv": {1: (3, 4, 5), 2: (8, -1, -1)},
+_WEIGHTS: dict[
+    str, dict[int, tuple[int, ...]]
+] = {  # QOperator: input of the float operator to (value, scale, zero point) among its own inputs; a bias has no scale
+    "QLinearConv": {1: (3, 4, 5), 2: (8,)},
     "QLinearMatMul": {1: (3, 4, 5)},
-    "QGemm": {1: (3, 4, 5), 2: (6, -1, -1)},
+    "QGemm": {1: (3, 4, 5), 2: (6,)},
 }
 
 
@@ -231,7 +233,7 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
     value = view.constants.get(node.input[places[0]]) if places and places[0] < len(node.input) else None
     if places is None or value is None:
         return None
-    if places[1] >= 0:
+    if len(places) > 1:
         scale, zero = (view.constants[node.input[i]].reshape(-1) for i in places[1:])
     else:  # a bias: int32 in units of the input's scale times the weights'
         scale = view.constants[node.input[1]].reshape(-1) * view.constants[node.input[4]].reshape(-1)

@@ -56,7 +56,7 @@ def _finer(case: Case) -> Change | None:
         real = real_scale(case, rq, False) * 2.0**FINER
         return Change(constants={node.inputs[-1] or "": real}, specs=specs, nodes=nodes)
     if node.op == "add" and rq is not None:
-        words = ops.words(node) | {"swap": 0, "act_min": WIDE_LIMITS[0], "act_max": WIDE_LIMITS[1]}
+        words = ops.words(node) | {"act_min": WIDE_LIMITS[0], "act_max": WIDE_LIMITS[1]}
         nodes = {node.name: replace(node, words=tuple(words.values()))}
         return Change(constants={node.inputs[2] or "": add_ratios(case) * 2.0**FINER}, specs=specs, nodes=nodes)
     if node.op == "average_pool" and rq is not None:

@@ -27,7 +27,7 @@ def multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[in
     for count in (FEW, MANY):
         chosen = places[:: max(1, len(places) // count)]
         candidates = candidates[_explain(case, of, step, candidates, chosen)]
-    return [int(k) for k in candidates[:MOST_FOUND] if k]
+    return [int(k) for k in candidates[:MOST_FOUND]]
 
 
 def _telling(case: Case, of: Linear, step: Array) -> Array:
@@ -46,12 +46,11 @@ def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Arr
 
 
 def at_elements(of: Linear, places: Array) -> Linear:
-    """Returns some elements of an accumulator as a row, each with its own channel's parameters. places: flat
-    indices."""
+    """Returns some elements of an accumulator as a row, each with its own channel's parameters, but for
+    `real`. places: flat indices."""
     channel = np.unravel_index(places, of.acc.shape)[of.axis]
     rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
-    real = of.real if of.real.shape[-1] == 1 else of.real[channel]
-    return replace(of, acc=of.acc.reshape(-1)[places], rq=rq, real=real, axis=0)
+    return replace(of, acc=of.acc.reshape(-1)[places], rq=rq, axis=0)
 
 
 def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
@@ -75,7 +74,7 @@ def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int
 def _of_channel(case: Case, channel: int) -> Array:
     """Returns flat indices of some of the channel's elements, the differing ones among them."""
     every = np.arange(case.recorded.size).reshape(case.recorded.shape)[:, channel].reshape(-1)
-    return np.unique(np.concatenate([case.differing[:TAPPED], every[:: max(1, len(every) // TAPPED)][:TAPPED]]))
+    return np.unique(np.concatenate([case.differing[:TAPPED], every[:: max(1, len(every) // TAPPED)]]))
 
 
 def _taps(case: Case, w: Array, channel: int) -> Array:

@@ -32,8 +32,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(f"accumulator saturated to {width} bits at the end", partial(_final, way=saturated))
             saturated = partial(_before_bias, way=saturated)
             yield FaultVariant(f"accumulator saturated to {width} bits before the bias", saturated)
-    yield from _stepwise(case)
-    yield from _pairwise(case)
+    if case.last.op in ("conv", "fully_connected") and steps(case) <= MOST_STEPS:
+        yield from _stepwise(case)
+        yield from _pairwise(case)
 
 
 def _final(case: Case, way: Callable[[Array], Array]) -> Array:
@@ -48,8 +49,7 @@ def _needed(case: Case) -> Linear:
 
 
 def _wrapped(acc: Array, width: int) -> Array:
-    half = 1 << width - 1
-    return ((acc + half) & (2 * half - 1)) - half
+    return acc << 64 - width >> 64 - width
 
 
 def _saturated(acc: Array, width: int) -> Array:
@@ -59,7 +59,7 @@ def _saturated(acc: Array, width: int) -> Array:
 def bias_of(case: Case, of: Linear) -> Array:
     """Returns the bias, shaped to broadcast against the accumulator; 0 where there is none."""
     name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
-    return np.zeros(1, np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
+    return np.zeros((), np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
 
 
 def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
@@ -69,8 +69,6 @@ def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
 
 
 def _stepwise(case: Case) -> Iterator[FaultVariant]:
-    if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
-        return
     of = _needed(case)
     if largest_sum(case) + int(np.abs(bias_of(case, of)).max()) < 1 << 15:
         return
@@ -86,7 +84,7 @@ def _stepwise(case: Case) -> Iterator[FaultVariant]:
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
     of = _needed(case)
     bias = bias_of(case, of)
-    start = np.broadcast_to(bias if bias_first else np.zeros(1, np.int64), of.acc.shape)
+    start = np.broadcast_to(bias if bias_first else np.zeros_like(bias), of.acc.shape)
     acc = stepwise(case, order, partial(_saturated, width=16), start)
     return of.output(acc if bias_first else _saturated(acc + bias, 16))
 
@@ -94,8 +92,6 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
 def _pairwise(case: Case) -> Iterator[FaultVariant]:
     """Yields faults where two neighbouring products are added in 16 bits, as byte instructions do, and the sums in 32
     bits."""
-    if case.last.op not in ("conv", "fully_connected") or not 0 < steps(case) <= MOST_STEPS:
-        return
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}
     for said, zero in read_as.items():
         if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:

@@ -26,7 +26,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if size > item and place.label not in ("the bias", "the scales"):
                 said = f"byte order: {place.label} reversed within words of {size} bytes"
                 yield FaultVariant(said, output_from(place, partial(_reversed, size=size)))
-                if size > 2 and item == 1:
+                if size >= 4 and item == 1:
                     said = f"byte order: {place.label}, halves of words of {size} bytes exchanged"
                     yield FaultVariant(said, output_from(place, partial(_halves, size=size)))
         if item == 1:

@@ -56,8 +56,7 @@ def axes(case: Case) -> Iterator[tuple[MemorySource, int]]:
         if place.kind != "constant" and len(place.spec.shape) < 2:
             continue
         for axis in (0, 1) if of_weights else (1,) if place.kind != "constant" else ():
-            if place.spec.shape[axis] > 1:
-                yield place, axis
+            yield place, axis
 
 
 def ordered(values: Array, order: Callable[[Array], Array], axis: int) -> Array:

@@ -52,7 +52,7 @@ def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
 
 def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
     names = NAMES.get(case.recorded.ndim, ())
-    name = names[axis] if axis < len(names) else f"axis {axis}, place"
+    name = names[axis] if names else f"axis {axis}, place"
     return f"{name} {span[0]}" if span[1] - span[0] == 1 else f"{name}s {span[0]} to {span[1] - 1}"
 
 
@@ -114,7 +114,7 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
     shape = case.recorded.shape
     first = int(np.unravel_index(case.differing, shape)[axis].min())
     names = NAMES.get(len(shape), ())
-    name = names[axis] if axis < len(names) else f"place of axis {axis}"
+    name = names[axis] if names else f"place of axis {axis}"
     if first + 2 >= shape[axis]:
         return
     for start in {first, max(0, first - 1)}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations
 
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
@@ -16,15 +16,13 @@ MOST = 4  # operands of which every order is tried
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     names = case.unit.inputs
-    for first in names:
-        for second in names:
-            if first != second and _alike(case, first, second):
-                yield FaultVariant(f"{second} is read in place of {first}", partial(_twice, first=first, second=second))
-                if first < second:
-                    yield FaultVariant(
-                        f"{first} and {second} are exchanged", partial(_exchanged, first=first, second=second)
-                    )
-    own = [i for i in case.last.inputs if i is not None]
+    for first, second in permutations(names, 2):
+        if _alike(case, first, second):
+            yield FaultVariant(f"{second} is read in place of {first}", partial(_twice, first=first, second=second))
+    for first, second in combinations(sorted(names), 2):
+        if _alike(case, first, second):
+            yield FaultVariant(f"{first} and {second} are exchanged", partial(_exchanged, first=first, second=second))
+    own = [i or "" for i in case.last.inputs]
     if case.last.op == "concat" and len(own) <= MOST:
         for order in permutations(own):
             if list(order) != own:

@@ -15,7 +15,7 @@ Positions = Callable[[int, int], Array]
 COORDINATES: dict[str, Positions] = {
     "half_pixel": lambda size, out: (np.arange(out) + 0.5) * size / out - 0.5,
     "asymmetric": lambda size, out: np.arange(out) * size / out,
-    "align_corners": lambda size, out: np.arange(out) * ((size - 1) / (out - 1) if out > 1 else 0.0),
+    "align_corners": lambda size, out: np.arange(out) * (size - 1) / max(out - 1, 1),
     "half_pixel rounded to a source of its own (+0.5)": lambda size, out: (np.arange(out) + 0.5) * size / out,
 }
 NEAREST: dict[str, Callable[[Array], Array]] = {
@@ -44,13 +44,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield FaultVariant("resize: cut off instead of rounded", lambda case: case.again(case.words(truncate=1)))
 
 
-def _source(case: Case) -> tuple[int, ...]:
-    return case.graph.spec(case.last.inputs[0] or "").shape
+def _sizes(case: Case) -> list[tuple[int, int]]:
+    """Returns (size of the input, of the output) on every axis."""
+    return list(zip(case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape, strict=True))
 
 
 def _nearest(case: Case, positions: Positions, rounded: Callable[[Array], Array]) -> Array:
     parts = []
-    for size, out in zip(_source(case), case.spec.shape, strict=True):
+    for size, out in _sizes(case):
         places = np.arange(size) if size == out else rounded(positions(size, out))
         parts.append(np.clip(places, 0, size - 1))
     return case.again(Change(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
@@ -59,7 +60,7 @@ def _nearest(case: Case, positions: Positions, rounded: Callable[[Array], Array]
 def _off(case: Case, by: int) -> Array:
     name = case.last.inputs[1] or ""
     index, start, parts = case.graph.constants[name], 0, []
-    for size, out in zip(_source(case), case.spec.shape, strict=True):
+    for size, out in _sizes(case):
         part = index[start : start + out].astype(np.int64)
         parts.append(part if size == out else np.clip(part + by, 0, size - 1))
         start += out
@@ -68,12 +69,12 @@ def _off(case: Case, by: int) -> Array:
 
 def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] | None = None) -> Array:
     indices, weights = [], []
-    for size, out in zip(_source(case)[2:], case.spec.shape[2:], strict=True):
+    for size, out in _sizes(case)[2:]:
         p = np.clip(positions(size, out), 0, size - 1)
-        p = p if rounded is None else np.clip(rounded(p), 0, size - 1)
+        p = p if rounded is None else rounded(p)
         first = np.floor(p).astype(np.int32)
         second = np.minimum(first + 1, size - 1)
-        share = np.where(first == second, 0.5, p - first)
+        share = p - first
         indices += [first, second]
         weights += [1 - share, share]
     _, index, weight = case.last.inputs

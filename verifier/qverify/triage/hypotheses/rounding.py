@@ -95,7 +95,7 @@ def _truncated(case: Case) -> Array:
     of = _needed(case)
     multiplier, shift = parameters("mul31", of.real, of.wide).astype(np.int64)
     product = of.acc * of.along(multiplier)
-    return of.finished(product >> np.clip(of.along(shift), 0, 63))
+    return of.finished(product >> of.along(shift))
 
 
 def _of_add(case: Case) -> Iterator[FaultVariant]:
@@ -107,8 +107,8 @@ def _of_add(case: Case) -> Iterator[FaultVariant]:
 
 
 def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
-    change = case.words(swap=0)
-    return Change(constants={case.last.inputs[2] or "": rq}, nodes=change.nodes, rounding=rounding)
+    """rq: not float32, so that its order is the operands' order."""
+    return Change(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
 
 
 def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
@@ -130,7 +130,7 @@ def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
 def _pool_in_mode(case: Case, mode: str) -> Array:
     node, graph = case.last, case.graph
     ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
-    counts = np.arange(1, node.words[0] * node.words[1] + 1, dtype=np.float64)
+    counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
     return case.again(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
 
 

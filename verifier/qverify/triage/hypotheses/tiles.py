@@ -30,13 +30,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _has_planes(place: MemorySource) -> bool:
-    """Returns whether it is an activation of several rows and columns, or the matrix of a fully connected layer."""
+    """Returns whether it is an activation of rows and columns, or the matrix of a fully connected layer."""
     shape = place.spec.shape
-    return (
-        len(shape) > 1
-        and min(shape[-2:]) > 1
-        and (place.kind != "constant" or (place.label == "the weights" and len(shape) == 2))
-    )
+    return len(shape) > 1 and (place.kind != "constant" or (place.label == "the weights" and len(shape) == 2))
 
 
 def _turned(rows: int, columns: int, size: int, whole: bool) -> Array:

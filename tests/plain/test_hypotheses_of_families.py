@@ -1,0 +1,75 @@
+"""The families of faults: which there are, which are tried last, and how many faults each has on some units."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qverify.triage.hypotheses import FaultVariant, pages
+from qverify.triage.memory_sources import memory_sources
+
+from tests.plain.fault_units import Table, small_case
+from tests.plain.forensic_units import Small
+
+ANY = {
+    "alignment",
+    "bit-flip",
+    "byte-order",
+    "channel-order",
+    "clamp",
+    "dropped-input",
+    "element-offset",
+    "group-order",
+    "interleaving",
+    "layout",
+    "signedness",
+    "zero-point",
+}  # faults of any quantized unit
+LATE = {"alignment", "byte-order", "element-offset", "group-order", "interleaving", "tiles"}  # hundreds of faults
+
+
+def test_families_are_late_when_they_say_so() -> None:
+    every = pages.__wrapped__()
+    late = [int(getattr(p, "LATE", 0)) for p in every]
+    assert late == sorted(late)
+    assert {p.NAME: at for p, at in zip(every, late, strict=True) if at} == dict.fromkeys(LATE, 1) | {"accumulator": 2}
+    assert len({p.NAME for p in every}) == len(every) == 27 and all(p.__doc__ for p in every)
+    names = [p.NAME for p, at in zip(every, late, strict=True) if not at]
+    assert names == sorted(names) and every == pages()
+
+
+def test_which_families_apply_to_a_table() -> None:
+    """The late ones have the most faults; that of accumulators none, as a table adds nothing."""
+    unit = Table(1, 4, 3, 5)
+    recorded = unit.y.copy()
+    recorded[0, 2, 1, 3] ^= 4
+    counts = {p.NAME: len(list(p.variants(unit.case(recorded)))) for p in pages()}
+    assert {name for name, found in counts.items() if found} == {
+        *ANY, *LATE, "dropped-or-repeated", "lookup-index", "vector-tail"
+    }  # fmt: skip
+    late = {p.NAME: getattr(p, "LATE", 0) for p in pages()}
+    assert {name for name, at in late.items() if at == 1} == LATE and late["accumulator"] == 2
+
+
+def test_a_fault_of_which_nothing_is_said_is_the_only_one_and_no_copy() -> None:
+    fault = FaultVariant("left out", lambda case: case.made)
+    assert (fault.bits, fault.copied, fault.free) == (0.0, False, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "labels"),
+    [
+        ("conv", 3, ["the weights", "the bias", "the scales"]),
+        ("matmul", 2, ["the second input", "the scales"]),
+        ("softmax", 1, ["the table"]),
+        ("resize_linear", 2, ["the index table", "the weight table"]),
+        ("average_pool", 2, ["the constant c_a", "the constant c_b"]),
+        ("lookup", 2, ["the table", "the constant c_b"]),
+    ],
+)
+def test_what_constants_are_called(op: str, constants: int, labels: list[str]) -> None:
+    """By their operator and place; by their name where these have none."""
+    x = np.zeros(4, np.int8)
+    small = Small(op, (), ("int8", 0.5, 3), (4,), x=(x,), **{f"c_{n}": (x,) for n in "abc"[:constants]})
+    found = memory_sources(small_case(small, x))
+    assert [p.label for p in found] == ["the output", "the input", *labels]
+    assert [p.kind for p in found] == ["output", "input"] + ["constant"] * constants

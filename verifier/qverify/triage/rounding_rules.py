@@ -21,7 +21,7 @@ def half_up(values: Array) -> Array:
 
 
 NEAREST: dict[str, Rule] = {
-    "to nearest, ties to even": np.rint,
+    "to nearest (ties to even)": np.rint,
     "half up": half_up,
     "half away from zero": half_away,
 }
@@ -35,7 +35,7 @@ RULES: dict[str, Rule] = {
     "half toward zero": lambda v: np.copysign(np.ceil(np.abs(v) - 0.5), v),
     "away from zero": lambda v: np.copysign(np.ceil(np.abs(v)), v),
 }
-EVEN = "to nearest, ties to even"
+EVEN = "to nearest (ties to even)"
 
 
 def finally_rounded(rule: str) -> str:

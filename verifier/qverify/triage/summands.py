@@ -63,6 +63,19 @@ def depth(case: Case) -> int:
     return 0 if one is None else int(np.prod(np.broadcast_shapes(one.x.shape, one.w.shape)))
 
 
+def reads_padding(case: Case) -> Array:
+    """Returns flat for every element of the output whether one of its summands is padding or a gap: bool."""
+    return case.once("reads padding", lambda: _reads_padding(case))
+
+
+def _reads_padding(case: Case) -> Array:
+    pixels = int(np.prod(case.spec.shape[2:]))
+    one = summands(case, np.arange(pixels))
+    if one is None or one.read.size == 1:
+        return np.zeros(case.recorded.size, bool)
+    return np.tile(~one.read.reshape(pixels, -1).all(1), case.recorded.size // pixels)
+
+
 def _value(case: Case, at: int) -> tuple[Array, Any]:
     name = case.last.inputs[at] or ""
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]

@@ -15,7 +15,7 @@ from qverify.arithmetic.requantize import requantize
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
-from qverify.triage.same_here import worded
+from qverify.triage.same_here import prior
 from qverify.triage.summands import Summands, depth, summands
 
 Array = npt.NDArray[Any]
@@ -201,22 +201,30 @@ def fitting(
 ) -> Iterator[FaultVariant]:
     """Yields the faults that give the recorded bytes at some differing elements. ways: (text, how elements are
     computed). in_parts: the way reads the summands, of which there are too many for all elements at once. bits: of each
-    variant."""
+    variant, where its text does not say them."""
+    yield from fitting_alike(case, (([said], way) for said, way in ways), in_parts, bits)
+
+
+def fitting_alike(
+    case: Case, ways: Iterable[tuple[list[str], Way]], in_parts: bool = False, bits: float = 0.0
+) -> Iterator[FaultVariant]:
+    """Yields as fitting does; every way has several texts, which are one at this node."""
     few = sample(case)
     if few is None or not len(few.places):
         return
     wanted = case.recorded.reshape(-1)[few.places]
-    for said, way in ways:
-        if (way(few) == wanted).all():
-            yield FaultVariant(said, partial(whole, way=way, in_parts=in_parts), bits)
-
-
-def fitting_alike(case: Case, ways: Iterable[tuple[list[str], Way]], in_parts: bool = False) -> Iterator[FaultVariant]:
-    """Yields as fitting does, every way with all its words: together, and each alone."""
     for texts, way in ways:
-        for variant in fitting(case, [("", way)], in_parts):
-            for said, bits in worded(texts):
-                yield FaultVariant(said, variant.make, bits)
+        if (way(few) == wanted).all():
+            make = partial(whole, way=way, in_parts=in_parts)
+            yield from (FaultVariant(said, make, bits or prior(said)) for said in texts)
+
+
+def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
+    """Returns the healthy output with the touched elements as the way computes them."""
+    output = e.requantized(e.acc)
+    if touched.any():
+        output[touched] = way(elements(e.case, e.places[touched]))
+    return output
 
 
 def whole(case: Case, way: Way, in_parts: bool) -> Array:

@@ -1,5 +1,5 @@
 """Known faults of a runtime or its chip, one family per file: NAME, a docstring that states the fault, variants(case).
-LATE = 1 for a family of hundreds of variants, 2 for one that sums products one by one: these are tried last, as the
+LATE = -1 for a family that looks at a few elements first, 1 for one of hundreds of variants, 2 for one that sums products one by one: these are tried last, as the
 time is limited."""
 
 from __future__ import annotations

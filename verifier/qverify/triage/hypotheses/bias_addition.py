@@ -15,6 +15,7 @@ from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded
 from qverify.triage.summed_elements import SummedElements, fitting, has_bias, sample
 
 NAME = "bias-addition"
+LATE = -1
 APART = "the sum and the bias are scaled and rounded to output steps each by itself, then added"
 
 

@@ -14,6 +14,7 @@ from qverify.triage.linear_sums import linear
 from qverify.triage.summed_elements import SummedElements, bias_of, fitting
 
 NAME = "carried-sum"
+LATE = -1
 LANES = (2, 4, 8, 16, 32, 64)
 
 

@@ -16,6 +16,7 @@ from qverify.triage.rounding_rules import RULES, Rule
 from qverify.triage.summed_elements import SummedElements, fitting_alike, words_of
 
 NAME = "mean-divisor"
+LATE = -1
 MULTIPLES = (2, 4, 8, 16, 32, 64)
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 

@@ -15,6 +15,7 @@ from qverify.triage.narrow_floats import significant
 from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "operand-values"
+LATE = -1
 Change = Callable[[Array, Array], Array]  # stored integers and zero points to what is multiplied
 NAMES = {"matmul": ("the first operand", "the second operand"), "mul": ("the first operand", "the second operand")}
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")

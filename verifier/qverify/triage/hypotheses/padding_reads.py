@@ -11,10 +11,11 @@ import numpy as np
 
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summands import Summands
-from qverify.triage.summed_elements import SummedElements, fitting, sample
+from qverify.triage.summands import Summands, reads_padding
+from qverify.triage.summed_elements import SummedElements, at_touched, fitting, sample
 
 NAME = "padding-reads"
+LATE = -1
 OPS = ("conv", "conv_transpose", "average_pool")
 WHOLE = (
     "padding",
@@ -81,6 +82,10 @@ def _ways(case: Case) -> Ways:
 
 
 def _filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Any], source: Source) -> Array:
+    return at_touched(e, reads_padding(e.case)[e.places], partial(_all_filled, mask=mask, source=source))
+
+
+def _all_filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Any], source: Source) -> Array:
     s = e.summands
     chosen = mask(s, _outside(e.case, s, 0), _outside(e.case, s, 1)) & ~s.read
     return e.added(np.where(chosen, source(e.case, s), s.centred_x) * s.centred_w)

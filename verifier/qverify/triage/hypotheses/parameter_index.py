@@ -14,6 +14,7 @@ from qverify.triage.linear_sums import Linear, linear
 from qverify.triage.summed_elements import BIASED, SummedElements, bias_of, fitting, fitting_alike, words_of
 
 NAME = "parameter-index"
+LATE = -1
 LANES = (2, 4, 8, 16, 32, 64, 128, 256)
 Index = Callable[[Array], Array]
 

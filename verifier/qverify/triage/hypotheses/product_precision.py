@@ -16,7 +16,8 @@ from qverify.triage.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_ro
 from qverify.triage.summed_elements import SummedElements, fitting
 
 NAME = "product-precision"
-BITS, FRACTION = range(4, 25), range(0, 17)
+LATE = -1
+BITS, FRACTION = range(4, 25), range(0, 13)
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 
 
@@ -53,7 +54,7 @@ def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     """Yields faults of two roundings: to a fraction of an output step, then to a step."""
     for bits in FRACTION:
         for first in (
-            "to nearest, ties to even",
+            "to nearest (ties to even)",
             "half up",
             "half away from zero",
             "down (floor)",

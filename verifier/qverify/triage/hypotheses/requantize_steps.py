@@ -15,6 +15,7 @@ from qverify.triage.rounding_rules import EVEN, RULES, Rule
 from qverify.triage.summed_elements import SummedElements, fitting
 
 NAME = "requantize-steps"
+LATE = -1
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

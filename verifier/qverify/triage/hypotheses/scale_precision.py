@@ -17,6 +17,7 @@ from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded, ha
 from qverify.triage.summed_elements import SummedElements, fitting_alike
 
 NAME = "scale-precision"
+LATE = -1
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")

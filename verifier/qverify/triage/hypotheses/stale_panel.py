@@ -10,9 +10,11 @@ import numpy as np
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting, sample, words_of
+from qverify.triage.summands import reads_padding
+from qverify.triage.summed_elements import SummedElements, at_touched, fitting, sample, words_of
 
 NAME = "stale-panel"
+LATE = -1
 TILES = (64, 8, 16, 32, 128, 256)
 MOST_BACK = 64  # tiles looked back through
 
@@ -20,7 +22,9 @@ MOST_BACK = 64  # tiles looked back through
 def variants(case: Case) -> Iterator[FaultVariant]:
     few = sample(case) if case.last.op == "conv" else None
     if few is not None and not few.summands.read.all():
-        yield from fitting(case, _ways(), in_parts=True, bits=0.4)
+        ways = [*_ways()]
+        yield from fitting(case, ways[::2], in_parts=True, bits=0.4)
+        yield from fitting(case, ways[1::2], in_parts=True, bits=0.5)
 
 
 def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
@@ -36,6 +40,10 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
 
 
 def _stale(e: SummedElements, tile: int, rows_only: bool) -> Array:
+    return at_touched(e, reads_padding(e.case)[e.places], partial(_all_stale, tile=tile, rows_only=rows_only))
+
+
+def _all_stale(e: SummedElements, tile: int, rows_only: bool) -> Array:
     s, case = e.summands, e.case
     shape = case.graph.spec(case.last.inputs[0] or "").shape
     height, width = (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
@@ -46,7 +54,7 @@ def _stale(e: SummedElements, tile: int, rows_only: bool) -> Array:
     pending = ~row_in if rows_only else ~(row_in & column_in)
     value = np.where(pending, 0, np.broadcast_to(s.centred_x, full))
     for plane, row, column in _earlier(e, tile):
-        if not pending.any():
+        if not (pending & (plane >= 0)).any():
             break
         inside_row = (row >= 0) & (row < height)
         inside = inside_row & (column >= 0) & (column < width)

@@ -14,9 +14,10 @@ from qverify.triage.rounding_rules import RULES, Rule
 from qverify.triage.summed_elements import SummedElements, fitting, has_bias
 
 NAME = "sum-precision"
+LATE = -1
 CUTS = {
     n: RULES[n]
-    for n in ("half up", "down (floor)", "toward zero (truncated)", "half away from zero", "to nearest, ties to even")
+    for n in ("half up", "down (floor)", "toward zero (truncated)", "half away from zero", "to nearest (ties to even)")
 }
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 

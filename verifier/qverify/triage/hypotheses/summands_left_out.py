@@ -13,6 +13,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.summed_elements import SummedElements, fitting_alike, sample
 
 NAME = "summands-left-out"
+LATE = -1
 LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 

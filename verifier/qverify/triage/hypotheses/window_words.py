@@ -8,10 +8,14 @@ from functools import partial
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.same_here import ALONE, worded
+from qverify.triage.same_here import USUAL
 from qverify.triage.summed_elements import words_of
 
 NAME = "window-words"
+SYSTEMATIC, PLAIN = (
+    0.6,
+    3.0,
+)  # bits: of the mistakes made most often; of the words without their values, for other nodes
 ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size
 SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
 
@@ -29,11 +33,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 reasons.setdefault(effect, []).append(said)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
-        for said, bits in worded(why):
-            end = f": {values}" if bits != ALONE or len(why) == 1 else ""
-            yield FaultVariant(f"{said}{end}", partial(_again, changed=dict(effect)), min(bits, 0.75))
-        if len(why) == 1:
-            yield FaultVariant(why[0], partial(_again, changed=dict(effect)), ALONE)
+        make = partial(_again, changed=dict(effect))
+        for said in why:
+            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
+            yield FaultVariant(f"{said}: {values}", make, likely)
+            yield FaultVariant(said, make, likely + PLAIN)
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:

@@ -14,6 +14,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "zero-point-terms"
+LATE = -1
 MULTIPLES = (2, 4, 8, 16, 32, 64)
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]

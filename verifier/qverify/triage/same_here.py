@@ -13,6 +13,7 @@ UNLIKELY = (
     "reciprocal of a divisor",
     "one shift for all channels",
     "raw integers",
+    "each of the two operands",
     "(fixed point)",
 )
 LIKELY = ("to nearest", "16 (")

@@ -21,6 +21,9 @@ from qverify.triage.summands import Summands, depth, summands
 Array = npt.NDArray[Any]
 SAMPLE, FEWER = 40, 16  # differing elements looked at; where each is a sum of more than LONG
 LONG = 2000
+MORE = 4000  # of those where a fault that fits the sample is tried next
+MOST_IN_PART = 12  # faults of one list that give the differing elements and spoil others
+LATER = 0.5  # bits of another text of what is one at a node
 CHUNK = 1 << 19  # summands at a time
 MOST_SUMMANDS = 120_000_000  # of a whole output; more take too long
 BIASED = ("conv", "conv_transpose", "fully_connected")
@@ -197,31 +200,55 @@ def _sample(case: Case) -> SummedElements | None:
 
 
 def fitting(
-    case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False, bits: float = 0.0
+    case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False, bits: float | Callable[[str], float] = prior
 ) -> Iterator[FaultVariant]:
     """Yields the faults that give the recorded bytes at some differing elements. ways: (text, how elements are
-    computed). in_parts: the way reads the summands, of which there are too many for all elements at once. bits: of each
-    variant, where its text does not say them."""
+    computed). Few of those that spoil other elements are yielded: these may be confined to a part of the output. in_parts: the way reads the summands, of which there are too many for all elements at once. bits: of each
+    variant, or what its text says of them."""
     yield from fitting_alike(case, (([said], way) for said, way in ways), in_parts, bits)
 
 
 def fitting_alike(
-    case: Case, ways: Iterable[tuple[list[str], Way]], in_parts: bool = False, bits: float = 0.0
+    case: Case,
+    ways: Iterable[tuple[list[str], Way]],
+    in_parts: bool = False,
+    bits: float | Callable[[str], float] = prior,
 ) -> Iterator[FaultVariant]:
-    """Yields as fitting does; every way has several texts, which are one at this node."""
+    """Yields as fitting does; every way has several texts, which are one at this node, the likeliest
+    first."""
     few = sample(case)
     if few is None or not len(few.places):
         return
-    wanted = case.recorded.reshape(-1)[few.places]
+    more = case.once(f"more elements {in_parts}", lambda: _more(case, in_parts, case.differing))
+    others = case.once(f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size)))
+    parts = list[FaultVariant]()
     for texts, way in ways:
-        if (way(few) == wanted).all():
+        if _agree(case, few, way) and _agree(case, more, way):
             make = partial(whole, way=way, in_parts=in_parts)
-            yield from (FaultVariant(said, make, bits or prior(said)) for said in texts)
+            found = [
+                FaultVariant(said, make, (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
+                for at, said in enumerate(texts)
+            ]
+            if _agree(case, others, way):
+                yield from found
+            else:
+                parts += found
+    yield from sorted(parts, key=lambda variant: variant.bits)[:MOST_IN_PART]
+
+
+def _more(case: Case, in_parts: bool, flat: Array) -> SummedElements:
+    """Returns many of these elements, at which what fits a few is tried next."""
+    count = max(1, min(MORE, CHUNK // depth(case))) if in_parts else MORE
+    return elements(case, np.unique(flat[np.linspace(0, len(flat) - 1, count).astype(np.int64)]))
+
+
+def _agree(case: Case, e: SummedElements, way: Way) -> bool:
+    return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
 
 
 def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
     """Returns the healthy output with the touched elements as the way computes them."""
-    output = e.requantized(e.acc)
+    output = np.ascontiguousarray(e.case.made).reshape(-1)[e.places]
     if touched.any():
         output[touched] = way(elements(e.case, e.places[touched]))
     return output

@@ -41,6 +41,9 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
                     text = f"the accumulator is cleared only for every {n}th {name}: it goes on adding between"
                     yield text, partial(_carried, axis=axis, block=n)
             yield f"the sum of the {name} before is added, too", partial(_before, axis=axis)
+    if len(case.spec.shape) > 2:
+        text = "the accumulators of a row are not cleared: they go on from the row before, over all channels and batch items"
+        yield text, _over_rows
     yield "the accumulator is never cleared", partial(_carried, axis=None, block=0)
     yield "the sum of the output before in memory is added, too", partial(_before, axis=None)
 
@@ -62,6 +65,11 @@ def _carried(e: SummedElements, axis: int | None, block: int) -> Array:
         total.take(np.maximum(start, 0), axis),
     )
     return e.requantized((total - earlier).reshape(-1)[e.places] + e.bias)
+
+
+def _over_rows(e: SummedElements) -> Array:
+    sums = _products(e)
+    return e.requantized(np.cumsum(sums.reshape(-1, sums.shape[-1]), 0).reshape(-1)[e.places] + e.bias)
 
 
 def _before(e: SummedElements, axis: int | None) -> Array:

@@ -68,7 +68,6 @@ def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
     low, high = span
     ways: dict[str, Change] = {
         "{} skips elements stored as 0 (raw 0 adds nothing)": lambda v, z: np.where(v == 0, 0, v - z),
-        f"{{}} skips elements stored as {low}": lambda v, z: np.where(v == low, 0, v - z),
         f"{{}} skips elements stored as {high}": lambda v, z: np.where(v == high, 0, v - z),
         f"{{}} has {low} replaced by {low + 1}": lambda v, z: np.maximum(v, low + 1) - z,
         "{} less its zero point is clipped at 0: negative values are left out": lambda v, z: np.maximum(v - z, 0),
@@ -78,6 +77,8 @@ def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
         "{} is used without subtracting its zero point": lambda v, z: v + 0 * z,
         "{} is inverted bit by bit instead of negated about its zero point": lambda v, z: ~v - z,
     }
+    if low:
+        ways[f"{{}} skips elements stored as {low}"] = lambda v, z: np.where(v == low, 0, v - z)
     for bits in range(2, 8 * size + 1):
         half = 1 << bits - 1
         ways[f"{{}} less its zero point saturates to {bits} bits ({-half}..{half - 1})"] = partial(

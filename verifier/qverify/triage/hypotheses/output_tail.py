@@ -36,7 +36,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yields (noun, shape, axis) along which a kernel may work in blocks."""
-    names = {4: ("batch items", "channels", "rows", "columns"), 3: ("batch items", "rows or channels", "columns")}
+    names = {
+        4: ("batch items", "channels", "rows", "columns"),
+        3: ("batch items", "rows or channels", "columns"),
+        2: ("rows", "columns (channels)"),
+    }
     for axis, size in enumerate(shape):
         if size > 1:
             yield names.get(len(shape), tuple(f"places of axis {i}" for i in range(len(shape))))[axis], shape, axis

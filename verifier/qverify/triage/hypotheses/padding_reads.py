@@ -65,14 +65,16 @@ def _ways(case: Case) -> Ways:
         -1: "raw -1",
         1: "raw 1",
         128: "raw 128",
-        y: f"the output's zero point {y}",
     }
-    for where, mask in _PLACES.items():
+    values.setdefault(y, f"the output's zero point {y}")
+    gaps = case.last.op == "conv_transpose"
+    places = {where: mask for where, mask in _PLACES.items() if gaps or "gap" not in where}
+    for where, mask in places.items():
         for value, said in values.items():
             way = partial(_filled, mask=mask, source=partial(_raw, value=value))
             yield f"{where} reads {said} instead of the zero point", way
         yield f"{where} reads the neighbouring row or plane in memory", partial(_filled, mask=mask, source=_memory)
-    for where in WHOLE:
+    for where in [where for where in WHOLE if where in places]:
         for said, source in _ADDRESSES.items():
             yield f"{where} reads {said}", partial(_filled, mask=_PLACES[where], source=source)
     if case.last.op != "average_pool":

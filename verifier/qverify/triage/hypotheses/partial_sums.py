@@ -134,7 +134,7 @@ def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[
 
 def _block_faults() -> dict[str, tuple[int, bool, int, bool]]:
     faults: dict[str, tuple[int, bool, int, bool]] = {}
-    for width in (8, 12, 14, 15, 16, 17, 18, 20, 24):
+    for width in (8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32):
         for saturated, verb in ((True, "saturates"), (False, "wraps")):
             faults[f"every product {verb} to {width} bits{{}}"] = (1, False, width, saturated)
             for block in BLOCKS:

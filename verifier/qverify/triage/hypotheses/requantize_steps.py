@@ -21,8 +21,9 @@ LATE = -1
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None:
         return
-    for bits, said, way in _ways(case):
-        yield from fitting(case, [(said, way)], bits=bits)
+    ways = [*_ways(case)]
+    likely = {said: bits for bits, said, _ in ways}
+    yield from fitting(case, ((said, way) for _, said, way in ways), bits=likely.__getitem__)
 
 
 def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], Array]]]:
@@ -34,6 +35,9 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], A
         yield 1.2 - 0.2 * (not zero_first), f"the scaled sum is rounded {said}", partial(_zero_last, rule=rule)
         text = f"the scaled sum plus zero point is rounded {said}"
         yield first + 0.1 * (not zero_first), text, partial(_zero_first, rule=rule)
+    for said in ("by adding 0.5 and truncating toward zero", "up (ceiling)", "half up"):
+        text = f"the scaled sum is clipped to the limits, then rounded {said}"
+        yield 1.1, text, partial(_clipped_first, rule=RULES[said])
     for said, rule in RULES.items():
         text = f", the scaled sum rounded {said}" if said != EVEN else ""
         for order, way in _ORDERS.items():
@@ -41,6 +45,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], A
 
 
 def _zero_last(e: SummedElements, rule: Rule) -> Array:
+    return e.finished(rule(e.steps(e.acc)))
+
+
+def _clipped_first(e: SummedElements, rule: Rule) -> Array:
     of, v = e.of, e.steps(e.acc)
     return e.finished(rule(np.clip(v, of.low - of.zero_point, of.high - of.zero_point)))
 

@@ -3,6 +3,7 @@ all channels, or a power of two."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ NAME = "scale-precision"
 LATE = -1
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
+BITS = re.compile(r"kept with (\d+) significant bits, (.*)")
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 
 
@@ -46,7 +48,19 @@ def _ways(
         for key, said in texts.items():
             end = finally_rounded(rule)
             way = partial(_scaled, scales=scales[key], rule=RULES[rule])
-            yield [f"the requantization scale is {one}{end}" for one in said], way
+            yield [f"the requantization scale is {one}{end}" for one in (*_together(said), *said)], way
+
+
+def _together(texts: list[str]) -> list[str]:
+    """Returns the one text that says all of these, which narrow the scales of this node alike; none for one."""
+    if len(texts) < 2:
+        return []
+    others = [t.removeprefix("kept in ") for t in texts if not BITS.fullmatch(t)]
+    found: dict[str, list[int]] = {}
+    for match in filter(None, map(BITS.fullmatch, texts)):
+        found.setdefault(match[2], []).append(int(match[1]))
+    runs = [f"{min(n)}{f' to {max(n)}' if len(n) > 1 else ''} significant bits, {cut}" for cut, n in found.items()]
+    return [f"kept in too few bits, any of these here: {'; '.join((runs + others)[:5])}"]
 
 
 def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:

@@ -22,6 +22,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     words = words_of(case)
     if case.last.op not in OPS:
         return
+    yield from _flat_pixels(case, words)
     for side, axis, name in (("h", -2, "row"), ("w", -1, "column")):
         if axis == -1 or len(case.spec.shape) == 4:
             out, stride = case.spec.shape[axis], words[f"stride_{side}"]
@@ -31,6 +32,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 if key != own.tobytes() and key not in seen:
                     seen.add(key)
                     yield FaultVariant(said, partial(_moved, axis=axis, side=side, starts=starts))
+
+
+def _flat_pixels(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
+    """Yields faults of a kernel of one tap that takes the pixels of a plane for one row."""
+    if (words["kernel_h"], words["kernel_w"]) != (1, 1) or len(case.spec.shape) != 4:
+        return
+    pixels = case.spec.shape[2] * case.spec.shape[3]
+    for step in dict.fromkeys((1, words["stride_w"], words["stride_h"] * words["stride_w"])):
+        text = f"pixel p of a plane reads element {step} p of the input's plane, as if all of it were one row"
+        yield FaultVariant(text, partial(_run_together, pixels=pixels, step=step))
+
+
+def _run_together(case: Case, pixels: int, step: int) -> Array:
+    """Returns the output of pixels step * p of the planes: the node without stride or padding, and of it these."""
+    n, _, height, width = case.graph.spec(case.last.inputs[0] or "").shape
+    words = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0) | {"stride_h": 1, "stride_w": 1}
+    spec = replace(case.spec, shape=(n, case.spec.shape[1], height, width), aligned_shape=())
+    whole = case.again(replace(case.words(**words), specs={case.output: spec})).reshape(n, case.spec.shape[1], -1)
+    return whole[:, :, np.arange(pixels) * step % whole.shape[2]].reshape(case.spec.shape)
 
 
 def _starts(out: int, stride: int, name: str) -> dict[str, Array]:

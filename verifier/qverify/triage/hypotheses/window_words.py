@@ -12,10 +12,8 @@ from qverify.triage.same_here import USUAL
 from qverify.triage.summed_elements import words_of
 
 NAME = "window-words"
-SYSTEMATIC, PLAIN = (
-    0.6,
-    3.0,
-)  # bits: of the mistakes made most often; of the words without their values, for other nodes
+# Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.
+SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
 ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size
 SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
 
@@ -36,6 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         make = partial(_again, changed=dict(effect))
         for said in why:
             likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
+            likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
             yield FaultVariant(f"{said}: {values}", make, likely)
             yield FaultVariant(said, make, likely + PLAIN)
 

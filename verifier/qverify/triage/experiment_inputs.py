@@ -57,7 +57,7 @@ def _level(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator
         return np.asarray(low + rng.random() * (high - low) * 0.9 + (drawn - low) * 0.1, values.dtype)
     info = np.iinfo(values.dtype)
     width = (int(info.max) - int(info.min)) // 10
-    start = int(rng.choice([info.min, info.max - width, rng.integers(info.min, info.max - width)]))
+    start = int(rng.choice(np.array([info.min, info.max - width, rng.integers(info.min, info.max - width)])))
     return (start + drawn.astype(np.int64) % width).astype(values.dtype)
 
 

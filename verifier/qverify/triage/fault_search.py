@@ -102,7 +102,7 @@ class _FaultTrial:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
         self.tried += tried
         for variant in exact:
-            choice = variant.bits or log2(tried)
+            choice = (variant.bits or log2(tried)) + variant.part_bits
             cause = _cause(page.NAME, choice, variant, self.case)
             self.exact.append(Candidate(cause, variant, self._supported(choice, variant)))
 
@@ -158,11 +158,14 @@ def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fau
 
 
 def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
-    """Returns the candidates in groups that give equal bytes on random inputs."""
+    """Returns the candidates in groups that give equal bytes on random inputs. Those that change nothing there are not
+    shown to be the same."""
     noise = [case.on_noise(seed) for seed in NOISE_SEEDS] if len(exact) > 1 else []
+    healthy = tuple(tensor_digest(other.made) for other in noise)
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in exact:
-        groups.setdefault(tuple(_digest(candidate.variant, other) for other in noise), []).append(candidate)
+        given = tuple(_digest(candidate.variant, other) for other in noise)
+        groups.setdefault((candidate.variant.said,) if given == healthy else given, []).append(candidate)
     return sorted((sorted(g, key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
 
 

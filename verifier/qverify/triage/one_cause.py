@@ -119,6 +119,8 @@ class _Tally:
 
     def describe(self, op: str) -> str:
         if self.contradict:
-            first = self.contradict[0]
-            return f"at this node only: under the same fault {first} and {count(len(self.contradict) - 1, 'other')} would differ, and they are right"
+            others = len(self.contradict) - 1
+            first = self.contradict[0] + (f" and {count(others, 'other')}" if others else "")
+            right = "they are right" if others else "it is right"
+            return f"at this node only: under the same fault {first} would differ, and {right}"
         return f"it predicts that {count(len(self.fit), f'other {op} node')} agree, and they do" if self.fit else ""

@@ -4,7 +4,7 @@ whole vector, every second one, later batch items, positions at the border, or n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, islice
 from math import log2
@@ -45,7 +45,9 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     inside = differing.reshape(output.shape)
     fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
     return [
-        FaultVariant(f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), variant.bits + p.bits)
+        FaultVariant(
+            f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), variant.bits, part_bits=p.bits
+        )
         for p in fitting
     ]
 
@@ -55,10 +57,13 @@ def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
 
 
 def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
-    """Yields the parts that contain every element of inside and none of outside, the simple ones first."""
-    simple = case.once("parts", lambda: list(_parts(case)))
+    """Yields the parts that contain every element of inside and none of outside, the simple ones first. inside: the
+    case's differing elements."""
+    simple = case.once("parts", lambda: _weighed(list(_parts(case))))
     masks = case.once("part masks", lambda: [np.broadcast_to(p.mask(case), inside.shape) for p in simple])
-    covering = [(p, m) for p, m in zip(simple, masks, strict=True) if not (inside & ~m).any()]
+    covering = case.once(
+        "covering parts", lambda: [(p, m) for p, m in zip(simple, masks, strict=True) if not (inside & ~m).any()]
+    )
     none = True
     for part, mask in covering:
         if not (outside & mask).any():
@@ -68,6 +73,12 @@ def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
         clear = [(p, m) for p, m in zip(simple, masks, strict=True) if not (outside & m).any() and (inside & m).any()]
         yield from _both(covering, outside)
         yield from _either(clear, inside)
+
+
+def _weighed(parts: list[OutputPart]) -> list[OutputPart]:
+    """Returns the parts with so many more bits that they are what choosing one of all these parts costs."""
+    more = max(0.0, log2(sum(2.0**-p.bits for p in parts)))
+    return [replace(p, bits=p.bits + more) for p in parts]
 
 
 def _both(parts: list[tuple[OutputPart, Array]], outside: Array) -> Iterator[OutputPart]:
@@ -103,37 +114,40 @@ def _parts(case: Case) -> Iterator[OutputPart]:
     yield from _by_value(case)
 
 
-def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
-    def part(words: str, fits: Callable[[Array], Array], bits: float = 3.0) -> OutputPart:
-        chosen = fits(np.arange(size)).reshape([-1 if i == axis else 1 for i in range(rank)])
-        return OutputPart(words, lambda _: chosen, bits)
+def _fixed(words: str, mask: Array, bits: float) -> OutputPart:
+    """Returns a part that is the same whatever the inputs are."""
+    return OutputPart(words, lambda _: mask, bits)
 
-    yield part(f"in the last {name}", lambda i: i == size - 1)
-    yield part(f"in the first {name}", lambda i: i == 0)
-    yield part(f"in every {name} but the first", lambda i: i > 0)
-    yield part(f"in every {name} but the last", lambda i: i < size - 1)
+
+def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
+    i = np.arange(size).reshape([-1 if at == axis else 1 for at in range(rank)])
+    yield _fixed(f"in the last {name}", i == size - 1, 3.0)
+    yield _fixed(f"in the first {name}", i == 0, 3.0)
+    yield _fixed(f"in every {name} but the first", i > 0, 3.0)
+    yield _fixed(f"in every {name} but the last", i < size - 1, 3.0)
     for lanes in LANES:
         if lanes < size:
-            tail = size % lanes
-            if tail:
-                yield part(
-                    f"in the last {count(tail, name)} (beyond whole groups of {lanes})", lambda i, n=tail: i >= size - n
-                )  # type: ignore[misc]
-                yield part(f"in whole groups of {lanes} {name}s", lambda i, n=tail: i < size - n)  # type: ignore[misc]
-            for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
-                words = f"in every {_nth(lanes)} {name}, from {name} {r} on"
-                yield part(words, lambda i, m=lanes, r=r: i % m == r, log2(lanes) + 3)  # type: ignore[misc]
-                if lanes > 2:
-                    but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
-                    yield part(but, lambda i, m=lanes, r=r: i % m != r, log2(lanes) + 3)  # type: ignore[misc]
-            if lanes >= 4 and lanes < size:
-                words = f"in the upper half of every {lanes} {name}s"
-                yield part(words, lambda i, m=lanes: i % m >= m // 2, 4.0)  # type: ignore[misc]
+            yield from _of_lanes(i, name, size, lanes)
     for k in range(2, size - 1):
-        yield part(f"from {name} {k} on", lambda i, k=k: i >= k, log2(size))  # type: ignore[misc]
-        yield part(f"in {name}s 0 to {k - 1}", lambda i, k=k: i < k, log2(size))  # type: ignore[misc]
+        yield _fixed(f"from {name} {k} on", i >= k, log2(size))
+        yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2(size))
     for k in range(1, size - 1) if size <= 256 else ():
-        yield part(f"in {name} {k}", lambda i, k=k: i == k, log2(size))  # type: ignore[misc]
+        yield _fixed(f"in {name} {k}", i == k, log2(size))
+
+
+def _of_lanes(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
+    """Yields the tail beyond whole vectors of so many lanes, the rest, and single lanes. i: the indices of the axis."""
+    if tail := size % lanes:
+        beyond = f"(beyond whole groups of {lanes})"
+        yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
+        yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)
+    for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
+        yield _fixed(f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2(lanes) + 3)
+        if lanes > 2:
+            but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
+            yield _fixed(but, i % lanes != r, log2(lanes) + 3)
+    if lanes >= 4:
+        yield _fixed(f"in the upper half of every {lanes} {name}s", i % lanes >= lanes // 2, 4.0)
 
 
 def _nth(n: int) -> str:
@@ -143,24 +157,20 @@ def _nth(n: int) -> str:
 def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     """Yields tails of rows and columns taken as one line of pixels."""
     pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
-    for lanes in (4, 8, 16, 32, 64):
-        if tail := pixels.size % lanes:
-            chosen = pixels >= pixels.size - tail
-            yield OutputPart(
-                f"in the last {count(tail, 'pixel')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
-            )  # type: ignore[misc]
+    yield from _tails(pixels, "pixel")
 
 
 def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    size = int(np.prod(shape))
-    places = np.arange(size).reshape(shape)
-    yield OutputPart("in the last element", lambda _: places == size - 1, 3.0)
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    yield _fixed("in the last element", places == places.size - 1, 3.0)
+    yield from _tails(places, "element")
+
+
+def _tails(places: Array, name: str) -> Iterator[OutputPart]:
     for lanes in (4, 8, 16, 32, 64):
-        if tail := size % lanes:
-            chosen = places >= size - tail
-            yield OutputPart(
-                f"in the last {count(tail, 'element')} (beyond whole groups of {lanes})", lambda _, c=chosen: c, 3.0
-            )
+        if tail := places.size % lanes:
+            words = f"in the last {count(tail, name)} (beyond whole groups of {lanes})"
+            yield _fixed(words, places >= places.size - tail, 3.0)
 
 
 def _border(case: Case) -> Iterator[OutputPart]:
@@ -184,11 +194,11 @@ def _border(case: Case) -> Iterator[OutputPart]:
         sides[before], sides[after] = (start < 0).reshape(place), (end >= shape[axis]).reshape(place)
     for name, mask in sides.items():
         if mask.any():
-            yield OutputPart(f"where the window reaches into the padding at the {name}", lambda _, m=mask: m, 4.0)  # type: ignore[misc]
+            yield _fixed(f"where the window reaches into the padding at the {name}", mask, 4.0)
     every = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
     if every.any():
-        yield OutputPart("where the window reaches into the padding", lambda _: every, 3.0)
-        yield OutputPart("where the window lies inside the input", lambda _: ~every, 3.0)
+        yield _fixed("where the window reaches into the padding", every, 3.0)
+        yield _fixed("where the window lies inside the input", ~every, 3.0)
 
 
 def _by_value(case: Case) -> Iterator[OutputPart]:

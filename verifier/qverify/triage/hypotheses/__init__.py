@@ -22,13 +22,15 @@ class FaultVariant:
     """One way a fault can be. said: the fault in words. make: computes the output under it, for this case or the same
     unit on other inputs; shape and dtype of the output's spec. bits: log2 of the number of alternatives, where it was
     chosen by the recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the
-    elements it cannot predict, because they are left over in memory from before; make returns them as recorded."""
+    elements it cannot predict, because they are left over in memory from before; make returns them as recorded.
+    part_bits: log2 of the number of parts of the output it was chosen from, where it is wrong in a part alone."""
 
     said: str
     make: Callable[[Case], Array]
     bits: float = 0.0
     copied: bool = False
     free: Array | None = None
+    part_bits: float = 0.0
 
 
 class Page(Protocol):

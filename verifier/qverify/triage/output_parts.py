@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from math import log2
 
 import numpy as np
@@ -25,6 +25,8 @@ AXES = {
     2: ("batch item", "channel"),
 }
 MOST = 6  # parts that fit one fault
+MOST_PAIRED = 60  # parts of which two are tried together
+LOOKED_AT = 500  # elements by which parts are chosen before all elements are
 Mask = Callable[[Case], Array]
 
 
@@ -57,40 +59,55 @@ def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
 
 
 def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
-    """Yields the parts that contain every element of inside and none of outside, the simple ones first. inside: the
-    case's differing elements."""
-    simple = case.once("parts", lambda: _weighed(list(_parts(case))))
-    masks = case.once("part masks", lambda: [np.broadcast_to(p.mask(case), inside.shape) for p in simple])
-    covering = case.once(
-        "covering parts", lambda: [(p, m) for p, m in zip(simple, masks, strict=True) if not (inside & ~m).any()]
-    )
+    """Yields the parts that contain every element of inside and none of outside, the simple ones first. A few elements
+    tell which parts to look at, as there are hundreds, and thousands of pairs."""
+    parts = case.once("parts", lambda: _weighed(list(_parts(case))))
+    within, without = (_looked_up(case, parts, _some(where)) for where in (inside, outside))
+    covering, clear = within.all(1), ~without.any(1)
+    single = [parts[i] for i in np.flatnonzero(covering & clear)]
     none = True
-    for part, mask in covering:
-        if not (outside & mask).any():
-            none = False
-            yield part
+    for part in (p for p in single if _holds(case, p, inside, outside)):
+        none = False
+        yield part
     if none:
-        clear = [(p, m) for p, m in zip(simple, masks, strict=True) if not (outside & m).any() and (inside & m).any()]
-        yield from _both(covering, outside)
-        yield from _either(clear, inside)
+        both = _pairs(np.flatnonzero(covering), lambda i, j: not (without[i] & without[j]).any())
+        either = _pairs(np.flatnonzero(clear & within.any(1)), lambda i, j: bool((within[i] | within[j]).all()))
+        pairs = chain(
+            (_join(parts[i], parts[j], "and") for i, j in both), (_join(parts[i], parts[j], "or") for i, j in either)
+        )
+        yield from (p for p in pairs if _holds(case, p, inside, outside))
+
+
+def _some(where: Array) -> Array:
+    """Returns some of the elements that are set, flat indices evenly among them."""
+    places = np.flatnonzero(where)
+    return places[:: max(1, len(places) // LOOKED_AT)]
+
+
+def _looked_up(case: Case, parts: list[OutputPart], places: Array) -> Array:
+    """Returns which of these elements each part contains: bool [parts, places]."""
+    at = np.unravel_index(places, case.spec.shape)
+    return np.stack([np.broadcast_to(p.mask(case), case.spec.shape)[at] for p in parts])
+
+
+def _holds(case: Case, part: OutputPart, inside: Array, outside: Array) -> bool:
+    mask = part.mask(case)
+    return not ((inside & ~mask).any() or (outside & mask).any())
+
+
+def _pairs(chosen: Array, fits: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
+    return ((i, j) for i, j in combinations(chosen[:MOST_PAIRED].tolist(), 2) if fits(i, j))
+
+
+def _join(a: OutputPart, b: OutputPart, word: str) -> OutputPart:
+    joined = partial(_and if word == "and" else _or, a=a, b=b)
+    return OutputPart(f"{a.words} {word} {b.words}", joined, a.bits + b.bits)
 
 
 def _weighed(parts: list[OutputPart]) -> list[OutputPart]:
     """Returns the parts with so many more bits that they are what choosing one of all these parts costs."""
     more = max(0.0, log2(sum(2.0**-p.bits for p in parts)))
     return [replace(p, bits=p.bits + more) for p in parts]
-
-
-def _both(parts: list[tuple[OutputPart, Array]], outside: Array) -> Iterator[OutputPart]:
-    for (a, first), (b, second) in combinations(parts[:60], 2):
-        if not (outside & first & second).any():
-            yield OutputPart(f"{a.words} and {b.words}", partial(_and, a=a, b=b), a.bits + b.bits)
-
-
-def _either(parts: list[tuple[OutputPart, Array]], inside: Array) -> Iterator[OutputPart]:
-    for (a, first), (b, second) in combinations(parts[:60], 2):
-        if not (inside & ~first & ~second).any():
-            yield OutputPart(f"{a.words} or {b.words}", partial(_or, a=a, b=b), a.bits + b.bits)
 
 
 def _and(case: Case, a: OutputPart, b: OutputPart) -> Array:

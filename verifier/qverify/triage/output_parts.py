@@ -120,7 +120,7 @@ def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
 
 def _parts(case: Case) -> Iterator[OutputPart]:
     shape = case.spec.shape
-    names = AXES.get(len(shape), tuple(f"index of axis {i}" for i in range(len(shape))))
+    names = AXES.get(len(shape), tuple(f"axis-{i} slice" for i in range(len(shape))))
     for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
         if size > 1:
             yield from _along(axis, name, size, len(shape))
@@ -154,7 +154,7 @@ def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
 
 def _of_lanes(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
     """Yields the tail beyond whole vectors of so many lanes, the rest, and single lanes. i: the indices of the axis."""
-    if tail := size % lanes:
+    if (tail := size % lanes) > 1:  # one: the last
         beyond = f"(beyond whole groups of {lanes})"
         yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
         yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)
@@ -174,6 +174,7 @@ def _nth(n: int) -> str:
 def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     """Yields tails of rows and columns taken as one line of pixels."""
     pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
+    yield _fixed("in the last pixel", pixels == pixels.size - 1, 3.0)
     yield from _tails(pixels, "pixel")
 
 
@@ -185,7 +186,7 @@ def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
 
 def _tails(places: Array, name: str) -> Iterator[OutputPart]:
     for lanes in (4, 8, 16, 32, 64):
-        if tail := places.size % lanes:
+        if (tail := places.size % lanes) > 1:
             words = f"in the last {count(tail, name)} (beyond whole groups of {lanes})"
             yield _fixed(words, places >= places.size - tail, 3.0)
 

@@ -123,4 +123,7 @@ class _Tally:
             first = self.contradict[0] + (f" and {count(others, 'other')}" if others else "")
             right = "they are right" if others else "it is right"
             return f"at this node only: under the same fault {first} would differ, and {right}"
-        return f"it predicts that {count(len(self.fit), f'other {op} node')} agree, and they do" if self.fit else ""
+        if not self.fit:
+            return ""
+        agree = count(len(self.fit), f"other {op} node", "agrees, and it does", "agree, and they do")
+        return f"it predicts that {agree}"

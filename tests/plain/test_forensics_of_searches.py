@@ -70,7 +70,6 @@ def trial_of(*faults: FaultVariant, each: Callable[[], None] = lambda: None) -> 
     recorded = unit.y.copy()
     recorded[0, [3, 9]] ^= 91
     trial = _FaultTrial(unit.case(recorded), time.monotonic() + 60)
-    trial.finished.clear()
     trial.page(Family(*faults, each=each))
     return trial
 
@@ -119,6 +118,7 @@ def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
 def test_a_family_that_takes_too_long_is_left() -> None:
     trial = trial_of()
     faults = [giving(lambda case: case.made)] * 3
+    trial.finished.clear()
     trial.page(Family(*faults, each=lambda: setattr(trial, "deadline", time.monotonic() - 1)))
     assert trial.not_tried == ["made up, all or part of it: the time limit was reached"] and trial.tried == 1
 

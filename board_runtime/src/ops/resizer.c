@@ -9,11 +9,11 @@ static qv_status resizer_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *part = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   if (!x || !qv_is_8bit(x) || y->dtype != x->dtype || x->rank != 4 || y->rank != 4 || x->shape[0] != y->shape[0] ||
       x->shape[1] != y->shape[1])
-    return qv_fail(m, n, QV_E_FORMAT, "wanted (N, C, H, W) of 8 bits in, another height and width out");
-  if (!part || part->dtype != QV_I32 || part->elements != 4) return qv_fail(m, n, QV_E_FORMAT, "wanted int32 [4] for x, y, width, height");
+    return qv_fail_operands(m, n, "(N, C, H, W) of 8 bits in, another height and width out");
+  if (!part || part->dtype != QV_I32 || part->elements != 4) return qv_fail_operands(m, n, "int32 [4] for x, y, width, height");
   for (int k = 2; k < 4; k++)
     if (x->shape[k] < 1 || x->shape[k] > 1 << 15 || y->shape[k] < 1 || y->shape[k] > 1 << 15)
-      return qv_fail(m, n, QV_E_FORMAT, "dim %d is beyond 32768", k);
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d in and %d out, wanted 1 to 32768", k, x->shape[k], y->shape[k]);
   return QV_OK;
 }
 

@@ -32,7 +32,9 @@ static qv_status gather_run(const qv_session *s, const qv_node *n) {
     for (int64_t i = 0; i < index->elements; i++, to += inner) {
       int64_t at = index->dtype == QV_I64 ? ((const int64_t *)picked)[i] : ((const int32_t *)picked)[i];
       if (at < 0) at += size;
-      if (at < 0 || at >= size) return QV_E_INPUT;
+      if (at < 0 || at >= size)
+        return qv_fail(s->model, n, QV_E_INPUT, "input 1: index %ld is %ld, wanted %ld to %ld", (long)i, (long)(at < 0 ? at - size : at),
+                       (long)-size, (long)(size - 1));
       memcpy(to, from + (o * size + at) * inner, (size_t)inner);
     }
   return QV_OK;

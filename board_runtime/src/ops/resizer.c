@@ -31,7 +31,8 @@ static qv_status resizer_run(const qv_session *s, const qv_node *n) {
   const int32_t *part = qv_data(s, qv_in(s->model, n, 1));
   const int32_t rows = x->shape[2], columns = x->shape[3], high = y->shape[2], wide = y->shape[3];
   if (part[0] < 0 || part[1] < 0 || part[2] < 1 || part[3] < 1 || part[2] > columns - part[0] || part[3] > rows - part[1])
-    return QV_E_INPUT;
+    return qv_fail(s->model, n, QV_E_INPUT, "input 1, the part at (%d, %d) of %d x %d, wanted 1 x 1 or more within %d x %d", part[0],
+                   part[1], part[2], part[3], columns, rows);
   const void *from = qv_data(s, x);
   void *to = qv_data(s, y);
   for (int64_t plane = 0, at = 0; plane < (int64_t)x->shape[0] * x->shape[1]; plane++)

@@ -11,9 +11,9 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes or run real networks: 15 s and more a file
-        r"^(models|links)/|/test_(every_place|streams|forensics_of_ops|dump_files|documents_shown|inputs_diff|reference_python"
-        r"|interrupts|captures|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
-        r"|captures_of_other_runs|reduce|hostile_models|sanitized_runtime)\.py"
+        r"^(models|links)/|/test_(every_place|streams|forensics_of_ops|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
+        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
+        r"|reduce|hostile_models|sanitized_runtime)\.py"
     ),
 }
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first

@@ -9,7 +9,8 @@ static qv_status check_flags(qv_model *m) {
   for (int i = 0; i < m->n_outputs; i++) m->tensors[m->outputs[i]].first_use |= QV_OUTPUT;
   for (int i = 0; i < m->n_tensors; i++)
     if ((int32_t)(m->tensors[i].flags & (QV_INPUT | QV_OUTPUT)) != m->tensors[i].first_use)
-      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its input or output flag disagrees with GRPH", m->tensors[i].name);
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its input or output flag disagrees with GRPH: %u, wanted %d", m->tensors[i].name,
+                       (unsigned)m->tensors[i].flags & (QV_INPUT | QV_OUTPUT), m->tensors[i].first_use);
   return QV_OK;
 }
 
@@ -44,7 +45,7 @@ static qv_status check_interior(qv_model *m) {
     int inside = t->dtype == QV_F32 ? t->last_use & MADE_BY_DEQUANTIZE || t->last_use == READ_BY_QUANTIZE
                                     : t->flags & QV_NO_INTEGER_REFERENCE && t->last_use == READ_BY_ITS_LOOKUP;
     if (!inside || t->flags & (QV_CONSTANT | QV_INPUT | QV_OUTPUT))
-      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit", t->name);
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: flagged interior, and is not inside a unit: flags %u", t->name, (unsigned)t->flags);
   }
   return QV_OK;
 }
@@ -55,25 +56,28 @@ static qv_status check_order(qv_model *m) {
   for (int i = 0; i < m->n_inputs; i++) {
     int at = m->inputs[i];
     if (at < 0 || at >= m->n_tensors || m->tensors[at].arena_offset == 0)
-      return qv_refuse(m, QV_E_FORMAT, "graph input %d: not a tensor of its own", i);
+      return qv_refuse(m, QV_E_FORMAT, "graph input %d: tensor %d, wanted one of %d that is no constant and no other input", i, at,
+                       m->n_tensors);
     m->tensors[at].arena_offset = 0;
   }
   for (int k = 0; k < m->n_nodes; k++) {
     const qv_node *n = &m->nodes[k];
     for (int i = 0; i < n->n_inputs; i++)
       if (n->inputs[i] < -1 || n->inputs[i] >= m->n_tensors || (n->inputs[i] >= 0 && m->tensors[n->inputs[i]].arena_offset != 0))
-        return qv_refuse(m, QV_E_FORMAT, "node %.100s: input %d is read before anything makes it", n->name, i);
+        return qv_refuse(m, QV_E_FORMAT, "node %.100s: input %d is tensor %d of %d, which nothing makes before it is read", n->name, i,
+                         n->inputs[i], m->n_tensors);
     for (int i = 0; i < n->n_outputs; i++) {
       if (n->outputs[i] < 0 || n->outputs[i] >= m->n_tensors || m->tensors[n->outputs[i]].arena_offset == 0)
-        return qv_refuse(m, QV_E_FORMAT, "node %.100s: output %d is made twice", n->name, i);
+        return qv_refuse(m, QV_E_FORMAT, "node %.100s: output %d is tensor %d of %d, wanted one that nothing made before", n->name, i,
+                         n->outputs[i], m->n_tensors);
       m->tensors[n->outputs[i]].arena_offset = 0;
     }
     if (strcmp(n->name, m->tensors[n->outputs[0]].name) != 0)
-      return qv_refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output", n->name);
+      return qv_refuse(m, QV_E_FORMAT, "node %.100s: not named after its first output, %.100s", n->name, m->tensors[n->outputs[0]].name);
   }
   for (int i = 0; i < m->n_outputs; i++)
     if (m->outputs[i] < 0 || m->outputs[i] >= m->n_tensors || m->tensors[m->outputs[i]].arena_offset != 0)
-      return qv_refuse(m, QV_E_FORMAT, "graph output %d is never made", i);
+      return qv_refuse(m, QV_E_FORMAT, "graph output %d is tensor %d of %d, which is never made", i, m->outputs[i], m->n_tensors);
   for (int i = 0; i < m->n_tensors; i++)
     if (m->tensors[i].arena_offset != 0) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s is never made", m->tensors[i].name);
   return QV_OK;

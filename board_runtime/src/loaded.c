@@ -1,6 +1,7 @@
 /* A model file opened for running: all memory is taken here, none afterwards. */
 #include "loaded.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,14 @@
 qv_status qv_load_path(qv_loaded *l, const char *path, int keep_all) {
   uint8_t *file = NULL;
   size_t bytes = 0;
+  errno = 0;
   qv_status status = qv_read_file(path, &file, &bytes);
   if (status == QV_OK) return qv_load_bytes(l, file, bytes, keep_all ? INT64_MAX : 0);
   memset(l, 0, sizeof *l);
-  snprintf(l->model.error, sizeof l->model.error, "%.180s: cannot be read", path);
+  snprintf(l->model.error, sizeof l->model.error, "%.150s: cannot be read: %.80s", path,
+           errno                   ? strerror(errno)
+           : status == QV_E_MEMORY ? "larger than the memory left"
+                                   : "not a regular file of at most 2 GiB");
   return status;
 }
 
@@ -23,7 +28,10 @@ qv_status qv_load_bytes(qv_loaded *l, uint8_t *file, size_t bytes, int64_t keep_
   l->file_bytes = bytes;
   size_t need = qv_model_workspace_bytes(l->file, l->file_bytes);
   l->workspace = qv_aligned_alloc(need);
-  if (!l->workspace) return QV_E_MEMORY;
+  if (!l->workspace) {
+    snprintf(l->model.error, sizeof l->model.error, "not enough memory for %lu bytes of tensors and nodes", (unsigned long)need);
+    return QV_E_MEMORY;
+  }
   qv_status status = qv_model_load(&l->model, l->file, l->file_bytes, l->workspace, need);
   if (status != QV_OK) return status;
   int keep_all = keep_limit > 0;

@@ -22,11 +22,14 @@ static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 
 static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, sections *s) {
   static const uint8_t magic[8] = {'Q', 'V', 'M', 'O', 'D', 'E', 'L', 0};
   const size_t table = (size_t)ENTRY * SECTIONS, start = HEADER + table;
-  if (bytes < start || memcmp(file, magic, 8) != 0) return qv_refuse(m, QV_E_FORMAT, "not a model.bin: its first bytes are not QVMODEL");
+  if (bytes < start || memcmp(file, magic, 8) != 0)
+    return qv_refuse(m, QV_E_FORMAT, "not a model.bin: %lu bytes, wanted %lu or more whose first are QVMODEL", (unsigned long)bytes,
+                     (unsigned long)start);
   if (u32(file + 8) != 1)
     return qv_refuse(m, QV_E_UNSUPPORTED, "model.bin format version %u; this runtime reads 1", (unsigned)u32(file + 8));
   if (u64(file + 16) != bytes)
-    return qv_refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says another size: truncated or grown", (unsigned long)bytes);
+    return qv_refuse(m, QV_E_FORMAT, "model.bin has %lu bytes, its header says %llu: truncated or grown", (unsigned long)bytes,
+                     (unsigned long long)u64(file + 16));
   if (u32(file + 24) != SECTIONS)
     return qv_refuse(m, QV_E_FORMAT, "model.bin has %u sections, wanted %d", (unsigned)u32(file + 24), SECTIONS);
   static const uint8_t zeros[4] = {0};
@@ -39,7 +42,8 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
     const uint8_t *e = file + HEADER + (size_t)ENTRY * (size_t)i;
     uint64_t offset = u64(e + 8), size = u64(e + 16);
     if (memcmp(e, KIND[i], 4) != 0)
-      return qv_refuse(m, QV_E_FORMAT, "model.bin section table: entry %d has another name than %s", i, KIND[i]);
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section table: entry %d is named %02x %02x %02x %02x, wanted %s", i, e[0], e[1], e[2],
+                       e[3], KIND[i]);
     if (u64(e + 24) != 0)
       return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: reserved field is %llu, wanted 0", KIND[i], (unsigned long long)u64(e + 24));
     if (offset != expected || size > bytes || offset > bytes - size)
@@ -47,9 +51,12 @@ static qv_status open_sections(qv_model *m, const uint8_t *file, size_t bytes, s
                        (unsigned long long)size, (unsigned long long)offset, (unsigned long long)expected, (unsigned long)bytes);
     uint64_t end = i == SECTIONS - 1 ? offset + size : (offset + size + 63) / 64 * 64;
     if (end > bytes || (i == SECTIONS - 1 && end != bytes))
-      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: does not end where the file does", KIND[i]);
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: ends at %llu, wanted %s the end of the file, %lu", KIND[i],
+                       (unsigned long long)end, i == SECTIONS - 1 ? "at" : "before", (unsigned long)bytes);
     for (uint64_t k = offset + size; k < end; k++)
-      if (file[k]) return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero", KIND[i]);
+      if (file[k])
+        return qv_refuse(m, QV_E_FORMAT, "model.bin section %s: bytes after it are not zero: %d at %llu", KIND[i], file[k],
+                         (unsigned long long)k);
     if (qv_crc32c(0, file + offset, (size_t)size) != u32(e + 4))
       return qv_refuse(m, QV_E_CRC, "model.bin section %s: CRC-32C differs; the file is damaged", KIND[i]);
     s->at[i] = file + offset;
@@ -85,7 +92,9 @@ static const char *string_at(const sections *s, uint32_t at) { return at < s->si
 static qv_status load_shape(qv_model *m, const sections *s, const uint8_t *r, qv_tensor *t) {
   const int32_t *shape = word_run(s, u32(r + 16), (uint32_t)t->rank), *aligned = word_run(s, u32(r + 20), (uint32_t)t->rank),
                 *stride = word_run(s, u32(r + 24), (uint32_t)t->rank);
-  if (!shape || !aligned || !stride) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its shape lies outside WORD", t->name);
+  if (!shape || !aligned || !stride)
+    return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its shape at %u, %u and %u lies outside the %lu of WORD", t->name,
+                     (unsigned)u32(r + 16), (unsigned)u32(r + 20), (unsigned)u32(r + 24), (unsigned long)s->size[WORD] / 4);
   int64_t item = (int64_t)qv_dtype_size(t->dtype), dense = item, whole = item;
   for (int i = t->rank - 1; i >= 0; i--) {
     if (shape[i] < 1 || shape[i] > MAX_DIM || aligned[i] < shape[i] || aligned[i] > MAX_DIM || stride[i] != whole)
@@ -96,7 +105,9 @@ static qv_status load_shape(qv_model *m, const sections *s, const uint8_t *r, qv
     t->stride[i] = stride[i];
     dense *= shape[i];
     whole *= aligned[i];
-    if (whole > INT32_MAX) return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: larger than 2 GiB", t->name);
+    if (whole > INT32_MAX)
+      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: %lld bytes from dim %d on, wanted at most %ld", t->name, (long long)whole, i,
+                       (long)INT32_MAX);
   }
   t->elements = dense / item;
   t->dense_bytes = dense;
@@ -112,16 +123,21 @@ static qv_status load_quantization(qv_model *m, const sections *s, const uint8_t
   t->n_scales = (int32_t)scales;
   if (scales > 1u << 20 || t->channel_axis < -1 || t->channel_axis >= (t->rank ? t->rank : 1) ||
       (scales > 1 && (t->channel_axis < 0 || t->n_scales != t->shape[t->channel_axis])))
-    return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: %u scales on axis %d", t->name, (unsigned)scales, t->channel_axis);
+    return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: %u scales on axis %d of rank %d, wanted 0, 1 or as many as that dim", t->name,
+                     (unsigned)scales, t->channel_axis, t->rank);
   if (scales) {
     t->zero_point = word_run(s, u32(r + 40), scales);
     if (!t->zero_point || (uint64_t)u32(r + 36) + scales > s->size[SCAL] / 4 || t->dtype == QV_F32 || t->dtype == QV_F64 ||
         t->dtype == QV_BOOL)
-      return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: its scales or zero points lie outside their section", t->name);
+      return qv_refuse(m, QV_E_FORMAT,
+                       "tensor %.100s: %u scales at %u of %lu, zero points at %u of %lu, dtype %d; wanted within, and integers", t->name,
+                       (unsigned)scales, (unsigned)u32(r + 36), (unsigned long)s->size[SCAL] / 4, (unsigned)u32(r + 40),
+                       (unsigned long)s->size[WORD] / 4, t->dtype);
     t->scale = (const float *)(const void *)(s->at[SCAL] + (size_t)u32(r + 36) * 4);
     for (int i = 0; i < t->n_scales; i++)
       if ((qv_is_8bit(t) || qv_is_16bit(t)) && (t->zero_point[i] < qv_qmin(t->dtype) || t->zero_point[i] > qv_qmax(t->dtype)))
-        return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: a zero point is outside its type", t->name);
+        return qv_refuse(m, QV_E_FORMAT, "tensor %.100s: zero point %d is %d, wanted %d to %d", t->name, i, t->zero_point[i],
+                         qv_qmin(t->dtype), qv_qmax(t->dtype));
   }
   return QV_OK;
 }
@@ -130,10 +146,16 @@ static qv_status load_quantization(qv_model *m, const sections *s, const uint8_t
 static qv_status load_constant(qv_model *m, sections *s, const uint8_t *r, qv_tensor *t) {
   uint64_t offset = u64(r + 48);
   if (!(t->flags & QV_CONSTANT))
-    return offset ? qv_refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, yet has a data offset", t->name) : QV_OK;
+    return offset ? qv_refuse(m, QV_E_FORMAT, "tensor %.100s: not a constant, its data offset is %llu, wanted 0", t->name,
+                              (unsigned long long)offset)
+                  : QV_OK;
   if (offset % 64 || t->dense_bytes != t->aligned_bytes || offset > s->size[DATA] || (uint64_t)t->dense_bytes > s->size[DATA] - offset)
-    return qv_refuse(m, QV_E_FORMAT, "constant %.100s: does not lie in DATA", t->name);
-  if (offset < s->ordered) return qv_refuse(m, QV_E_FORMAT, "constant %.100s: its bytes belong to another one too", t->name);
+    return qv_refuse(m, QV_E_FORMAT,
+                     "constant %.100s: %ld bytes, %ld aligned, at %llu; wanted one size, at a multiple of 64 within the %llu of DATA",
+                     t->name, (long)t->dense_bytes, (long)t->aligned_bytes, (unsigned long long)offset, (unsigned long long)s->size[DATA]);
+  if (offset < s->ordered)
+    return qv_refuse(m, QV_E_FORMAT, "constant %.100s: at %llu of DATA, wanted %llu or more, behind the one before it", t->name,
+                     (unsigned long long)offset, (unsigned long long)s->ordered);
   s->ordered = offset + (uint64_t)t->dense_bytes;
   t->constant = s->at[DATA] + offset;
   to_own_order(t->constant, t->dtype, (uint64_t)t->dense_bytes);
@@ -180,7 +202,9 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->words = word_run(s, u32(r + 28), counts[2]);
   n->covers = word_run(s, u32(r + 36), counts[3]);
   if (!n->inputs || !n->outputs || !n->words || !n->covers)
-    return qv_refuse(m, QV_E_FORMAT, "node %.100s: a list lies outside WORD", n->name);
+    return qv_refuse(m, QV_E_FORMAT, "node %.100s: its lists at %u, %u, %u and %u, wanted within the %lu of WORD", n->name,
+                     (unsigned)u32(r + 12), (unsigned)u32(r + 20), (unsigned)u32(r + 28), (unsigned)u32(r + 36),
+                     (unsigned long)s->size[WORD] / 4);
   n->n_inputs = (int32_t)counts[0];
   n->n_outputs = (int32_t)counts[1];
   n->n_words = (int32_t)counts[2];
@@ -188,7 +212,8 @@ static qv_status load_node(qv_model *m, const sections *s, int index) {
   n->flags = u32(r + 40);
   for (int i = 0; i < n->n_covers; i++)
     if (n->covers[i] < 0 || !string_at(s, (uint32_t)n->covers[i]))
-      return qv_refuse(m, QV_E_FORMAT, "node %.100s: a cover lies outside STRS", n->name);
+      return qv_refuse(m, QV_E_FORMAT, "node %.100s: cover %d at %d, wanted within the %lu bytes of STRS", n->name, i, n->covers[i],
+                       (unsigned long)s->size[STRS]);
   for (const qv_op *const *op = qv_op_table; *op; op++)
     if (strcmp((*op)->stem, n->op_name) == 0) n->op = *op;
   if (!n->op) return qv_refuse(m, QV_E_UNSUPPORTED, "node %.100s: unknown op %.40s; it needs a newer runtime", n->name, n->op_name);
@@ -211,9 +236,16 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   uint32_t tensors = u32(g), nodes = u32(g + 4), inputs = u32(g + 8), outputs = u32(g + 16);
   if (tensors > MAX_COUNT || nodes > MAX_COUNT || inputs > MAX_COUNT || outputs > MAX_COUNT ||
       s.size[TNSR] != (uint64_t)tensors * TENSOR_BYTES || s.size[NODE] != (uint64_t)nodes * NODE_BYTES)
-    return qv_refuse(m, QV_E_FORMAT, "model.bin: TNSR or NODE does not fit the counts in GRPH");
-  if (u32(g + 24) > QV_MUL31) return qv_refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u", (unsigned)u32(g + 24));
-  if (workspace_bytes < count_bytes(tensors, nodes)) return qv_refuse(m, QV_E_MEMORY, "model.bin: not enough workspace");
+    return qv_refuse(
+        m, QV_E_FORMAT,
+        "model.bin: GRPH counts %u tensors, %u nodes, %u inputs, %u outputs; wanted at most %d each, %d bytes a tensor in TNSR's %llu, %d a node in NODE's %llu",
+        (unsigned)tensors, (unsigned)nodes, (unsigned)inputs, (unsigned)outputs, (int)MAX_COUNT, (int)TENSOR_BYTES,
+        (unsigned long long)s.size[TNSR], (int)NODE_BYTES, (unsigned long long)s.size[NODE]);
+  if (u32(g + 24) > QV_MUL31)
+    return qv_refuse(m, QV_E_UNSUPPORTED, "model.bin: unknown rounding id %u, wanted 0 to %d", (unsigned)u32(g + 24), QV_MUL31);
+  if (workspace_bytes < count_bytes(tensors, nodes))
+    return qv_refuse(m, QV_E_MEMORY, "model.bin: %lu bytes of workspace, wanted %llu", (unsigned long)workspace_bytes,
+                     (unsigned long long)count_bytes(tensors, nodes));
   to_own_order(s.at[WORD], QV_I32, s.size[WORD]);
   to_own_order(s.at[SCAL], QV_F32, s.size[SCAL]);
   m->rounding = (qv_rounding)u32(g + 24);
@@ -227,11 +259,14 @@ qv_status qv_model_load(qv_model *m, uint8_t *file, size_t file_bytes, void *wor
   m->strings_bytes = (size_t)s.size[STRS];
   m->tensors = workspace;
   m->nodes = (qv_node *)(void *)((uint8_t *)workspace + (tensors * sizeof(qv_tensor) + 63) / 64 * 64);
-  if (!m->inputs || !m->outputs) return qv_refuse(m, QV_E_FORMAT, "model.bin: graph inputs or outputs lie outside WORD");
+  if (!m->inputs || !m->outputs)
+    return qv_refuse(m, QV_E_FORMAT, "model.bin: %u graph inputs at %u, %u outputs at %u, wanted within the %lu of WORD", (unsigned)inputs,
+                     (unsigned)u32(g + 12), (unsigned)outputs, (unsigned)u32(g + 20), (unsigned long)s.size[WORD] / 4);
   const float *scale = (const float *)(const void *)s.at[SCAL];
   for (uint64_t i = 0; i < s.size[SCAL] / 4; i++)
     if (!(scale[i] > 0) || scale[i] > 3.4028234e38f)
-      return qv_refuse(m, QV_E_FORMAT, "model.bin section SCAL: a scale is not finite and positive");
+      return qv_refuse(m, QV_E_FORMAT, "model.bin section SCAL: scale %llu is %g, not finite and positive", (unsigned long long)i,
+                       (double)scale[i]);
   for (int i = 0; i < m->n_tensors && status == QV_OK; i++) status = load_tensor(m, &s, i);
   for (int i = 0; i < m->n_nodes && status == QV_OK; i++) status = load_node(m, &s, i);
   if (status == QV_OK) status = qv_check_graph(m);

@@ -16,7 +16,7 @@ from qverify.onnx_model.view import View
 from qverify.triage.float_pairing import FloatPairs, pair_ends, pair_float
 from qverify.triage.loss import Losses, make_switches, quantized_range
 
-from tests.plain.test_triage import float_model, quantized
+from tests.plain.triaged_models import float_model, quantized
 
 Array = Any
 NAMES = {  # float tensor to the node that makes it, its operator and the inputs of it that are constants

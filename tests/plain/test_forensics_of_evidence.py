@@ -22,7 +22,12 @@ def test_bits_that_the_differing_elements_tell() -> None:
     unit = Table(4, 10)
     recorded = unit.y.copy()
     recorded[0, :3] += 1
-    assert evidence.difference_bits(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + 24)
+    assert evidence.difference_bits(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + 8)  # one step, once
+    recorded[0, 2] += 1  # two of three steps are equal
+    told = 2 * log2(3 / 2) + log2(3) + 16
+    assert evidence.difference_bits(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + told)
+    recorded[0, 1] += 2
+    assert evidence.difference_bits(unit.case(recorded)) == pytest.approx(log2(comb(40, 3)) + 24)  # never more
 
 
 def test_a_copy_tells_by_how_rare_its_values_are() -> None:

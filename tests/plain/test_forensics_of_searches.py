@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from qverify.triage.case import Case
-from qverify.triage.forensics import Fault, _cause, _FaultTrial, explain_fault
+from qverify.triage.fault import Fault
+from qverify.triage.fault_search import _cause, _FaultTrial
+from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import FaultVariant, pages
 
 from tests.plain.fault_units import Table
@@ -104,10 +106,10 @@ def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
 def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
     fault = giving(lambda case: case.recorded)
     (found,) = trial_of(fault, giving(lambda case: case.made), giving(lambda case: case.made)).exact
-    assert found[0] == Fault("made up", "said", 1.6)  # one of three: log2(3)
-    assert found[0].taken == 0
+    assert found.cause == Fault("made up", "said", 1.6)  # one of three: log2(3)
+    assert found.cause.taken == 0
     (found,) = trial_of(giving(lambda case: case.recorded, bits=2.34)).exact
-    assert found[0].bits == 2.3
+    assert found.cause.bits == 2.3
     case = trial_of().case
     free = np.arange(20) % 10 == 3
     assert _cause("f", 3.0, giving(lambda case: case.recorded, free=free), case) == Fault("f", "said", 19.0, 2)
@@ -116,6 +118,7 @@ def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
 def test_a_family_that_takes_too_long_is_left() -> None:
     trial = trial_of()
     faults = [giving(lambda case: case.made)] * 3
+    trial.finished.clear()
     trial.page(Family(*faults, each=lambda: setattr(trial, "deadline", time.monotonic() - 1)))
     assert trial.not_tried == ["made up, all or part of it: the time limit was reached"] and trial.tried == 1
 
@@ -126,7 +129,7 @@ def test_a_family_that_does_not_fit_is_said() -> None:
 
     trial = trial_of(giving(lambda case: case.recorded), each=fails)
     assert trial.not_tried == ["made up: ValueError: no such word"] and trial.tried == 1
-    assert [cause.said for cause, _ in trial.exact] == ["said"]  # what it gave before counts
+    assert [one.cause.said for one in trial.exact] == ["said"]  # what it gave before counts
 
 
 def test_how_long_a_search_took() -> None:

@@ -75,10 +75,13 @@ def test_bits_of_several_elements() -> None:
     assert np.array_equal(variant.make(unit.case(recorded)), recorded)
     assert variant.bits == pytest.approx(log2(comb(8000, 3)))
     many = unit.y.copy()
-    many.reshape(-1)[np.arange(16) * 60] ^= 64
+    many.reshape(-1)[np.arange(16) * 60] ^= np.resize(np.array([-128, 64, 32, 16, 8], np.int8), 16)
     assert flips(unit, many) == ["16 bits are inverted, of 16 elements"]
     many.reshape(-1)[16 * 60] ^= 64
     assert flips(unit, many) == []
+    same = unit.y.copy()
+    same.reshape(-1)[np.arange(16) * 60] ^= 64
+    assert flips(unit, same) == []  # steps of 64 alone are no evidence of sixteen upsets
     for count, said in ((7, []), (8, ["bit 6 of the element at (0, 1) is inverted"])):
         few = Table(1, count)
         one = few.y.copy()
@@ -197,10 +200,10 @@ def test_a_bit_of_a_dense_weight(at: tuple[int, int], bit: int) -> None:
 
 @pytest.mark.parametrize(("places", "named"), [([3], False), ([3, 60], True)])
 def test_bits_of_wide_elements(places: list[int], named: bool) -> None:
-    """Two bits each; of one element alone they are no several elements' bits."""
+    """Two bits each, others in each element; of one element alone they are no several elements' bits."""
     x = generator(2).integers(0, 5, 100).astype(np.int32)
     recorded = x.copy()
-    recorded[places] ^= 1 << 25 | 1 << 3
+    recorded[places] ^= np.array([1 << 25 | 1 << 3, 1 << 17 | 1 << 4], np.int32)[: len(places)]
     case = small_case(Small("reshape", (), ("int32", 0, 0), (100,), x=(x,)), recorded)
     said = [s for s in found("bit-flip", case) if "bits are inverted" in s]
     assert said == [f"{2 * len(places)} bits are inverted, of {len(places)} elements"] * named
@@ -219,12 +222,12 @@ def of_repeated(count: int, *flipped: tuple[int, int]) -> list[str]:
 def test_of_how_many_elements_several_must_be_for_flips() -> None:
     """Two of 64: log2 C(512, 2) = 17.0 bits as flips, 25.0 as steps up to 64. Two of 63 are more than one of 32: flips
     must explain 8 bits more."""
-    two, said = ((3, 64), (40, 64)), "2 bits are inverted, of 2 elements"
+    two, said = ((3, 64), (40, 32)), "2 bits are inverted, of 2 elements"
     assert of_repeated(64, *two) == [said] and of_repeated(63, *two) == []
     assert of_repeated(64, (3, 4), (40, 4)) == []  # 16.98 bits as steps up to 4
     five = "5 bits are inverted, of 4 elements"  # 43.1 bits
-    assert of_repeated(128, (3, 17), *((at, 16) for at in (40, 70, 100))) == [five]  # 43.4 as steps up to 16
-    assert of_repeated(128, (3, 9), *((at, 8) for at in (34, 70, 100))) == []  # 39.4
+    assert of_repeated(128, (3, 17), (40, 16), (70, 8), (100, 4)) == [five]  # 43.7 as steps up to 17
+    assert of_repeated(128, (3, 9), (34, 8), (70, 4), (100, 2)) == []  # 40.0
 
 
 def test_bits_of_several_floats() -> None:

@@ -1,4 +1,5 @@
 /* GET: a range of a tensor's dense bytes after the run. */
+#include <stdio.h>
 #include <string.h>
 
 #include "agent.h"
@@ -42,14 +43,19 @@ void qv_agent_get(qv_agent *a, const qv_frame *f) {
   const qv_held *copy = tensor < 0 ? NULL : qv_find_held(&a->copies, tensor);
   uint8_t *live = tensor < 0 || copy ? NULL : value(a, tensor);
   if (!live && !copy) {
-    const char *text = tensor < 0 ? "GET: no such tensor in the model that ran last" : "GET: not kept, for want of memory; name it in RUN";
+    char text[200];
+    snprintf(text, sizeof text, "GET of %.80s: %s", name,
+             tensor < 0 ? "no such tensor in the model that ran last" : "not kept, for want of memory; name it in RUN");
     qv_agent_error(a, f->sequence, QV_E_NOT_FOUND, text);
     return;
   }
   const qv_tensor *t = &a->loaded.model.tensors[tensor];
   uint64_t size = (uint64_t)t->dense_bytes;
   if (offset > size) {
-    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "GET: range outside the tensor");
+    char text[200];
+    snprintf(text, sizeof text, "GET of %.80s: bytes from %llu on, wanted from %llu at most", name, (unsigned long long)offset,
+             (unsigned long long)size);
+    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, text);
     return;
   }
   if (live) qv_border_order(live, t->dtype, (size_t)size);

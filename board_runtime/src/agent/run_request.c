@@ -1,4 +1,5 @@
 /* RUN and UNIT: the model of a hash, its inputs from the store, an event a tensor. */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,11 @@ void qv_agent_forget(qv_agent *a) {
   a->loaded_any = 0;
 }
 
-static qv_status failed(qv_agent *a, qv_status status, const char *text, const char *about) {
-  snprintf(a->run_error, sizeof a->run_error, "%.*s%.80s", about[0] ? 160 : 255, text, about);
+static qv_status failed(qv_agent *a, qv_status status, const char *format, ...) {
+  va_list words;
+  va_start(words, format);
+  vsnprintf(a->run_error, sizeof a->run_error, format, words);
+  va_end(words);
   return status;
 }
 
@@ -43,12 +47,17 @@ static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
   qv_agent_forget(a);
   uint8_t *data = NULL;
   size_t bytes = 0;
+  int whole;
   qv_status status = qv_store_load(&a->store, hash, &data, &bytes);
-  if (status == QV_E_MEMORY) return failed(a, status, "not enough memory on the board to hold the model", "");
-  if (status != QV_OK) return failed(a, status, "the model is not in the board's store, or is damaged there", "");
+  if (status == QV_E_MEMORY)
+    return failed(a, status, "not enough memory on the board to hold the model, %llu bytes",
+                  (unsigned long long)qv_store_held(&a->store, hash, &whole));
+  if (status != QV_OK)
+    return failed(a, status, "the model (%02x%02x%02x%02x...) is not in the board's store, or is damaged there", hash[0], hash[1], hash[2],
+                  hash[3]);
   status = qv_load_bytes(&a->loaded, data, bytes, a->memory_limit);
   if (status != QV_OK) {
-    failed(a, status, a->loaded.model.error, "");
+    failed(a, status, "%s", a->loaded.model.error);
     qv_unload(&a->loaded);
     return status;
   }
@@ -60,7 +69,7 @@ static qv_status want_model(qv_agent *a, const uint8_t hash[32]) {
 static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
   qv_model *m = &a->loaded.model;
   uint32_t count = qv_take16(c);
-  if (c->bad || (int32_t)count != m->n_inputs) return failed(a, QV_E_INPUT, "RUN: another number of inputs than the model has", "");
+  if (c->bad || (int32_t)count != m->n_inputs) return failed(a, QV_E_INPUT, "RUN: %u inputs, wanted %d", (unsigned)count, m->n_inputs);
   for (uint32_t i = 0; i < count; i++) {
     const uint8_t *hash = qv_take(c, 32);
     uint8_t *data = NULL;
@@ -68,7 +77,9 @@ static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
     qv_status status = hash ? qv_store_load(&a->store, hash, &data, &bytes) : QV_E_PROTOCOL;
     if (status == QV_OK) status = qv_set_input(&a->loaded.session, m->inputs[i], data, (int64_t)bytes);
     free(data);
-    if (status != QV_OK) return failed(a, status, "input not in the store, or of another size: ", m->tensors[m->inputs[i]].name);
+    if (status != QV_OK)
+      return failed(a, status, "input %.80s: %lu bytes from the store, wanted %ld", m->tensors[m->inputs[i]].name, (unsigned long)bytes,
+                    (long)m->tensors[m->inputs[i]].aligned_bytes);
   }
   return QV_OK;
 }
@@ -77,23 +88,25 @@ static qv_status read_inputs(qv_agent *a, qv_cursor *c) {
 static qv_status read_injected(qv_agent *a, qv_cursor *c) {
   char name[QV_TEXT];
   uint32_t count = qv_take16(c);
-  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many injected tensors", "");
+  if (c->bad || count > QV_LIST_MAX)
+    return failed(a, QV_E_PROTOCOL, "%u injected tensors, wanted a whole list of at most %d", (unsigned)count, (int)QV_LIST_MAX);
   a->injected.items = calloc(count + 1, sizeof(qv_held));
   if (!a->injected.items) return QV_E_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     qv_take_text(c, name);
     const uint8_t *hash = qv_take(c, 32);
-    if (!hash) return failed(a, QV_E_PROTOCOL, "a list is cut short", "");
+    if (!hash) return failed(a, QV_E_PROTOCOL, "injected tensor %u of %u is cut short", (unsigned)i + 1, (unsigned)count);
     int tensor = qv_find_tensor(&a->loaded.model, name);
-    if (tensor < 0) return failed(a, QV_E_NOT_FOUND, "no such tensor: ", name);
+    if (tensor < 0) return failed(a, QV_E_NOT_FOUND, "no such tensor to inject: %.80s", name);
     qv_held *item = &a->injected.items[a->injected.count];
     qv_status status = qv_store_load(&a->store, hash, &item->data, &item->bytes);
-    if (status != QV_OK) return failed(a, status, "content not in the store, for injected tensor ", name);
+    if (status != QV_OK) return failed(a, status, "content not in the store, for injected tensor %.80s", name);
     item->tensor = tensor;
     a->injected.count++;
     const qv_tensor *t = &a->loaded.model.tensors[tensor];
     if (t->constant || (int64_t)item->bytes != t->dense_bytes)
-      return failed(a, QV_E_INPUT, "a constant, or bytes of another size, injected as ", name);
+      return failed(a, QV_E_INPUT, "%lu bytes injected as %.80s, wanted %ld and no constant", (unsigned long)item->bytes, name,
+                    (long)t->dense_bytes);
   }
   return QV_OK;
 }
@@ -103,20 +116,23 @@ static qv_status read_reported(qv_agent *a, qv_cursor *c) {
   uint32_t count = qv_take16(c);
   a->reported = calloc((size_t)a->loaded.model.n_tensors + 1, 1);
   if (!a->reported) return QV_E_MEMORY;
-  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many tensors listed", "");
+  if (c->bad || count > QV_LIST_MAX)
+    return failed(a, QV_E_PROTOCOL, "%u tensors listed, wanted a whole list of at most %d", (unsigned)count, (int)QV_LIST_MAX);
   a->copies.items = calloc(count + 1, sizeof(qv_held));
   if (!a->copies.items) return QV_E_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     qv_take_text(c, name);
     int tensor = c->bad ? -1 : qv_find_tensor(&a->loaded.model, name);
-    if (tensor < 0) return failed(a, c->bad ? QV_E_PROTOCOL : QV_E_NOT_FOUND, "no such tensor: ", name);
+    if (tensor < 0) return failed(a, c->bad ? QV_E_PROTOCOL : QV_E_NOT_FOUND, "no such tensor: %.80s", name);
     a->reported[tensor] = 1;
   }
   return QV_OK;
 }
 
 static qv_status make_room(qv_agent *a, uint64_t events) {
-  if (events > QV_EVENTS_MAX) return failed(a, QV_E_MEMORY, "more than 1,048,576 events; ask for fewer repetitions", "");
+  if (events > QV_EVENTS_MAX)
+    return failed(a, QV_E_MEMORY, "%llu events, wanted at most %d; ask for fewer repetitions", (unsigned long long)events,
+                  (int)QV_EVENTS_MAX);
   a->events = malloc((size_t)(events + 1) * sizeof(qv_event));
   a->event_room = (uint32_t)events;
   return a->events ? QV_OK : QV_E_MEMORY;
@@ -185,7 +201,7 @@ static int on_node(void *user, const qv_session *s, int index, uint64_t elapsed_
 static qv_status run_whole(qv_agent *a, qv_cursor *c) {
   const uint8_t *flags = qv_take(c, 1);
   uint32_t repeat = qv_take32(c);
-  if (c->bad) return failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
+  if (c->bad) return failed(a, QV_E_PROTOCOL, "RUN is cut short before its flags and repetitions end");
   a->digests = flags[0] & 1;
   a->report_all = (flags[0] & 2) != 0;
   a->batched = (flags[0] & 4) != 0;
@@ -228,11 +244,12 @@ static qv_status run_unit(qv_agent *a, qv_cursor *c) {
   static int indices[QV_LIST_MAX];
   char name[QV_TEXT];
   uint32_t count = qv_take16(c);
-  if (c->bad || count > QV_LIST_MAX) return failed(a, QV_E_PROTOCOL, "too many nodes listed", "");
+  if (c->bad || count > QV_LIST_MAX)
+    return failed(a, QV_E_PROTOCOL, "%u nodes listed, wanted a whole list of at most %d", (unsigned)count, (int)QV_LIST_MAX);
   for (uint32_t i = 0; i < count; i++) {
     qv_take_text(c, name);
     indices[i] = c->bad ? -1 : qv_find_node(&a->loaded.model, name);
-    if (indices[i] < 0) return failed(a, QV_E_NOT_FOUND, "no such node: ", name);
+    if (indices[i] < 0) return failed(a, QV_E_NOT_FOUND, "no such node: %.80s", name);
   }
   qv_status status = read_injected(a, c);
   a->reported = calloc((size_t)a->loaded.model.n_tensors + 1, 1);
@@ -271,15 +288,17 @@ void qv_agent_run(qv_agent *a, const qv_frame *f) {
   a->cancelled = 0;
   a->last_unit_node = -1;
   a->run_error[0] = 0;
+  if (a->loaded_any) a->loaded.model.error[0] = 0;
   a->run_sequence = f->sequence;
   a->running = f->type == QV_UNIT ? 2 : 1;
   if (a->running == 1) a->store.used_count = 0; /* from here on it needs what this run takes */
   qv_wire_watch(1, a->node_limit_s);
-  qv_status status = hash ? want_model(a, hash) : failed(a, QV_E_PROTOCOL, "RUN is cut short", "");
+  qv_status status = hash ? want_model(a, hash)
+                          : failed(a, QV_E_PROTOCOL, "RUN of %u bytes, wanted the hash of a model, 32, and more", (unsigned)f->length);
   if (status == QV_OK) status = a->running == 2 ? run_unit(a, &c) : run_whole(a, &c);
   if (status != QV_OK && !a->run_error[0]) {
     const char *error = a->loaded_any && status != QV_E_CANCELLED ? a->loaded.model.error : "";
-    failed(a, status, error[0] ? error : qv_status_phrase(status), "");
+    failed(a, status, "%s", error[0] ? error : qv_status_phrase(status));
   }
   a->run_status = status;
   a->running = 0;

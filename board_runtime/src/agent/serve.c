@@ -60,7 +60,9 @@ static void hello(qv_agent *a, const qv_frame *f) {
 static void have(qv_agent *a, const qv_frame *f) {
   uint32_t count = f->length / 32;
   if (f->length % 32 || count > QV_LIST_MAX) {
-    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "HAVE: not a list of hashes");
+    char text[100];
+    snprintf(text, sizeof text, "HAVE: %u bytes, wanted at most %d hashes of 32", (unsigned)f->length, (int)QV_LIST_MAX);
+    qv_agent_error(a, f->sequence, QV_E_PROTOCOL, text);
     return;
   }
   int whole;
@@ -138,6 +140,12 @@ static void run(qv_agent *a, const qv_frame *f) {
   heard(a, 0);
 }
 
+static void unknown(qv_agent *a, const qv_frame *f) {
+  char text[60];
+  snprintf(text, sizeof text, "unknown message of type %d", (int)f->type);
+  qv_agent_error(a, f->sequence, QV_E_PROTOCOL, text);
+}
+
 /* 0 to end. */
 static int answer(qv_agent *a, const qv_frame *f) {
   heard(a, f->type == QV_RUN || f->type == QV_UNIT);
@@ -153,7 +161,7 @@ static int answer(qv_agent *a, const qv_frame *f) {
     case QV_CANCEL:
     case QV_PING: ping(a, f); break;
     case QV_BYE: qv_agent_send(a, QV_BYE, f->sequence, 0); return 0;
-    default: qv_agent_error(a, f->sequence, QV_E_PROTOCOL, "unknown message"); break;
+    default: unknown(a, f); break;
   }
   return !a->broken;
 }
@@ -208,7 +216,8 @@ int qv_agent_main(int argc, char **argv) {
   a.store.limit_bytes = strtoull(qv_option(argc, argv, "store_limit", "0"), NULL, 10);
   if (!a.store.limit_bytes) a.store.limit_bytes = a.store.folder ? (uint64_t)4 << 30 : (uint64_t)a.memory_limit;
   if (a.store.folder && strlen(a.store.folder) > 700) {
-    fprintf(stderr, "qvrt agent: the store's path is longer than 700 bytes. Next: --store=DIR with a shorter one\n");
+    fprintf(stderr, "qvrt agent: the store's path has %lu bytes, wanted at most 700. Next: --store=DIR with a shorter one\n",
+            (unsigned long)strlen(a.store.folder));
     return 2;
   }
   a.in.buffer = qv_aligned_alloc(QV_FRAME_BUFFER);

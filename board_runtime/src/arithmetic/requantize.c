@@ -8,13 +8,16 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
 }
 
 /* NUMERICS.md section 1, range of the fields: multipliers, then shifts. */
-static int fields_in_range(qv_rounding rounding, int wide, const int32_t *field, int32_t columns) {
+static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const int32_t *field, int32_t columns) {
+  qv_rounding rounding = m->rounding;
   int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR,
       exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
   int32_t low = power ? -30 : exponent ? -(1 << 20) : 1, high = exponent ? 30 : 1 << 20;
   for (int32_t i = 0; i < columns; i++)
-    if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high) return 0;
-  return 1;
+    if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high)
+      return qv_fail(m, n, QV_E_FORMAT, "multiplier %d is %d, its shift %d, wanted 0 or more and %d to %d", i, field[i], field[columns + i],
+                     low, high);
+  return QV_OK;
 }
 
 qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
@@ -27,23 +30,26 @@ qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
 
 qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
-  if (!rq || !rq->constant) return qv_fail(m, n, QV_E_FORMAT, "its rq is not a constant");
+  if (!rq || !rq->constant) return qv_fail_operands(m, n, "a constant rq as input %d", rq_input);
   int integer = m->rounding != QV_REF_EXACT;
   int good =
       integer ? rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
-  if (!good) return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+  if (!good)
+    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", integer ? "int32 (2, N)" : "float32 or float64 (N)", (int)m->rounding);
   int32_t columns = rq->shape[rq->rank - 1];
   if (columns != 1 && columns != channels)
-    return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales for %ld channels", columns, (long)channels);
+    return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales, wanted 1 or %ld", columns, (long)channels);
   for (int i = 0; !integer && i < columns; i++) {
     double scale = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
-    if (!(scale > 0) || scale - scale != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not a positive number");
+    if (!(scale > 0) || scale - scale != 0)
+      return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a positive number", i, scale);
   }
-  if (integer && !fields_in_range(m->rounding, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq->constant, columns))
-    return qv_fail(m, n, QV_E_FORMAT, "a multiplier or shift is out of range");
+  qv_status status = integer ? check_fields(m, n, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq->constant, columns) : QV_OK;
+  if (status != QV_OK) return status;
   if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) ||
                         qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
-    return qv_fail(m, n, QV_E_FORMAT, "its activation limits do not fit its output type");
+    return qv_fail_operands(m, n, "an output of one scale, and activation limits in order and within its dtype, not %d and %d",
+                            qv_word(n, low_word), qv_word(n, low_word + 1));
   return QV_OK;
 }
 

@@ -109,7 +109,7 @@ static qv_status feed(qv_loaded *l, const char *list) {
     }
   }
   if (*list) {
-    snprintf(l->model.error, sizeof l->model.error, "more files than the %d inputs", l->model.n_inputs);
+    snprintf(l->model.error, sizeof l->model.error, "more files than the %d inputs: %.150s", l->model.n_inputs, list);
     return QV_E_INPUT;
   }
   return QV_OK;

@@ -9,7 +9,7 @@ int qv_sha256_main(int argc, char **argv) {
   unsigned char hash[32];
   FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
   if (!file) {
-    fprintf(stderr, "qvrt sha256: wanted one readable file\n");
+    fprintf(stderr, "qvrt sha256: wanted one readable file, got %.200s\n", argc == 2 ? argv[1] : argc < 2 ? "none" : "several");
     return 2;
   }
   qv_sha256 c;

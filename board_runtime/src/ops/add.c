@@ -77,13 +77,13 @@ static qv_status add_check(qv_model *m, qv_node *n) {
   int exact = m->rounding == QV_REF_EXACT;
   if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2))
             : !(rq->dtype == QV_I32 && rq->elements == 3))
-    return qv_fail(m, n, QV_E_FORMAT, "its rq does not fit the rounding mode");
+    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", exact ? "3 float32 or 2 float64" : "3 int32", (int)m->rounding);
   for (int i = 0; exact && i < rq->elements; i++) {
     double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
-    if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "a requantization scale is not finite");
+    if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a finite one", i, v);
   }
   if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62))
-    return qv_fail(m, n, QV_E_FORMAT, "its shift is out of range");
+    return qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", ((const int32_t *)rq->constant)[2]);
   if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2))
     return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d, wanted in order and within %d to %d", qv_word(n, 1), qv_word(n, 2),
                    qv_qmin(y->dtype), qv_qmax(y->dtype));

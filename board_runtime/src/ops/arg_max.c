@@ -8,7 +8,7 @@ static qv_status arg_max_check(qv_model *m, qv_node *n) {
   if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64)
     return qv_fail_operands(m, n, "neither float64 nor int64 in, int64 out");
   int32_t axis = qv_word(n, 0);
-  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d of rank %d", axis, x->rank);
+  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, x->rank - 1);
   if (y->elements * x->shape[axis] != x->elements) return qv_fail_operands(m, n, "an output without axis %d, or with 1 there", axis);
   return QV_OK;
 }

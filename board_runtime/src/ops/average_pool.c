@@ -11,10 +11,12 @@ static qv_status average_pool_check(qv_model *m, qv_node *n) {
   if (!qv_is_q(x) || x->n_scales != 1 || x->shape[1] != y->shape[1])
     return qv_fail_operands(m, n, "a quantized input of one scale, and as many channels out as in");
   if (qv_word(n, 8) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 8 is %d, wanted 0 or 1", qv_word(n, 8));
-  if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2) return qv_fail(m, n, QV_E_FORMAT, "wanted two scales");
+  if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32 && rq->elements != 2)
+    return qv_fail(m, n, QV_E_FORMAT, "%ld scales in its rq, wanted 2", (long)rq->elements);
   if (m->rounding == QV_REF_EXACT && rq && rq->dtype == QV_F32) return qv_check_rq(m, n, 1, 2, 9);
   if (rq && rq->rank && m->rounding != QV_REF_EXACT && rq->shape[rq->rank - 1] != kernel)
-    return qv_fail(m, n, QV_E_FORMAT, "wanted a scale for every tap count");
+    return qv_fail(m, n, QV_E_FORMAT, "%d multipliers in its rq, wanted %ld: one for every count of taps", rq->shape[rq->rank - 1],
+                   (long)kernel);
   return qv_check_rq(m, n, 1, m->rounding == QV_REF_EXACT ? 1 : kernel, 9);
 }
 

@@ -8,16 +8,18 @@ static qv_status concat_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   int32_t axis = qv_word(n, 0);
   int64_t total = 0;
-  if (axis < 0 || axis >= y->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d of rank %d", axis, y->rank);
+  if (axis < 0 || axis >= y->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, y->rank - 1);
   for (int i = 0; i < n->n_inputs; i++) {
     const qv_tensor *x = qv_in(m, n, i);
     if (!x || x->rank != y->rank || !(qv_same_quantization(x, y) || (qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1)))
-      return qv_fail(m, n, QV_E_FORMAT, "input %d has another rank or type", i);
+      return qv_fail_operands(m, n, "input %d of the output's rank, and of its dtype and scale or both quantized with one scale", i);
     for (int k = 0; k < y->rank; k++)
-      if (k != axis && x->shape[k] != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "input %d has another shape", i);
+      if (k != axis && x->shape[k] != y->shape[k])
+        return qv_fail(m, n, QV_E_FORMAT, "input %d: dim %d is %d, wanted %d", i, k, x->shape[k], y->shape[k]);
     total += x->shape[axis];
   }
-  if (total != y->shape[axis]) return qv_fail(m, n, QV_E_FORMAT, "inputs do not add up to the output");
+  if (total != y->shape[axis])
+    return qv_fail(m, n, QV_E_FORMAT, "inputs add up to %ld along axis %d, wanted %d", (long)total, axis, y->shape[axis]);
   return QV_OK;
 }
 

@@ -9,7 +9,8 @@ static qv_status depth_to_space_check(qv_model *m, qv_node *n) {
   int64_t block = qv_word(n, 0);
   if (x->rank != 4 || y->rank != 4 || block < 1 || block > 4096 || (qv_word(n, 1) & ~1) || x->shape[0] != y->shape[0] ||
       x->shape[1] != y->shape[1] * block * block || y->shape[2] != x->shape[2] * block || y->shape[3] != x->shape[3] * block)
-    return qv_fail(m, n, QV_E_FORMAT, "shapes do not fit block %ld", (long)block);
+    return qv_fail_operands(m, n, "(N, C * b * b, H, W) in, (N, C, H * b, W * b) out, block b = %ld of 1 to 4096, mode %d of 0 or 1",
+                            (long)block, qv_word(n, 1));
   return QV_OK;
 }
 

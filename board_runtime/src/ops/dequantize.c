@@ -7,7 +7,7 @@ static qv_status dequantize_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || !(qv_is_q(x) || (x->dtype == QV_I32 && x->n_scales > 0)) || y->dtype != QV_F32 || !qv_same_shape(x, y))
-    return qv_fail(m, n, QV_E_FORMAT, "wanted a quantized tensor in, float32 of its shape out");
+    return qv_fail_operands(m, n, "a quantized tensor in, float32 of its shape out");
   return QV_OK;
 }
 

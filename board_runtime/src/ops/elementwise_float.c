@@ -96,11 +96,12 @@ static qv_status elementwise_float_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   int function = qv_word(n, 0), two = operands_of(function) == 2;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (n->n_inputs != operands_of(function)) return qv_fail(m, n, QV_E_FORMAT, "unknown function %d", function);
+  if (n->n_inputs != operands_of(function))
+    return qv_fail(m, n, QV_E_FORMAT, "function %d with %d inputs, wanted %d (0: unknown)", function, n->n_inputs, operands_of(function));
   if (!x || x->dtype != QV_F32 || y->dtype != QV_F32 || (two && (!qv_in(m, n, 1) || qv_in(m, n, 1)->dtype != QV_F32)))
-    return qv_fail(m, n, QV_E_FORMAT, "wanted float32");
+    return qv_fail_operands(m, n, "float32 in and out");
   if (two) return qv_check_broadcast(m, n, 0, 1);
-  if (x->elements != y->elements) return qv_fail(m, n, QV_E_FORMAT, "input and output have different sizes");
+  if (x->elements != y->elements) return qv_fail_operands(m, n, "as many elements out as in");
   return QV_OK;
 }
 

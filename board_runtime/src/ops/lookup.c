@@ -8,7 +8,7 @@ static qv_status lookup_check(qv_model *m, qv_node *n) {
   const qv_tensor *table = qv_in(m, n, 1);
   if (!x || !table || !table->constant || !(qv_is_8bit(x) || qv_is_16bit(x)) || table->dtype != y->dtype || x->elements != y->elements ||
       table->elements != (qv_is_8bit(x) ? 256 : 65536))
-    return qv_fail(m, n, QV_E_FORMAT, "its table does not fit its input or output");
+    return qv_fail_operands(m, n, "8 or 16 bits in, as many elements out, and a constant table of 256 or 65536 of the output's dtype");
   return QV_OK;
 }
 

@@ -12,7 +12,7 @@ static qv_status matmul_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "two quantized inputs of rank 2 or more, one scale for the first, and an output of rank 2 or more");
   int ra = a->rank, rb = b->rank, ry = y->rank;
   if (a->shape[ra - 1] != b->shape[rb - 2] || y->shape[ry - 2] != a->shape[ra - 2] || y->shape[ry - 1] != b->shape[rb - 1])
-    return qv_fail(m, n, QV_E_FORMAT, "inner dims do not fit");
+    return qv_fail_operands(m, n, "(..., M, K) and (..., K, N) in, (..., M, N) out");
   if (b->n_scales > 1 && b->channel_axis != rb - 1)
     return qv_fail(m, n, QV_E_FORMAT, "b is quantized along axis %d, wanted the last", b->channel_axis);
   if (ry != (ra > rb ? ra : rb)) return qv_fail_operands(m, n, "an output of rank %d", ra > rb ? ra : rb);
@@ -20,7 +20,7 @@ static qv_status matmul_check(qv_model *m, qv_node *n) {
     int pa = ra - ry + k, pb = rb - ry + k;
     int32_t da = pa < 0 ? 1 : a->shape[pa], db = pb < 0 ? 1 : b->shape[pb];
     if ((da != 1 && db != 1 && da != db) || y->shape[k] != (da > db ? da : db))
-      return qv_fail(m, n, QV_E_FORMAT, "outer dims do not broadcast");
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d, wanted what %d and %d broadcast to", k, y->shape[k], da, db);
   }
   if (!qv_is_wide(a, b, y)) {
     int64_t pairs = qv_pairs(a->shape[ra - 1]);

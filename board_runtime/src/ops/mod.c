@@ -29,7 +29,7 @@ static qv_status mod_check(qv_model *m, qv_node *n) {
   if ((y->dtype != QV_I32 && y->dtype != QV_I64) || a->dtype != y->dtype || b->dtype != y->dtype || !b->constant)
     return qv_fail_operands(m, n, "int32 or int64 in and out, the second input constant");
   for (int64_t i = 0; i < b->elements; i++)
-    if (element(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0", (long)i);
+    if (element(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
   return QV_OK;
 }
 

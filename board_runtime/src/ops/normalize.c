@@ -8,12 +8,12 @@ static qv_status normalize_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || (!qv_is_8bit(x) && x->dtype != QV_S16) || y->dtype != QV_F32 || x->rank != 4 || !qv_same_shape(x, y))
-    return qv_fail(m, n, QV_E_FORMAT, "wanted (N, C, H, W) of 8 bits or int16 in, float32 of its shape out");
+    return qv_fail_operands(m, n, "(N, C, H, W) of 8 bits or int16 in, float32 of its shape out");
   if (n->n_words != 2 * x->shape[1])
     return qv_fail(m, n, QV_E_FORMAT, "%d words for %d channels, wanted %d", n->n_words, x->shape[1], 2 * x->shape[1]);
   for (int k = 0; k < n->n_words; k++)
     if (!(qv_word_f32(n, k) >= -LARGEST && qv_word_f32(n, k) <= LARGEST))
-      return qv_fail(m, n, QV_E_FORMAT, "word %d: a mean or a scale is not within 2^60", k);
+      return qv_fail(m, n, QV_E_FORMAT, "word %d: a mean or a scale is %g, wanted within 2^60", k, (double)qv_word_f32(n, k));
   return QV_OK;
 }
 

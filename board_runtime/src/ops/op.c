@@ -8,29 +8,35 @@ qv_status qv_arity(qv_model *m, const qv_node *n, int inputs, int outputs, int w
   return QV_OK;
 }
 
+/* For messages: 0 for none. */
+static double first_scale(const qv_tensor *t) { return t->n_scales ? (double)t->scale[0] : 0.0; }
+
 qv_status qv_check_copy(qv_model *m, const qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0);
-  if (!x) return qv_fail(m, n, QV_E_FORMAT, "its first input is absent");
+  if (!x) return qv_fail_operands(m, n, "a first input");
   for (int i = 0; i < n->n_outputs; i++)
     if (!qv_same_quantization(x, qv_out(m, n, i)))
-      return qv_fail(m, n, QV_E_FORMAT, "input and output differ in dtype, scale or zero point");
+      return qv_fail_operands(m, n, "output %d of input 0's dtype and at most one scale, its %g with zero point %d, not %g with %d", i,
+                              first_scale(x), (int)qv_zero(x, 0), first_scale(qv_out(m, n, i)), (int)qv_zero(qv_out(m, n, i), 0));
   return QV_OK;
 }
 
 qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int a, int b) {
   const qv_tensor *in[2] = {qv_in(m, n, a), qv_in(m, n, b)}, *y = qv_out(m, n, 0);
-  if (!in[0] || !in[1]) return qv_fail(m, n, QV_E_FORMAT, "an operand is absent");
+  if (!in[0] || !in[1]) return qv_fail_operands(m, n, "inputs %d and %d", a, b);
   for (int k = 0; k < y->rank; k++) {
     int32_t size = 1;
     for (int i = 0; i < 2; i++) {
       int at = in[i]->rank - y->rank + k;
       if (at < 0 || in[i]->shape[at] == 1) continue;
-      if (size != 1 && size != in[i]->shape[at]) return qv_fail(m, n, QV_E_FORMAT, "shapes do not broadcast in dim %d", k);
+      if (size != 1 && size != in[i]->shape[at])
+        return qv_fail_operands(m, n, "shapes that broadcast, not %d and %d in dim %d", size, in[i]->shape[at], k);
       size = in[i]->shape[at];
     }
     if (size != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d, broadcasting gives %d", k, y->shape[k], size);
   }
-  if (in[0]->rank > y->rank || in[1]->rank > y->rank) return qv_fail(m, n, QV_E_FORMAT, "output rank is too small");
+  if (in[0]->rank > y->rank || in[1]->rank > y->rank)
+    return qv_fail_operands(m, n, "an output of rank %d or more", in[0]->rank > in[1]->rank ? in[0]->rank : in[1]->rank);
   return QV_OK;
 }
 

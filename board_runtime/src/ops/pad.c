@@ -11,9 +11,11 @@ static qv_status pad_check(qv_model *m, qv_node *n) {
   if (qv_word(n, 0) < 0 || qv_word(n, 0) > 2) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 to 2", qv_word(n, 0));
   for (int k = 0; k < y->rank; k++) {
     int64_t before = qv_word(n, 2 + k), after = (int64_t)y->shape[k] - x->shape[k] - before;
-    if (before < 0 || after < 0) return qv_fail(m, n, QV_E_FORMAT, "dim %d: negative padding", k);
+    if (before < 0 || after < 0)
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d: pads of %ld and %ld, wanted 0 or more", k, (long)before, (long)after);
     if (qv_word(n, 0) == 1 && (before >= x->shape[k] || after >= x->shape[k]))
-      return qv_fail(m, n, QV_E_FORMAT, "dim %d: reflection beyond the input", k);
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d: reflected pads of %ld and %ld, wanted less than %d", k, (long)before, (long)after,
+                     x->shape[k]);
   }
   return QV_OK;
 }

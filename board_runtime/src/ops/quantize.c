@@ -7,7 +7,7 @@ static qv_status quantize_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || x->dtype != QV_F32 || !qv_is_q(y) || !qv_same_shape(x, y))
-    return qv_fail(m, n, QV_E_FORMAT, "wanted float32 in, a quantized tensor of its shape out");
+    return qv_fail_operands(m, n, "float32 in, a quantized tensor of its shape out");
   return QV_OK;
 }
 

@@ -6,7 +6,7 @@ static qv_status reshape_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   if ((status = qv_check_copy(m, n)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (x->elements != y->elements) return qv_fail(m, n, QV_E_FORMAT, "input and output have different sizes");
+  if (x->elements != y->elements) return qv_fail_operands(m, n, "as many elements out as in");
   return QV_OK;
 }
 

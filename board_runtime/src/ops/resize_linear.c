@@ -19,7 +19,9 @@ static qv_status resize_linear_check(qv_model *m, qv_node *n) {
   if (!floats && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1))
     return qv_fail_operands(m, n, "one scale each for a quantized input and output, or float32 for both and word 0 = 0");
   for (int k = 0; k < x->rank - 2; k++)
-    if (x->shape[k] != y->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "only the last two dims may change");
+    if (x->shape[k] != y->shape[k])
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d in and %d out, wanted a change in the last two dims only", k, x->shape[k],
+                     y->shape[k]);
   int64_t rows = y->shape[y->rank - 2], columns = y->shape[y->rank - 1];
   if (!index || !weight || !index->constant || !weight->constant || index->dtype != QV_I32 || weight->dtype != QV_F32 ||
       index->elements != 2 * (rows + columns) || weight->elements != index->elements)
@@ -27,7 +29,8 @@ static qv_status resize_linear_check(qv_model *m, qv_node *n) {
   const int32_t *at = index->constant;
   for (int64_t i = 0; i < index->elements; i++)
     if (at[i] < 0 || at[i] >= x->shape[i < 2 * rows ? x->rank - 2 : x->rank - 1])
-      return qv_fail(m, n, QV_E_FORMAT, "index outside the input");
+      return qv_fail(m, n, QV_E_FORMAT, "index %ld is %d, wanted 0 to %d", (long)i, at[i],
+                     x->shape[i < 2 * rows ? x->rank - 2 : x->rank - 1] - 1);
   return QV_OK;
 }
 

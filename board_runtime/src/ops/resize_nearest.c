@@ -8,14 +8,15 @@ static qv_status resize_nearest_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *index = qv_in(m, n, 1);
   int64_t entries = 0;
-  if (x->rank != y->rank) return qv_fail(m, n, QV_E_FORMAT, "input and output have different ranks");
+  if (x->rank != y->rank) return qv_fail_operands(m, n, "one rank in and out");
   for (int k = 0; k < y->rank; k++) entries += y->shape[k];
   if (!index || !index->constant || index->dtype != QV_I32 || index->elements != entries)
     return qv_fail_operands(m, n, "a constant int32 table of %ld indices", (long)entries);
   const int32_t *at = index->constant;
   for (int k = 0; k < y->rank; k++)
     for (int32_t i = 0; i < y->shape[k]; i++, at++)
-      if (*at < 0 || *at >= x->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "index outside dim %d", k);
+      if (*at < 0 || *at >= x->shape[k])
+        return qv_fail(m, n, QV_E_FORMAT, "index %d of dim %d is %d, wanted 0 to %d", i, k, *at, x->shape[k] - 1);
   return QV_OK;
 }
 

@@ -9,11 +9,11 @@ static qv_status resizer_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *part = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   if (!x || !qv_is_8bit(x) || y->dtype != x->dtype || x->rank != 4 || y->rank != 4 || x->shape[0] != y->shape[0] ||
       x->shape[1] != y->shape[1])
-    return qv_fail(m, n, QV_E_FORMAT, "wanted (N, C, H, W) of 8 bits in, another height and width out");
-  if (!part || part->dtype != QV_I32 || part->elements != 4) return qv_fail(m, n, QV_E_FORMAT, "wanted int32 [4] for x, y, width, height");
+    return qv_fail_operands(m, n, "(N, C, H, W) of 8 bits in, another height and width out");
+  if (!part || part->dtype != QV_I32 || part->elements != 4) return qv_fail_operands(m, n, "int32 [4] for x, y, width, height");
   for (int k = 2; k < 4; k++)
     if (x->shape[k] < 1 || x->shape[k] > 1 << 15 || y->shape[k] < 1 || y->shape[k] > 1 << 15)
-      return qv_fail(m, n, QV_E_FORMAT, "dim %d is beyond 32768", k);
+      return qv_fail(m, n, QV_E_FORMAT, "dim %d is %d in and %d out, wanted 1 to 32768", k, x->shape[k], y->shape[k]);
   return QV_OK;
 }
 
@@ -31,7 +31,8 @@ static qv_status resizer_run(const qv_session *s, const qv_node *n) {
   const int32_t *part = qv_data(s, qv_in(s->model, n, 1));
   const int32_t rows = x->shape[2], columns = x->shape[3], high = y->shape[2], wide = y->shape[3];
   if (part[0] < 0 || part[1] < 0 || part[2] < 1 || part[3] < 1 || part[2] > columns - part[0] || part[3] > rows - part[1])
-    return QV_E_INPUT;
+    return qv_fail(s->model, n, QV_E_INPUT, "input 1, the part at (%d, %d) of %d x %d, wanted 1 x 1 or more within %d x %d", part[0],
+                   part[1], part[2], part[3], columns, rows);
   const void *from = qv_data(s, x);
   void *to = qv_data(s, y);
   for (int64_t plane = 0, at = 0; plane < (int64_t)x->shape[0] * x->shape[1]; plane++)

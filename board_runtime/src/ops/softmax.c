@@ -12,7 +12,8 @@ static qv_status softmax_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "8 bits in, 8 bits of one scale out, and a constant float32 table of 256");
   if (qv_word(n, 0) < 1 || qv_word(n, 1) < 1 || qv_word(n, 2) < 1 || (int64_t)qv_word(n, 0) * qv_word(n, 1) > x->elements ||
       (int64_t)qv_word(n, 0) * qv_word(n, 1) * qv_word(n, 2) != x->elements || y->elements != x->elements)
-    return qv_fail(m, n, QV_E_FORMAT, "rows do not fit the tensor");
+    return qv_fail_operands(m, n, "%d x %d x %d elements of 8 bits in and out, each 1 or more", qv_word(n, 0), qv_word(n, 1),
+                            qv_word(n, 2));
   return QV_OK;
 }
 

@@ -7,15 +7,17 @@ static qv_status split_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0);
   int32_t axis = qv_word(n, 0);
   int64_t total = 0;
-  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d of rank %d", axis, x->rank);
+  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, x->rank - 1);
   for (int i = 0; i < n->n_outputs; i++) {
     const qv_tensor *y = qv_out(m, n, i);
-    if (y->rank != x->rank) return qv_fail(m, n, QV_E_FORMAT, "output %d has another rank", i);
+    if (y->rank != x->rank) return qv_fail(m, n, QV_E_FORMAT, "output %d has rank %d, wanted %d", i, y->rank, x->rank);
     for (int k = 0; k < x->rank; k++)
-      if (k != axis && y->shape[k] != x->shape[k]) return qv_fail(m, n, QV_E_FORMAT, "output %d has another shape", i);
+      if (k != axis && y->shape[k] != x->shape[k])
+        return qv_fail(m, n, QV_E_FORMAT, "output %d: dim %d is %d, wanted %d", i, k, y->shape[k], x->shape[k]);
     total += y->shape[axis];
   }
-  if (total != x->shape[axis]) return qv_fail(m, n, QV_E_FORMAT, "outputs do not add up to the input");
+  if (total != x->shape[axis])
+    return qv_fail(m, n, QV_E_FORMAT, "outputs add up to %ld along axis %d, wanted %d", (long)total, axis, x->shape[axis]);
   return QV_OK;
 }
 

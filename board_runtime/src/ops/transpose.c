@@ -7,7 +7,8 @@ static qv_status transpose_check(qv_model *m, qv_node *n) {
   if ((status = qv_check_copy(m, n)) != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   uint32_t seen = 0;
-  if (n->n_words != x->rank || x->rank != y->rank) return qv_fail(m, n, QV_E_FORMAT, "%d words for rank %d", n->n_words, x->rank);
+  if (n->n_words != x->rank || x->rank != y->rank)
+    return qv_fail(m, n, QV_E_FORMAT, "%d words for rank %d in, %d out; wanted %d and one rank", n->n_words, x->rank, y->rank, x->rank);
   for (int k = 0; k < y->rank; k++) {
     int32_t from = qv_word(n, k);
     if (from < 0 || from >= x->rank || (seen >> from & 1))

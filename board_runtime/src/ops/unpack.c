@@ -17,18 +17,19 @@ static qv_status unpack_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || x->dtype != QV_U8 || x->rank != 1 || y->rank != 4 || y->shape[0] != 1 || y->dtype > QV_S16 || y->dtype == QV_U16)
-    return qv_fail(m, n, QV_E_FORMAT, "wanted the bytes of a picture in, (1, C, H, W) of uint8, int8, int16 or float32 out");
+    return qv_fail_operands(m, n, "the bytes of a picture in, (1, C, H, W) of uint8, int8, int16 or float32 out");
   int channels = y->shape[1];
   int64_t size = (int64_t)qv_dtype_size(y->dtype);
   if (channels > 16 || n->n_words != 1 + 4 * channels)
-    return qv_fail(m, n, QV_E_FORMAT, "%d words for %d channels, wanted %d", n->n_words, channels, 1 + 4 * channels);
+    return qv_fail(m, n, QV_E_FORMAT, "%d words for %d channels, wanted %d for 16 at most", n->n_words, channels, 1 + 4 * channels);
   for (int c = 0; c < channels; c++) {
     channel one = channel_of(n, c, channels);
     if (one.offset < 0 || one.row < 0 || one.column < 0 || one.shift < 0 || one.shift > 1)
-      return qv_fail(m, n, QV_E_FORMAT, "channel %d has a negative stride, or a shift other than 0 or 1", c);
+      return qv_fail(m, n, QV_E_FORMAT, "channel %d: offset %d, strides %d and %d, shift %d; wanted 0 or more, and shift 0 or 1", c,
+                     (int)one.offset, (int)one.row, (int)one.column, one.shift);
     int64_t last = one.offset + ((y->shape[2] - 1) >> one.shift) * one.row + ((y->shape[3] - 1) >> one.shift) * one.column;
     if (y->elements && last + size > x->elements)
-      return qv_fail(m, n, QV_E_FORMAT, "channel %d ends at byte %ld of %ld", c, (long)(last + size), (long)x->elements);
+      return qv_fail(m, n, QV_E_FORMAT, "channel %d ends at byte %ld, wanted within %ld", c, (long)(last + size), (long)x->elements);
   }
   return QV_OK;
 }

@@ -11,11 +11,11 @@ static qv_status where_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "a bool condition of rank %d or less", y->rank);
   for (int k = 0; k < cond->rank; k++)
     if (cond->shape[k] != 1 && cond->shape[k] != y->shape[y->rank - cond->rank + k])
-      return qv_fail(m, n, QV_E_FORMAT, "condition does not broadcast");
+      return qv_fail(m, n, QV_E_FORMAT, "condition: dim %d is %d, wanted 1 or %d", k, cond->shape[k], y->shape[y->rank - cond->rank + k]);
   for (int i = 1; i < 3; i++) {
     const qv_tensor *x = qv_in(m, n, i);
     if (!qv_same_quantization(x, y) && !(qv_is_q(x) && qv_is_q(y) && x->n_scales == 1 && y->n_scales == 1))
-      return qv_fail(m, n, QV_E_FORMAT, "branch %d has another type", i);
+      return qv_fail_operands(m, n, "branch %d of the output's dtype and scale, or both quantized with one scale", i);
   }
   return QV_OK;
 }

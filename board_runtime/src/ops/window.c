@@ -26,7 +26,7 @@ void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w
 qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transposed) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || (x->rank != 3 && x->rank != 4) || y->rank != x->rank || y->shape[0] != x->shape[0])
-    return qv_fail(m, n, QV_E_FORMAT, "wanted rank 3 or 4 with one batch size");
+    return qv_fail_operands(m, n, "rank 3 or 4 in and out, with one batch size");
   for (int i = 0; i < (dilated ? 10 : 8); i++) {
     int32_t low = i >= 4 && i < 8 ? 0 : 1;
     if (qv_word(n, i) < low || qv_word(n, i) > 65536)
@@ -34,11 +34,13 @@ qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transp
   }
   qv_window w;
   qv_window_of(m, n, dilated, &w);
-  if ((int64_t)w.kernel_h * w.kernel_w > 1 << 20) return qv_fail(m, n, QV_E_FORMAT, "window too large");
+  if ((int64_t)w.kernel_h * w.kernel_w > 1 << 20)
+    return qv_fail(m, n, QV_E_FORMAT, "a window of %d x %d, wanted at most %d taps", qv_word(n, 0), qv_word(n, 1), 1 << 20);
   if (transposed) return QV_OK;
   /* Every window starts inside the padded input; reads beyond the input are skipped by the kernels. */
   if ((int64_t)(w.out_h - 1) * w.stride_h > (int64_t)w.in_h + w.top + w.bottom ||
       (int64_t)(w.out_w - 1) * w.stride_w > (int64_t)w.in_w + w.left + w.right)
-    return qv_fail(m, n, QV_E_FORMAT, "output is larger than its windows allow");
+    return qv_fail(m, n, QV_E_FORMAT, "%ld x %ld windows at strides %d and %d, wanted each to start within %ld x %ld and its pads",
+                   (long)w.out_h, (long)w.out_w, qv_word(n, 2), qv_word(n, 3), (long)w.in_h, (long)w.in_w);
   return QV_OK;
 }

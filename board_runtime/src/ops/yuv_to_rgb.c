@@ -8,10 +8,11 @@ static qv_status yuv_to_rgb_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || !qv_is_8bit(x) || y->dtype != QV_U8 || x->rank != 4 || x->shape[1] != 3 || !qv_same_shape(x, y))
-    return qv_fail(m, n, QV_E_FORMAT, "wanted (N, 3, H, W) of 8 bits in, uint8 of its shape out");
+    return qv_fail_operands(m, n, "(N, 3, H, W) of 8 bits in, uint8 of its shape out");
   if (qv_word(n, SHIFT) < 1 || qv_word(n, SHIFT) > 24) return qv_fail(m, n, QV_E_FORMAT, "shift %d, wanted 1 to 24", qv_word(n, SHIFT));
   for (int k = FLOOR; k < WORDS; k++)
-    if (qv_word(n, k) < -LARGEST || qv_word(n, k) > LARGEST) return qv_fail(m, n, QV_E_FORMAT, "word %d is beyond 2^24", k);
+    if (qv_word(n, k) < -LARGEST || qv_word(n, k) > LARGEST)
+      return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted within 2^24", k, qv_word(n, k));
   return QV_OK;
 }
 

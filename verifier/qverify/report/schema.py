@@ -65,23 +65,42 @@ ROWS: dict[str, Any] = {
 }
 _CAUSE: dict[str, Any] = {
     "type": "object",
-    "properties": {"family": _TEXT, "said": _TEXT, "bits": NUMBER},
-    "required": ["family", "said", "bits"],
+    "properties": {"family": _TEXT, "said": _TEXT, "bits": NUMBER, "taken": {"type": "integer"}},
+    "required": ["family", "said", "bits", "taken"],
 }
+_EXPERIMENTS = _describe_rows(
+    place={"enum": ["node", "network"]},
+    kind=_TEXT,
+    seed={"type": "integer"},
+    inputs={"type": "object", "additionalProperties": _TEXT},
+    board=_TEXT,
+    simulator=_TEXT,
+    elements={"type": "integer"},
+    changed={"type": "integer"},
+    stood={"type": "integer"},
+    fell={"type": "integer"},
+)
 _GROUPS = {"type": "array", "items": {"type": "array", "minItems": 1, "items": _CAUSE}}
+_EXPLANATION_FIELDS: dict[str, Any] = {
+    "description": {"type": "object"},
+    "exact": _GROUPS,
+    "confirmed": {"type": "boolean"},
+    "unconfirmed": _TEXT,
+    "general": _GROUPS,
+    "experiments": _EXPERIMENTS,
+    "fallen": _describe_rows(cause=_CAUSE, experiment={"type": "integer"}),
+    "partial": _describe_rows(cause=_CAUSE, of_differing=NUMBER, of_all=NUMBER),
+    "families": {"type": "object", "additionalProperties": NUMBER},
+    "unexplained": {"type": "boolean"},
+    "tried": {"type": "integer"},
+    "not_tried": {"type": "array", "items": _TEXT},
+    "scope": _TEXT,
+    "evidence_bits": NUMBER,
+}
 _EXPLANATION: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "description": {"type": "object"},
-        "exact": _GROUPS,
-        "general": _GROUPS,
-        "partial": _describe_rows(cause=_CAUSE, of_differing=NUMBER, of_all=NUMBER),
-        "families": {"type": "object", "additionalProperties": NUMBER},
-        "unexplained": {"type": "boolean"},
-        "tried": {"type": "integer"},
-        "not_tried": {"type": "array", "items": _TEXT},
-    },
-    "required": ["description", "exact", "general", "partial", "families", "unexplained", "tried", "not_tried"],
+    "properties": _EXPLANATION_FIELDS,
+    "required": [*_EXPLANATION_FIELDS],
 }
 EXPLAINED = _describe_rows(
     node=_TEXT,
@@ -89,6 +108,7 @@ EXPLAINED = _describe_rows(
     tensor=_TEXT,
     frame={"type": "integer"},
     why=_TEXT,
+    cost=_TEXT,
     explanation={"anyOf": [_EXPLANATION, {"type": "null"}]},
 )
 _SIMPLE: dict[Any, dict[str, Any]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Protocol
 
+from qverify import plural
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, Find, bits
@@ -210,12 +211,17 @@ class _Series:
         elif count < ENOUGH:
             result.why = result.why or f"only {count} of {ENOUGH} experiments were run"
         elif len(self.shown) < SHOWING:
-            result.why = f"the fault showed in {len(self.shown)} different ways in {count} experiments, where {SHOWING} were wanted"
-        elif result.bits < (need := log2(max(tried, 1)) + result.standing[0].variant.bits + CERTAIN):
+            ways = plural.count(len(self.shown), "different way")
+            result.why = f"the fault showed in {ways} in {count} experiments, where {SHOWING} were wanted"
+        elif result.bits < (need := log2(max(tried, 1)) + _choice(result.standing[0]) + CERTAIN):
             result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
         else:
             result.confirmed = True
         return result
+
+
+def _choice(candidate: Candidate) -> float:
+    return candidate.variant.bits + candidate.variant.part_bits
 
 
 def _telling(case: Case, predictions: list[Array | None]) -> tuple[int, int]:

@@ -48,6 +48,7 @@ class FaultSearch:
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
     finished: frozenset[str] = frozenset()
+    seconds: float = 0.0
 
 
 def search_faults(
@@ -57,7 +58,7 @@ def search_faults(
     the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
     a text, the number of families tried and their total. before: a search that ended too early, as all of its causes
     fell; this one tries the families that it left, and does not end before all are tried."""
-    search = FaultSearch(case)
+    search, start = FaultSearch(case), time.monotonic()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter(
             "ignore"
@@ -73,6 +74,7 @@ def search_faults(
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
     search.finished = frozenset(trial.finished)
+    search.seconds = time.monotonic() - start + (before.seconds if before is not None else 0.0)
     return search
 
 
@@ -116,7 +118,7 @@ class _FaultTrial:
             self.finished.add(page.NAME)
         self.tried += tried
         for variant in exact:
-            choice = variant.bits or log2(tried)
+            choice = (variant.bits or log2(tried)) + variant.part_bits
             cause = _cause(page.NAME, choice, variant, self.case)
             self.exact.append(Candidate(cause, variant, self._supported(choice, variant)))
 
@@ -172,11 +174,14 @@ def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fau
 
 
 def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
-    """Returns the candidates in groups that give equal bytes on random inputs."""
+    """Returns the candidates in groups that give equal bytes on random inputs. Those that change nothing there are not
+    shown to be the same."""
     noise = [case.on_noise(seed) for seed in NOISE_SEEDS] if len(exact) > 1 else []
+    healthy = tuple(tensor_digest(other.made) for other in noise)
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in exact:
-        groups.setdefault(tuple(_digest(candidate.variant, other) for other in noise), []).append(candidate)
+        given = tuple(_digest(candidate.variant, other) for other in noise)
+        groups.setdefault((candidate.variant.said,) if given == healthy else given, []).append(candidate)
     return sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
 
 

@@ -113,6 +113,7 @@ def _described(search: FaultSearch) -> FaultExplanation:
         tried=search.tried,
         not_tried=search.not_tried,
         unexplained=search.tried > 0,
+        seconds=search.seconds,
     )
 
 

@@ -119,6 +119,11 @@ class _Tally:
 
     def describe(self, op: str) -> str:
         if self.contradict:
-            first = self.contradict[0]
-            return f"at this node only: under the same fault {first} and {count(len(self.contradict) - 1, 'other')} would differ, and they are right"
-        return f"it predicts that {count(len(self.fit), f'other {op} node')} agree, and they do" if self.fit else ""
+            others = len(self.contradict) - 1
+            first = self.contradict[0] + (f" and {count(others, 'other')}" if others else "")
+            right = "they are right" if others else "it is right"
+            return f"at this node only: under the same fault {first} would differ, and {right}"
+        if not self.fit:
+            return ""
+        agree = count(len(self.fit), f"other {op} node", "agrees, and it does", "agree, and they do")
+        return f"it predicts that {agree}"

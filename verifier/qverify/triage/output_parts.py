@@ -4,9 +4,9 @@ whole vector, every second one, later batch items, positions at the border, or n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from math import log2
 
 import numpy as np
@@ -18,14 +18,15 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.pre_rounding import pre_rounding
 
-FAMILY, PART = 8.0, 4.0  # bits: of a fault among those of its family, of a part instead of the whole
 LANES = (2, 3, 4, 8, 16, 32, 64)
 AXES = {
     4: ("batch item", "channel", "row", "column"),
     3: ("batch item", "channel", "column"),
     2: ("batch item", "channel"),
 }
-MOST, MOST_PAIRED, MOST_SINGLE = 6, 60, 256  # parts that fit one fault, are paired; indices tried one by one
+MOST = 6  # parts that fit one fault
+MOST_PAIRED = 60  # parts of which two are tried together
+LOOKED_AT = 500  # elements by which parts are chosen before all elements are
 Mask = Callable[[Case], Array]
 
 
@@ -47,15 +48,14 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
     return [
         FaultVariant(
-            f"{variant.said}, {p.words}", partial(_in_part, of=variant, part=p), _cost(variant) + p.bits, part=p.words
+            f"{variant.said}, {p.words}",
+            partial(_in_part, of=variant, part=p),
+            variant.bits,
+            part=p.words,
+            part_bits=p.bits,
         )
         for p in fitting
     ]
-
-
-def _cost(variant: FaultVariant) -> float:
-    """Returns the bits of choosing the fault itself and of not taking it for the whole output."""
-    return (variant.bits or FAMILY) + PART
 
 
 def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
@@ -63,31 +63,55 @@ def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
 
 
 def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
-    """Yields the parts that contain every element of inside and none of outside, the simple ones first."""
-    simple = case.once("parts", lambda: list(_parts(case)))
-    masks = case.once("part masks", lambda: [np.broadcast_to(p.mask(case), inside.shape) for p in simple])
-    wanted, unwanted = np.nonzero(inside), np.nonzero(outside)
-    covering = [(p, m[unwanted]) for p, m in zip(simple, masks, strict=True) if m[wanted].all()]
-    fitting = [p for p, spoiled in covering if not spoiled.any()]
-    yield from fitting
-    if not fitting:
-        clear = [(p, m[wanted]) for p, m in zip(simple, masks, strict=True) if not m[unwanted].any()]
-        yield from _both(covering)
-        yield from _either([(p, taken) for p, taken in clear if taken.any()])
+    """Yields the parts that contain every element of inside and none of outside, the simple ones first. A few elements
+    tell which parts to look at, as there are hundreds, and thousands of pairs."""
+    parts = case.once("parts", lambda: _weighed(list(_parts(case))))
+    within, without = (_looked_up(case, parts, _some(where)) for where in (inside, outside))
+    covering, clear = within.all(1), ~without.any(1)
+    single = [parts[i] for i in np.flatnonzero(covering & clear)]
+    none = True
+    for part in (p for p in single if _holds(case, p, inside, outside)):
+        none = False
+        yield part
+    if none:
+        both = _pairs(np.flatnonzero(covering), lambda i, j: not (without[i] & without[j]).any())
+        either = _pairs(np.flatnonzero(clear & within.any(1)), lambda i, j: bool((within[i] | within[j]).all()))
+        pairs = chain(
+            (_join(parts[i], parts[j], "and") for i, j in both), (_join(parts[i], parts[j], "or") for i, j in either)
+        )
+        yield from (p for p in pairs if _holds(case, p, inside, outside))
 
 
-def _both(covering: list[tuple[OutputPart, Array]]) -> Iterator[OutputPart]:
-    """Yields what two parts have in common. covering: parts with the unwanted elements that they contain."""
-    for (a, first), (b, second) in combinations(covering[:MOST_PAIRED], 2):
-        if not (first & second).any():
-            yield OutputPart(f"{a.words} and {b.words}", partial(_and, a=a, b=b), a.bits + b.bits)
+def _some(where: Array) -> Array:
+    """Returns some of the elements that are set, flat indices evenly among them."""
+    places = np.flatnonzero(where)
+    return places[:: max(1, len(places) // LOOKED_AT)]
 
 
-def _either(clear: list[tuple[OutputPart, Array]]) -> Iterator[OutputPart]:
-    """Yields two parts together. clear: parts without unwanted elements, with the wanted ones that they contain."""
-    for (a, first), (b, second) in combinations(clear[:MOST_PAIRED], 2):
-        if (first | second).all():
-            yield OutputPart(f"{a.words} or {b.words}", partial(_or, a=a, b=b), a.bits + b.bits)
+def _looked_up(case: Case, parts: list[OutputPart], places: Array) -> Array:
+    """Returns which of these elements each part contains: bool [parts, places]."""
+    at = np.unravel_index(places, case.spec.shape)
+    return np.stack([np.broadcast_to(p.mask(case), case.spec.shape)[at] for p in parts])
+
+
+def _holds(case: Case, part: OutputPart, inside: Array, outside: Array) -> bool:
+    mask = part.mask(case)
+    return not ((inside & ~mask).any() or (outside & mask).any())
+
+
+def _pairs(chosen: Array, fits: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
+    return ((i, j) for i, j in combinations(chosen[:MOST_PAIRED].tolist(), 2) if fits(i, j))
+
+
+def _join(a: OutputPart, b: OutputPart, word: str) -> OutputPart:
+    joined = partial(_and if word == "and" else _or, a=a, b=b)
+    return OutputPart(f"{a.words} {word} {b.words}", joined, a.bits + b.bits)
+
+
+def _weighed(parts: list[OutputPart]) -> list[OutputPart]:
+    """Returns the parts with so many more bits that they are what choosing one of all these parts costs."""
+    more = max(0.0, log2(sum(2.0**-p.bits for p in parts)))
+    return [replace(p, bits=p.bits + more) for p in parts]
 
 
 def _and(case: Case, a: OutputPart, b: OutputPart) -> Array:
@@ -100,7 +124,7 @@ def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
 
 def _parts(case: Case) -> Iterator[OutputPart]:
     shape = case.spec.shape
-    names = AXES.get(len(shape), tuple(f"index of axis {i}" for i in range(len(shape))))
+    names = AXES.get(len(shape), tuple(f"axis-{i} slice" for i in range(len(shape))))
     for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
         if size > 1:
             yield from _along(axis, name, size, len(shape))
@@ -111,49 +135,40 @@ def _parts(case: Case) -> Iterator[OutputPart]:
     yield from _by_value(case)
 
 
-def _fixed(mask: Array) -> Mask:
-    """Returns the mask of a part that does not follow the inputs."""
-    return lambda _: mask
+def _fixed(words: str, mask: Array, bits: float) -> OutputPart:
+    """Returns a part that is the same whatever the inputs are."""
+    return OutputPart(words, lambda _: mask, bits)
 
 
 def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
-    i = np.arange(size)
-    for words, chosen, bits_of_choice in (*_ends(name, i), *_groups(name, i), *_cuts(name, i)):
-        shape = [-1 if a == axis else 1 for a in range(rank)]
-        yield OutputPart(words, _fixed(chosen.reshape(shape)), bits_of_choice)
-
-
-def _ends(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
-    last = len(i) - 1
-    yield f"in the last {name}", i == last, 3.0
-    yield f"in the first {name}", i == 0, 3.0
-    yield f"in every {name} but the first", i > 0, 3.0
-    yield f"in every {name} but the last", i < last, 3.0
-
-
-def _groups(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
-    """Yields what vectors of several lanes get wrong: the tail, all but the tail, one lane, or half of them."""
-    size = len(i)
-    for lanes in (n for n in LANES if n < size):
-        if tail := size % lanes:
-            yield f"in the last {count(tail, name)} (beyond whole groups of {lanes})", i >= size - tail, 3.0
-            yield f"in whole groups of {lanes} {name}s", i < size - tail, 3.0
-        for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
-            yield f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2(lanes) + 3
-            if lanes > 2:
-                words = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
-                yield words, i % lanes != r, log2(lanes) + 3
-        if lanes >= 4:
-            yield f"in the upper half of every {lanes} {name}s", i % lanes >= lanes // 2, 4.0
-
-
-def _cuts(name: str, i: Array) -> Iterator[tuple[str, Array, float]]:
-    size = len(i)
+    i = np.arange(size).reshape([-1 if at == axis else 1 for at in range(rank)])
+    yield _fixed(f"in the last {name}", i == size - 1, 3.0)
+    yield _fixed(f"in the first {name}", i == 0, 3.0)
+    yield _fixed(f"in every {name} but the first", i > 0, 3.0)
+    yield _fixed(f"in every {name} but the last", i < size - 1, 3.0)
+    for lanes in LANES:
+        if lanes < size:
+            yield from _of_lanes(i, name, size, lanes)
     for k in range(2, size - 1):
-        yield f"from {name} {k} on", i >= k, log2(size)
-        yield f"in {name}s 0 to {k - 1}", i < k, log2(size)
-    for k in range(1, size - 1) if size <= MOST_SINGLE else ():
-        yield f"in {name} {k}", i == k, log2(size)
+        yield _fixed(f"from {name} {k} on", i >= k, log2(size))
+        yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2(size))
+    for k in range(1, size - 1) if size <= 256 else ():
+        yield _fixed(f"in {name} {k}", i == k, log2(size))
+
+
+def _of_lanes(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
+    """Yields the tail beyond whole vectors of so many lanes, the rest, and single lanes. i: the indices of the axis."""
+    if (tail := size % lanes) > 1:  # one: the last
+        beyond = f"(beyond whole groups of {lanes})"
+        yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
+        yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)
+    for r in range(lanes) if lanes <= 8 else (0, lanes - 1):
+        yield _fixed(f"in every {_nth(lanes)} {name}, from {name} {r} on", i % lanes == r, log2(lanes) + 3)
+        if lanes > 2:
+            but = f"in all {name}s but every {_nth(lanes)}, from {name} {r} on"
+            yield _fixed(but, i % lanes != r, log2(lanes) + 3)
+    if lanes >= 4:
+        yield _fixed(f"in the upper half of every {lanes} {name}s", i % lanes >= lanes // 2, 4.0)
 
 
 def _nth(n: int) -> str:
@@ -161,21 +176,23 @@ def _nth(n: int) -> str:
 
 
 def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    """Yields tails of a plane's pixels taken as one line."""
-    yield from _tails("pixel", np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3]))
+    """Yields tails of rows and columns taken as one line of pixels."""
+    pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
+    yield _fixed("in the last pixel", pixels == pixels.size - 1, 3.0)
+    yield from _tails(pixels, "pixel")
 
 
 def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     places = np.arange(int(np.prod(shape))).reshape(shape)
-    yield OutputPart("in the last element", _fixed(places == places.size - 1), 3.0)
-    yield from _tails("element", places)
+    yield _fixed("in the last element", places == places.size - 1, 3.0)
+    yield from _tails(places, "element")
 
 
-def _tails(name: str, places: Array) -> Iterator[OutputPart]:
+def _tails(places: Array, name: str) -> Iterator[OutputPart]:
     for lanes in (4, 8, 16, 32, 64):
-        if tail := places.size % lanes:
+        if (tail := places.size % lanes) > 1:
             words = f"in the last {count(tail, name)} (beyond whole groups of {lanes})"
-            yield OutputPart(words, _fixed(places >= places.size - tail), 3.0)
+            yield _fixed(words, places >= places.size - tail, 3.0)
 
 
 def _border(case: Case) -> Iterator[OutputPart]:
@@ -199,11 +216,11 @@ def _border(case: Case) -> Iterator[OutputPart]:
         sides[before], sides[after] = (start < 0).reshape(place), (end >= shape[axis]).reshape(place)
     for name, mask in sides.items():
         if mask.any():
-            yield OutputPart(f"where the window reaches into the padding at the {name}", _fixed(mask), 4.0)
+            yield _fixed(f"where the window reaches into the padding at the {name}", mask, 4.0)
     every = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
     if every.any():
-        yield OutputPart("where the window reaches into the padding", _fixed(every), 3.0)
-        yield OutputPart("where the window lies inside the input", _fixed(~every), 3.0)
+        yield _fixed("where the window reaches into the padding", every, 3.0)
+        yield _fixed("where the window lies inside the input", ~every, 3.0)
 
 
 def _by_value(case: Case) -> Iterator[OutputPart]:

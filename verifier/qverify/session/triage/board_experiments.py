@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.inputs.prepare import random_inputs
@@ -35,13 +36,11 @@ class UnitRun:
 
 @dataclass(slots=True)
 class BoardExperiments:
-    """An ExperimentBoard. used_network: whether the network ran on other inputs, so that values of the last recorded
-    run can no longer be pulled."""
+    """An ExperimentBoard. Once run_network ran, values of the recorded run can no longer be pulled."""
 
     board: Board
     why_not: str = ""
     most: int = MOST
-    used_network: bool = False
     _last: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,8 +90,9 @@ class BoardExperiments:
 
     def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
         prepared = random_inputs(self.board.graph, seed)
-        self.used_network = True
-        self.board.run(prepared)
+        ran = self.board.run(prepared)
+        if ran.state != "complete":  # what it holds may be of another run
+            raise LinkError(ran.why)
         given = prepared.arrays()
         return {**given, **self.board.pull([n for n in wanted if n not in given])}
 

@@ -22,8 +22,9 @@ class FaultVariant:
     """One way a fault can be. said: the fault in words. make: computes the output under it, for this case or the same
     unit on other inputs; shape and dtype of the output's spec. bits: log2 of the number of alternatives, where it was
     chosen by the recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the
-    elements it cannot predict, because they are left over in memory from before; make returns them as recorded. part: the
-    part of the output that alone has the fault, in words (output_parts.py)."""
+    elements it cannot predict, because they are left over in memory from before; make returns them as recorded. part:
+    the part of the output that alone is wrong, in words, "" for all of it; part_bits: log2 of the number of parts it was
+    chosen from."""
 
     said: str
     make: Callable[[Case], Array]
@@ -31,6 +32,7 @@ class FaultVariant:
     copied: bool = False
     free: Array | None = None
     part: str = ""
+    part_bits: float = 0.0
 
 
 class Page(Protocol):

@@ -1,0 +1,154 @@
+"""Causes at several nodes of one op: they agree, or withdraw each other; healthy nodes say where a cause is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from qverify.renderers.fault_explanation import verdict
+from qverify.triage.case import Case
+from qverify.triage.fault import Fault
+from qverify.triage.fault_search import FaultSearch, search_faults
+from qverify.triage.forensics import FaultExplanation, decide
+from qverify.triage.one_cause import ALONE, compare_causes, describe_kind
+
+from tests.plain.experiment_boards import LATER, FaultyUnit
+from tests.plain.fault_units import case_of
+from tests.plain.forensic_units import Conv
+
+Array = Any
+
+
+def without_bias(c: Conv, x: Array) -> Array:
+    c.x = x
+    return c.out(c.acc(bias=np.zeros(10, np.int32)))
+
+
+def without_zero_point(c: Conv, x: Array) -> Array:
+    c.x = x
+    return c.out(c.acc(zero=0))
+
+
+def spoiled(c: Conv, x: Array) -> Array:
+    """No known fault."""
+    c.x = x
+    return c.out() ^ (np.arange(990).reshape(1, 10, 9, 11) % 7 == 3).astype(np.int8) * np.int8(c.out()[0, 0, 0, 0] & 63)
+
+
+class Nodes:
+    """Convolutions at which the board is blamed, each with what experiments on its fault say."""
+
+    def __init__(self, *faults: Any):
+        self.searches = dict[str, FaultSearch]()
+        self.found = dict[str, FaultExplanation]()
+        for seed, fault in enumerate(faults, 3):
+            self.add(f"conv{seed}", Conv(seed=seed), fault)
+
+    def add(self, name: str, c: Conv, fault: Any) -> None:
+        case = case_of(c, fault(c, c.x))
+        self.searches[name] = search_faults(case)
+        board = FaultyUnit(lambda case: fault(c, case.inputs["x"]))
+        self.found[name] = decide(self.searches[name], board, time.monotonic() + LATER)
+
+    def compare(self, *others: Case, wait: float = LATER) -> list[bool]:
+        compare_causes(self.searches, self.found, others, time.monotonic() + wait)
+        return [found.confirmed for found in self.found.values()]
+
+
+def test_the_same_cause_at_two_nodes_stays():
+    nodes = Nodes(without_bias, without_bias)
+    assert nodes.compare() == [True, True]
+    assert all(found.exact[0][0].family == "bias" and not found.unconfirmed for found in nodes.found.values())
+
+
+def test_different_causes_at_nodes_of_one_op_withdraw_each_other():
+    nodes = Nodes(without_bias, without_zero_point)
+    assert all(found.confirmed for found in nodes.found.values())
+    assert nodes.compare() == [False, False]
+    for found in nodes.found.values():
+        assert found.unconfirmed == "2 nodes of this op have different causes, and one kernel has one"
+        assert verdict(found).startswith("CANDIDATE: ") and verdict(found).endswith(found.unconfirmed)
+
+
+def test_different_causes_at_nodes_of_different_ops_stay():
+    nodes = Nodes(without_bias, without_zero_point)
+    case = nodes.searches["conv4"].case
+    case.unit = replace(case.unit, op="fully_connected")
+    assert nodes.compare() == [True, True]
+
+
+def test_a_blamed_node_that_does_not_have_the_cause_withdraws_it():
+    nodes = Nodes(without_bias, spoiled)
+    assert not nodes.found["conv4"].confirmed
+    assert nodes.compare() == [False, False]
+    assert (
+        nodes.found["conv3"].unconfirmed == "conv4, another conv at which the board is blamed, does not have this cause"
+    )
+
+
+def test_a_blamed_node_that_was_not_decided_may_have_the_cause():
+    """It fits its bytes, but there was no time for experiments."""
+    nodes = Nodes(without_bias, without_bias)
+    late = nodes.searches["conv4"]
+    nodes.found["conv4"] = decide(late, FaultyUnit(lambda case: case.recorded), time.monotonic() - 1)
+    assert nodes.compare() == [True, False]
+    assert nodes.found["conv4"].unconfirmed == "the time limit was reached (--explain SECONDS)"
+
+
+def test_what_nodes_have_in_common_is_named_first():
+    nodes = Nodes(without_bias, without_bias)
+    other = [Fault("clamp", "something else", 1.0)]
+    nodes.found["conv3"].exact.insert(0, other)
+    assert nodes.compare() == [True, True]
+    assert nodes.found["conv3"].exact[0][0].family == "bias" and nodes.found["conv3"].exact[1] == other
+
+
+def healthy(seed: int, bias: int = 3000) -> Case:
+    return case_of(Conv(seed=seed, bias=bias))
+
+
+def test_healthy_nodes_where_the_cause_changes_nothing_agree():
+    """Their bias is zero everywhere, so that it may be left out."""
+    nodes = Nodes(without_bias)
+    plain = [healthy(seed) for seed in (7, 8)]
+    for case in plain:
+        case.graph.constants["b"][:] = 0
+        case.kept.clear()
+        case.recorded = case.made
+    assert nodes.compare(*plain) == [True]
+    assert nodes.found["conv3"].scope == "it predicts that 2 other conv nodes agree, and they do"
+    assert verdict(nodes.found["conv3"]).endswith(nodes.found["conv3"].scope)
+    nodes = Nodes(without_bias)
+    nodes.compare(plain[0])
+    assert nodes.found["conv3"].scope == "it predicts that 1 other conv node agrees, and it does"
+
+
+def test_a_cause_that_healthy_nodes_contradict_needs_much_evidence():
+    for bits, stays in ((ALONE, True), (ALONE - 1, False)):
+        nodes = Nodes(without_bias)
+        nodes.found["conv3"].evidence_bits = bits
+        assert nodes.compare(healthy(7), healthy(8)) == [stays]
+        found = nodes.found["conv3"]
+        assert found.scope == "at this node only: under the same fault y and 1 other would differ, and they are right"
+        why = "under the same fault y would differ, and it is right; 399 bits of evidence, where 400 were wanted"
+        assert found.unconfirmed == ("" if stays else why)
+        assert verdict(found).startswith("EXPLAINED: " if stays else "CANDIDATE: ")
+    nodes = Nodes(without_bias)
+    nodes.compare(healthy(7))
+    assert nodes.found["conv3"].scope == "at this node only: under the same fault y would differ, and it is right"
+
+
+def test_healthy_nodes_are_not_tried_after_the_deadline_nor_for_candidates():
+    nodes = Nodes(without_bias)
+    assert nodes.compare(healthy(7), wait=-1) == [True] and not nodes.found["conv3"].scope
+    nodes = Nodes(without_bias, without_zero_point)
+    nodes.compare(healthy(7))
+    assert [found.scope for found in nodes.found.values()] == ["", ""]
+
+
+def test_a_kind_is_the_cause_without_numbers_and_names():
+    case = case_of(Conv())
+    said = "zero point of x: -7 instead of 12.5, from y 3 on"
+    assert describe_kind(case, Fault("f", said, 1.0)) == ("f", "zero point of *: # instead of #, from * # on")

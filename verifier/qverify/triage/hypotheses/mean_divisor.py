@@ -96,7 +96,7 @@ def _reciprocals(count: int) -> dict[str, float]:
         for bits in range(3, 25):
             found[f"as a multiple of 2^-{bits}, {cut}"] = float(fixed(exact, bits, rule)[0])
             found[f"with {bits} significant bits, {cut}"] = float(significant(exact, bits, rule)[0])
-    return {said: value for said, value in found.items() if value}
+    return {said: value for said, value in found.items() if value and value != exact[0]}
 
 
 def _mean_whole(e: SummedElements, count: int, rule: Rule) -> Array:

@@ -80,7 +80,8 @@ def _ways(case: Case) -> Ways:
     if case.last.op != "average_pool":
         yield "a position whose taps all lie in padding or gaps gets the zero point, without the bias", _bare
         yield "a position with some taps in padding or gaps gets no bias", partial(_no_bias, way=np.any)
-        yield "a position whose taps all lie in padding or gaps gets raw 0", partial(_bare, value=0)
+        if y:
+            yield "a position whose taps all lie in padding or gaps gets raw 0", partial(_bare, value=0)
 
 
 def _filled(e: SummedElements, mask: Callable[[Summands, Array, Array], Any], source: Source) -> Array:

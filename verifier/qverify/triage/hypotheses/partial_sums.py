@@ -126,8 +126,9 @@ def _rounded_steps(e: SummedElements, of: Order, begin: bool, bits: int) -> Arra
 def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[FaultVariant]:
     """Yields faults whose sums of a few summands are narrow, and the sum of these is not."""
     wanted = case.recorded.reshape(-1)[few.places]
+    count = int(np.prod(few.summands.products.shape[1:]))
     for said, how in _block_faults().items():
-        if (_by_blocks(few, of, *how) == wanted).all():
+        if how[0] < count and (_by_blocks(few, of, *how) == wanted).all():
             way = partial(_by_blocks, of=of, block=how[0], lanes=how[1], width=how[2], saturated=how[3])
             yield FaultVariant(said.format(order), partial(whole, way=way, in_parts=True))
 

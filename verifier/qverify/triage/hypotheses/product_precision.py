@@ -13,18 +13,28 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
+from qverify.triage.same_here import prior
 from qverify.triage.summed_elements import SummedElements, fitting
 
 NAME = "product-precision"
 LATE = -1
-BITS, FRACTION = range(4, 25), range(0, 13)
+BITS, FRACTION = range(4, 25), range(0, 9)
+COARSE = 4  # bits of a fraction that is rounded twice, by two rules
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     of = linear(case)
     if of is not None:
-        yield from fitting(case, _ways(of.rq.dtype == np.float32))
+        ways = [*_ways(of.rq.dtype == np.float32)]
+        yield from fitting(case, ways, bits=_likely)
+
+
+def _likely(said: str) -> float:
+    """Returns the bits of these words: several parts in formats of their own are unlikely."""
+    formats = {name for name in FORMATS if f" in {name}" in said}
+    parts = sum(said.count(f" in {name}") for name in formats)
+    return prior(said) + (parts > 1) + 2.0 * (len(formats) > 1) + ("zero point added" in said)
 
 
 def _ways(single: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
@@ -64,7 +74,7 @@ def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
             "toward zero (truncated)",
         ):
             for last in LAST:
-                if bits or last == EVEN:
+                if 0 < bits <= COARSE or last == EVEN:
                     way = partial(fixed, bits=bits, rounded=RULES[first])
                     said = f"the scaled sum is first rounded {first} to 1/{1 << bits} step{finally_rounded(last)}"
                     yield said, partial(_narrowed, narrow=(None, None, way), zero=False, rule=RULES[last])

@@ -41,7 +41,8 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], A
     for said, rule in RULES.items():
         text = f", the scaled sum rounded {said}" if said != EVEN else ""
         for order, way in _ORDERS.items():
-            yield 0.9 if not text else 6.0, order + text, partial(way, rule=rule)
+            likely = 0.7 if way is _clamp_before_zero else 0.9
+            yield likely if not text else 6.0, order + text, partial(way, rule=rule)
 
 
 def _zero_last(e: SummedElements, rule: Rule) -> Array:

@@ -21,6 +21,7 @@ NAME = "scale-precision"
 LATE = -1
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
+SLIGHT = 2.0**-12  # of a scale; less than that and another rule of rounding is the rule's fault
 BITS = re.compile(r"kept with (\d+) significant bits, (.*)")
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 
@@ -38,14 +39,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if (key := narrowed.tobytes()) != own:
             texts.setdefault(key, []).append(said)
             scales[key] = narrowed
-    yield from fitting_alike(case, _ways(texts, scales))
+    yield from fitting_alike(case, _ways(texts, scales, values))
 
 
 def _ways(
-    texts: dict[bytes, list[str]], scales: dict[bytes, Array]
+    texts: dict[bytes, list[str]], scales: dict[bytes, Array], values: Array
 ) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     for rule in LAST:
         for key, said in texts.items():
+            if rule != EVEN and np.abs(scales[key] - values).max() < SLIGHT * values.min():
+                continue  # the rule alone says as much
             end = finally_rounded(rule)
             way = partial(_scaled, scales=scales[key], rule=RULES[rule])
             yield [f"the requantization scale is {one}{end}" for one in (*_together(said), *said)], way

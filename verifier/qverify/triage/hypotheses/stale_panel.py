@@ -23,8 +23,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     few = sample(case) if case.last.op == "conv" else None
     if few is not None and not few.summands.read.all():
         ways = [*_ways()]
-        yield from fitting(case, ways[::2], in_parts=True, bits=0.4)
-        yield from fitting(case, ways[1::2], in_parts=True, bits=0.5)
+        yield from fitting(case, ways[:-1:2], in_parts=True, bits=0.4)
+        yield from fitting(case, [*ways[1:-1:2], ways[-1]], in_parts=True, bits=0.5)
 
 
 def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:

@@ -25,8 +25,14 @@ Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None:
         return
-    yield from fitting(case, _of_sum(has_bias(case)))
-    yield from fitting(case, _of_products(), in_parts=True)
+    yield from fitting(case, _of_sum(has_bias(case)), bits=_likely)
+    yield from fitting(case, _of_products(), in_parts=True, bits=_likely)
+
+
+def _likely(said: str) -> float:
+    """Returns the bits of these words: integers are shifted, which rounds half up or down."""
+    rule = 0.0 if "half up" in said else 0.1 if "floor" in said or "truncated" in said else 0.5
+    return 0.7 + rule + 0.5 * ("bias is" in said or "each" in said)
 
 
 def _of_sum(biased: bool) -> Ways:

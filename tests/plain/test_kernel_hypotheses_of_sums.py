@@ -287,3 +287,12 @@ def test_halves_of_16_bits() -> None:
         small_case(small, y),
         "operands are split in two (the lowest 8 bits and the rest): the product of both low parts",
     )
+
+
+def test_a_mean_of_other_elements() -> None:
+    x = generator(13).integers(-128, 128, (6, 5, 4)).astype(np.int8)
+    rq = np.array([SX / SY / 6], np.float32)
+    small = Small("reduce_mean", (1, -128, 127), ("int8", SY, ZY), (5, 4), x=(x, SX, ZX), c_rq=(rq,))
+    total = x.reshape(20, 6).astype(np.int64).sum(1).reshape(5, 4) - 6 * ZX
+    y = np.clip(np.rint(total.astype(np.float32) * rq[0]) + ZY, -128, 127).astype(np.int8)
+    planted("mean-reads", small_case(small, y), "every mean is of consecutive elements of memory")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
 
 from benchmarks.detection_subjects import Judged, Subject
@@ -15,7 +16,7 @@ SECONDS = 20.0  # of a search
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """families: of the hypotheses that reproduce every byte of the blamed node, those which are one answer in one set; of that
+    """families: of the causes that experiments on the board confirmed, those which are one answer in one set; of that
     node alone, others that fail have a fault of their own; empty: unexplained, or the board is not blamed. causes: each as a person reads it."""
 
     families: list[set[str]]
@@ -28,10 +29,12 @@ def explain(subject: Subject, judged: Judged) -> Said:
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
     found = explain_blame(
-        judged.report, NodeEvidence(recordings, subject.graph, arrays, judged.pull, previous), SECONDS
+        judged.report,
+        NodeEvidence(recordings, subject.graph, arrays, judged.pull, previous, BoardExperiments(judged.connected)),
+        SECONDS,
     )
     first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
-    groups = [group for explanation in first for group in explanation.exact]
+    groups = [group for explanation in first if explanation.confirmed for group in explanation.exact]
     return Said([{cause.family for cause in group} for group in groups], {cause.said for g in groups for cause in g})
 
 

@@ -55,6 +55,7 @@ class Judged:
     board: Recording
     pull: Any
     before: PreparedInputs | None
+    connected: Board
 
 
 Explain = Callable[["Subject", Judged], Any]
@@ -123,7 +124,7 @@ class Subject:
                 there.run(before)
             recording = there.run(prepared)
             report = self.judge(prepared, recording, there.pull)
-            said = explain(self, Judged(report, prepared, recording, there.pull, before)) if explain else None
+            said = explain(self, Judged(report, prepared, recording, there.pull, before, there)) if explain else None
             return report, recording, said
         finally:
             there.close()

@@ -52,8 +52,8 @@ class FaultyUnit:
     ran: list[Ran] = field(default_factory=list)
     asked: list[frozenset[str]] = field(default_factory=list)
 
-    def seeds(self, case: Case, kind: str) -> range:
-        return range(1, DRAWS + 1)
+    def seeds(self, case: Case, kind: str, turn: int) -> range:
+        return range(turn * DRAWS + 1, (turn + 1) * DRAWS + 1)
 
     def cost(self, case: Case) -> str:
         return ""

@@ -113,7 +113,7 @@ def test_a_fault_that_does_not_show_is_not_confirmed():
     series = decided(unit(rare), FaultyUnit(rare), cause("rare", rare))
     assert all(run.board == run.simulator and run.changed == 0 and run.stood == 1 for run in series.experiments)
     assert (series.confirmed, series.bits) == (False, 0.0)
-    assert series.why == "the fault showed in 0 different ways in 6 experiments, where 2 were wanted"
+    assert series.why == "the fault showed in 0 different ways in 24 experiments, where 2 were wanted"
 
 
 def test_a_difference_that_comes_again_is_evidence_once():
@@ -127,9 +127,9 @@ def test_a_difference_that_comes_again_is_evidence_once():
 
     case, bits = unit(stuck), evidence.log2_choices(105, 2) + 16
     series = decided(case, FaultyUnit(stuck), cause("stuck", stuck))
-    assert len(series.experiments) == 6 and {run.changed for run in series.experiments} == {2}
+    assert len(series.experiments) == 24 and {run.changed for run in series.experiments} == {2}
     assert not series.confirmed and series.bits == pytest.approx(bits)
-    assert series.why == "the fault showed in 1 different way in 6 experiments, where 2 were wanted"
+    assert series.why == "the fault showed in 1 different way in 24 experiments, where 2 were wanted"
 
     def moving(case: Any) -> Array:
         return stuck(case, int(case.inputs["x"].sum()) % 5)
@@ -145,14 +145,16 @@ def test_a_difference_that_comes_again_is_evidence_once():
 def test_the_evidence_must_exceed_the_choice():
     """Of the cause, of its part of the output, and of all that was tried."""
     case = unit(LOW)
-    told = decided(case, FaultyUnit(LOW), cause("it", LOW)).bits
+    told = decided(case, FaultyUnit(LOW, most=5), cause("it", LOW)).bits
     for bits, part_bits, tried in ((told, 0.0, 1), (0.0, told, 1), (0.0, 0.0, 2 ** int(told))):
-        series = decided(case, FaultyUnit(LOW), cause("it", LOW, bits, part_bits=part_bits), tried=tried)
+        series = decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, bits, part_bits=part_bits), tried=tried)
         assert not series.confirmed and series.standing
         assert series.why.startswith(f"the experiments give {told:.0f} bits of evidence, where ")
     least = told - CERTAIN - 1
-    assert decided(case, FaultyUnit(LOW), cause("it", LOW, least / 2, part_bits=least / 2), tried=2).confirmed
-    assert not decided(case, FaultyUnit(LOW), cause("it", LOW, least / 2, part_bits=least / 2), tried=4).confirmed
+    assert decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=2).confirmed
+    assert not decided(
+        case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=4
+    ).confirmed
 
 
 TAIL = np.zeros((1, 6, 9, 11), bool)

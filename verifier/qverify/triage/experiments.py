@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import log2
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 ENOUGH, MOST = 3, len(KINDS)  # experiments that a cause must predict; that are run
 SHOWING = 2  # of which at least so many must differ from a healthy board's output
 CERTAIN = 16.0  # bits of evidence beyond the choice among all that was tried
+ROUNDS = 4  # in which all kinds are drawn, while the evidence is not enough
 DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones are run
 
 
@@ -39,7 +41,7 @@ class ExperimentBoard(Protocol):
     most: int
     why_not: str
 
-    def seeds(self, case: Case, kind: str) -> Iterable[int]: ...
+    def seeds(self, case: Case, kind: str, turn: int) -> Iterable[int]: ...
 
     def cost(self, case: Case) -> str: ...
 
@@ -94,11 +96,11 @@ def run_experiments(
     """Lets the board decide between causes. candidates: the most specific first, each of which gives every recorded
     byte. tried: faults tried to find them. deadline: on time.monotonic()'s clock; no experiment starts after it. Raises
     LinkError where the board fails."""
-    series = _Series(case, candidates, board, deadline)
+    series = _Series(case, candidates, board, tried, deadline)
     reading = {c.variant.said for c in candidates if reads_other_tensors(case, c)}
     alone = not board.why_not and not reading and _is_repeated(case, board)
     series.run(alone)
-    return series.conclude(tried)
+    return series.conclude()
 
 
 def _is_repeated(case: Case, board: ExperimentBoard) -> bool:
@@ -134,8 +136,8 @@ def predict(case: Case, candidate: Candidate) -> Array | None:
 
 
 class _Series:
-    def __init__(self, case: Case, candidates: list[Candidate], board: ExperimentBoard, deadline: float):
-        self.case, self.board, self.deadline = case, board, deadline
+    def __init__(self, case: Case, candidates: list[Candidate], board: ExperimentBoard, tried: int, deadline: float):
+        self.case, self.board, self.tried, self.deadline = case, board, tried, deadline
         self.result = ExperimentSeries(list(candidates))
         self.alone = True
         self.shown = set[bytes]()  # differences that were predicted, each of which is evidence once
@@ -145,16 +147,26 @@ class _Series:
         """Runs experiments until enough are done or no candidate stands. alone: on the node by itself."""
         self.alone = alone
         kinds = list(KINDS)[: self.board.most]
-        for number, kind in enumerate(kinds, 1):
-            if not self.result.standing:
+        rounds = ROUNDS if len(kinds) == MOST else 1
+        for number, (turn, kind) in enumerate(product(range(rounds), kinds), 1):
+            if not self.result.standing or (turn and self._is_enough()):
                 return
             if time.monotonic() > self.deadline:
                 self.result.why = "the time limit was reached (--explain SECONDS)"
                 return
-            self._on_the_node(kind) if alone else self._on_the_network(number)
+            self._on_the_node(kind, turn) if alone else self._on_the_network(number)
 
-    def _on_the_node(self, kind: str) -> None:
-        drawn = [self._drawn(kind, seed) for seed in self.board.seeds(self.case, kind)]
+    def _is_enough(self) -> bool:
+        """Returns whether further experiments would decide nothing."""
+        return len(self.shown) >= SHOWING and self.result.bits >= self._needed()
+
+    def _needed(self) -> float:
+        """Returns the bits of evidence that confirm the first cause."""
+        variant = self.result.standing[0].variant
+        return log2(max(self.tried, 1)) + variant.bits + variant.part_bits + CERTAIN
+
+    def _on_the_node(self, kind: str, turn: int) -> None:
+        drawn = [self._drawn(kind, seed) for seed in self.board.seeds(self.case, kind, turn)]
         seed, case, predictions = max(drawn, key=lambda d: _telling(d[1], d[2]))
         run = self.board.run_node(case, case.inputs)
         free = any(c.variant.free is not None for c in self.result.standing)
@@ -203,7 +215,7 @@ class _Series:
             return True
         return bool((bits(case.recorded)[free] == bits(self.left)[free]).all())
 
-    def conclude(self, tried: int) -> ExperimentSeries:
+    def conclude(self) -> ExperimentSeries:
         """Returns the result with its decision."""
         result, count = self.result, len(self.result.experiments)
         if not result.standing:
@@ -213,15 +225,11 @@ class _Series:
         elif len(self.shown) < SHOWING:
             ways = plural.count(len(self.shown), "different way")
             result.why = f"the fault showed in {ways} in {count} experiments, where {SHOWING} were wanted"
-        elif result.bits < (need := log2(max(tried, 1)) + _choice(result.standing[0]) + CERTAIN):
+        elif result.bits < (need := self._needed()):
             result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
         else:
             result.confirmed = True
         return result
-
-
-def _choice(candidate: Candidate) -> float:
-    return candidate.variant.bits + candidate.variant.part_bits
 
 
 def _telling(case: Case, predictions: list[Array | None]) -> tuple[int, int]:

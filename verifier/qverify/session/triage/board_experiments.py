@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.inputs.prepare import random_inputs
@@ -47,9 +46,9 @@ class BoardExperiments:
         self.why_not = "" if "inject" in self.board.capabilities else "the board runs no single node"
         self.most = ENOUGH if self.board.slow_link else MOST
 
-    def seeds(self, case: Case, kind: str) -> range:
-        """Returns the seeds of the inputs to draw."""
-        return range(1, DRAWS + 1)
+    def seeds(self, case: Case, kind: str, turn: int) -> range:
+        """Returns the seeds of the inputs to draw in this round."""
+        return range(turn * DRAWS + 1, (turn + 1) * DRAWS + 1)
 
     def cost(self, case: Case) -> str:
         """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""
@@ -71,30 +70,30 @@ class BoardExperiments:
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
         """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those
-        named are known, of this run and of the one before."""
+        named are known, of this run and of the one before. The output of the run before is what the unit computed from
+        its inputs, as a buffer that is read too early holds that."""
         offered = {*self.board.graph.observable(), *self.board.graph.inputs}
         wanted = sorted({*case.inputs, case.output, *(names & offered)})
         if names and not self._last.keys() >= set(wanted):
-            self._last = self._run(NETWORK_SEED, wanted)
-        before, self._last = self._last, self._run(NETWORK_SEED + seed, wanted)
-        values = self._last
-        return replace(
+            self._ran(case, NETWORK_SEED, wanted)
+        return self._ran(case, NETWORK_SEED + seed, wanted)
+
+    def _ran(self, case: Case, seed: int, wanted: list[str]) -> Case:
+        prepared = random_inputs(self.board.graph, seed)
+        self.board.run(prepared)
+        given = prepared.arrays()
+        values = {**given, **self.board.pull([n for n in wanted if n not in given])}
+        now = replace(
             case,
             inputs={n: values[n] for n in case.inputs},
             recorded=values[case.output],
             board=partial(_find, values),
-            previous=partial(_find, before),
+            previous=partial(_find, self._last),
             kept={},
             raw=None,
         )
-
-    def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
-        prepared = random_inputs(self.board.graph, seed)
-        ran = self.board.run(prepared)
-        if ran.state != "complete":  # what it holds may be of another run
-            raise LinkError(ran.why)
-        given = prepared.arrays()
-        return {**given, **self.board.pull([n for n in wanted if n not in given])}
+        self._last = {**values, case.output: now.made}
+        return now
 
 
 def _find(values: Mapping[str, Array], name: str) -> Array | None:

@@ -12,6 +12,7 @@ from qverify.errors import BadFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
+from qverify.triage.experiments import DRAWS, MOST
 
 KEYS = {"tensor": str, "kind": str, "seed": int, "inputs": dict, "board": str}
 
@@ -49,7 +50,7 @@ class CapturedExperiments:
         for row in rows:
             self._add(folder, row)
         tensors = [tensor for tensor, _, _ in self._kept]
-        self.most = max((tensors.count(t) for t in set(tensors)), default=0)
+        self.most = min(MOST, max((tensors.count(t) for t in set(tensors)), default=0))
 
     def _add(self, folder: str, row: Any) -> None:
         fits = isinstance(row, dict) and row.keys() == KEYS.keys() and all(type(row[k]) is KEYS[k] for k in KEYS)
@@ -60,9 +61,10 @@ class CapturedExperiments:
             )
         self._kept[key] = row["inputs"], row["board"]
 
-    def seeds(self, case: Case, kind: str) -> list[int]:
-        """Returns the seeds that were run. Raises LinkError where there are none."""
-        seeds = [s for tensor, k, s in self._kept if (tensor, k) == (case.output, kind)]
+    def seeds(self, case: Case, kind: str, turn: int) -> list[int]:
+        """Returns the seeds that were run in this round. Raises LinkError where there are none."""
+        kept = [s for tensor, k, s in self._kept if (tensor, k) == (case.output, kind)]
+        seeds = [s for s in kept if (s - 1) // DRAWS == turn]
         if not seeds:
             raise LinkError(f"the capture has no experiment of the kind {kind} on {case.output}")
         return seeds

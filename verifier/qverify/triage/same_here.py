@@ -17,9 +17,12 @@ UNLIKELY = (
     "(fixed point)",
 )
 LIKELY = ("to nearest", "16 (")
-USUAL, LESS, MORE = 1.0, 2.0, 0.3
+ALL = "any of these here"  # words that list all causes which are one at a node
+USUAL, LESS, MORE, TOGETHER = 1.0, 2.0, 0.3, 0.4
 
 
 def prior(said: str) -> float:
     """Returns the bits of choosing these words."""
+    if ALL in said:
+        return TOGETHER + LESS * ("the result rounded" in said)
     return USUAL + LESS * any(words in said for words in UNLIKELY) - MORE * any(words in said for words in LIKELY)

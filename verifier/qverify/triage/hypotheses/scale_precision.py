@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 from qverify.triage.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
+from qverify.triage.same_here import ALL
 from qverify.triage.summed_elements import SummedElements, fitting_alike
 
 NAME = "scale-precision"
@@ -63,7 +64,7 @@ def _together(texts: list[str]) -> list[str]:
     for match in filter(None, map(BITS.fullmatch, texts)):
         found.setdefault(match[2], []).append(int(match[1]))
     runs = [f"{min(n)}{f' to {max(n)}' if len(n) > 1 else ''} significant bits, {cut}" for cut, n in found.items()]
-    return [f"kept in too few bits, any of these here: {'; '.join((runs + others)[:5])}"]
+    return [f"kept in too few bits, {ALL}: {'; '.join((runs + others)[:5])}"]
 
 
 def _narrow(channels: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:

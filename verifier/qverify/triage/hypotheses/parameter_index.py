@@ -32,8 +32,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             texts.setdefault(taken.tobytes(), []).append(said)
             ways.setdefault(taken.tobytes(), index)
     for key, index in ways.items():
-        yield from fitting_alike(case, _ways(case, of, texts[key], index))
-    yield from fitting(case, _by_place(case, of))
+        zeros = bool(np.ptp(zero_points(case)) > 0)
+        yield from fitting_alike(case, _ways(case, of, texts[key], index), in_parts=zeros)
+    yield from fitting(case, _by_place(case, of), in_parts=bool(np.ptp(zero_points(case)) > 0))
 
 
 def indices(case: Case, n: int) -> dict[str, Index]:
@@ -149,7 +150,8 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
         acc = acc - e.bias + bias_of(e.case)[other]
     if "sum" in parts:
         sums = e.case.once("weight sums", lambda: _weight_sums(e.case))
-        acc = acc + e.summands.zero_x * (sums[e.channel] - sums[other])
+        zero_x = e.case.graph.spec(e.case.last.inputs[0] or "").zero_point[0]
+        acc = acc + zero_x * (sums[e.channel] - sums[other])
     if "zero" in parts:
         zero = zero_points(e.case)
         centred = e.summands.centred_x

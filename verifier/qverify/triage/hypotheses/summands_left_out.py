@@ -70,7 +70,8 @@ def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
     of = f"of the {count} summands{noun}"
     lanes = [n for n in LANES if count % n and n <= 2 * count]
     for rest in dict.fromkeys(count % n for n in lanes):
-        sizes = [str(n) for n in lanes if count % n == rest]
+        every = [n for n in lanes if count % n == rest]
+        sizes = [str(n) for n in [m for m in every if m & (m - 1) == 0] or every]
         both = [" or ".join(sizes), *sizes[:1]] if len(sizes) > 1 else sizes
         yield [f"the last {rest} {of}, those after the last whole {n}, are {{}}" for n in both], k >= count - rest
         yield [f"the first {rest} {of}, those before whole blocks of {n}, are {{}}" for n in both], k < rest

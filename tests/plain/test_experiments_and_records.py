@@ -78,13 +78,24 @@ def test_a_cause_with_too_little_evidence_in_the_record_is_listed_once_confirmed
     assert not describe_search(FaultSearch(unit(LOW), [[weak]], tried=50)).exact
 
 
-def test_of_a_group_the_first_is_tried_and_all_are_named():
+def test_causes_of_a_group_that_all_stand_are_all_named():
     other = replace(cause("the same", LOW), cause=Fault("another family", "the same", 4.0))
     found = decide(
         FaultSearch(unit(LOW), [[cause("it", LOW), other]], tried=50), FaultyUnit(LOW), time.monotonic() + LATER
     )
-    assert found.confirmed and {run.stood for run in found.experiments} == {1}
+    assert found.confirmed and {run.stood for run in found.experiments} == {2}
     assert verdict(found).startswith("EXPLAINED: it (at this node the same as: the same); confirmed by 6 experiments")
+
+
+def test_of_a_group_those_that_fall_go():
+    """Random inputs did not tell them apart, those of an experiment do; what was not tried is then in doubt, too."""
+    other = lambda case: LOW(case) if (case.inputs["x"] == 0).mean() < 0.5 else case.made  # noqa: E731
+    fell, stood = cause("not where most is zero", other), cause("it", LOW)
+    for group, left in (([fell, stood], ["it"]), ([stood] * 8, ["it"] * 8), ([fell, *[stood] * 8], ["it"] * 5)):
+        search = FaultSearch(unit(LOW), [group], tried=50)
+        found = decide(search, FaultyUnit(LOW), time.monotonic() + LATER)
+        assert found.confirmed and [[c.said for c in g] for g in found.exact] == [left]
+        assert [one.experiment for one in found.fallen] == [3] * (group[0].cause.said != "it")  # the sparse one
 
 
 def test_a_part_costs_more_than_the_choice_in_its_family():

@@ -118,6 +118,17 @@ def test_a_fault_of_the_run_is_confirmed_on_the_network(graph: Graph, tmp_path: 
     assert [(run.place, run.seed) for run in found.experiments] == [("network", n) for n in range(1, 7)]
 
 
+def test_what_random_inputs_do_not_tell_apart_experiments_do(digits: Path, capsys: pytest.CaptureFixture[str]):
+    """The activation leaves no negative values, so that rounding down is rounding toward zero; but one of its causes
+    computes the product in float32, and the other exactly."""
+    board = "faulty:local?fault=round_floor@relu1_QuantizeLinear_Output"
+    assert main(["triage", "-m", str(digits / "digits_quant.onnx"), "-b", board]) == 1
+    (line,) = (t for t in capsys.readouterr().out.splitlines() if t.startswith("board at relu1_QuantizeLinear_Output"))
+    assert ": EXPLAINED: rounding toward zero, float32 product (at this node the same as: " in line
+    assert "rounding down (floor), float32 product" in line
+    assert "the next best cause (rounding toward zero) failed experiment 2" in line
+
+
 def test_without_a_board_it_is_a_candidate(graph: Graph, tmp_path: Path):
     with board_of(graph, tmp_path, "bias_missing") as board:
         alone = explained(graph, board, None).explanation

@@ -16,6 +16,7 @@ from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
 
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
+TRIED_OF_GROUP = 6  # causes that give equal bytes for random inputs; other inputs may tell them apart
 NO_BOARD = "no board to try it on"
 
 
@@ -78,9 +79,9 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     if not search.groups:
         return _described(search)
     with np.errstate(all="ignore"):
-        first = [group[0] for group in search.groups]
-        series = run_experiments(search.case, first, board, search.tried, deadline)
-    standing = [group for group in search.groups if group[0] in series.standing]
+        candidates = [candidate for group in search.groups for candidate in group[:TRIED_OF_GROUP]]
+        series = run_experiments(search.case, candidates, board, search.tried, deadline)
+    standing = _left(search.groups, series.standing)
     if series.confirmed and not standing[0][0].cause.taken:  # what takes elements from the record fits anything
         standing = [group for group in standing if not group[0].cause.taken]
     explanation = _described(search)
@@ -89,6 +90,17 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     explanation.evidence_bits = round(series.bits, 1)
     _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
     return explanation
+
+
+def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list[Candidate]]:
+    """Returns what is left of the groups. Those of a group that were not tried go with the first one that falls."""
+    held = {id(candidate) for candidate in standing}
+    left = []
+    for group in groups:
+        tried = group[:TRIED_OF_GROUP]
+        stood = [candidate for candidate in tried if id(candidate) in held]
+        left.append(stood + group[TRIED_OF_GROUP:] if len(stood) == len(tried) else stood)
+    return [group for group in left if group]
 
 
 def _described(search: FaultSearch) -> FaultExplanation:

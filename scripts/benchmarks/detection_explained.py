@@ -25,7 +25,9 @@ class Said:
 
 def explain(subject: Subject, judged: Judged) -> Said:
     recordings = subject.host(judged.prepared).recordings | {"board": judged.board}
-    earlier = subject.host(judged.before).recordings["simulator"].tensors if judged.before is not None else {}
+    earlier: dict[str, Any] = {}
+    if judged.before is not None:
+        earlier = {**subject.host(judged.before).recordings["simulator"].tensors, **judged.before.arrays()}
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
     found = explain_blame(

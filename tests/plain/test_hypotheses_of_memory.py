@@ -196,6 +196,21 @@ def test_a_buffer_that_holds_the_frame_before() -> None:
     assert np.array_equal(list(variants.values())[1].make(case), before["m"].reshape(3, 8))
 
 
+def test_an_output_that_comes_a_frame_late() -> None:
+    """All that the node reads is of the frame before; one input alone is another fault."""
+    now, before = (
+        {n: generator(s + i).integers(-128, 128, (2, 6)).astype(np.int8) for i, n in enumerate("ab")} for s in (1, 8)
+    )
+    small = Small("concat", (0,), ("int8", 0.1, 0), (4, 6), **{n: (v, 0.1, 0) for n, v in now.items()})
+    recorded = np.concatenate([before["a"], before["b"]])
+    case = replace(small_case(small, recorded), previous=before.get)
+    variants = found("stale-buffer", case)
+    late = "stale buffer: the output comes a frame late: every input is read as the previous frame left it"
+    assert np.array_equal(variants.pop(late).make(case), recorded)
+    assert [v.make(case).tobytes() == recorded.tobytes() for v in variants.values()] == [False, False]
+    assert late not in found("stale-buffer", replace(case, previous={"a": before["a"]}.get))
+
+
 @pytest.mark.parametrize(("run", "stride"), [(5, 8), (5, 6), (5, 4), (4, 4), (6, 1), (10, 16)])
 def test_rows_of_another_stride(run: int, stride: int) -> None:
     """What is written at one stride and read at the other, element by element."""

@@ -151,4 +151,8 @@ def test_healthy_nodes_are_not_tried_after_the_deadline_nor_for_candidates():
 def test_a_kind_is_the_cause_without_numbers_and_names():
     case = case_of(Conv())
     said = "zero point of x: -7 instead of 12.5, from y 3 on"
-    assert describe_kind(case, Fault("f", said, 1.0)) == ("f", "zero point of *: # instead of #, from * # on")
+    assert describe_kind(case, Fault("f", said, 1.0)) == ("f", "zero point of #: # instead of #, from # # on")
+    said = "the next byte of any row"  # no tensor, though it contains their names
+    assert describe_kind(case, Fault("f", said, 1.0)) == ("f", said)
+    stale = [Fault("stale-buffer", f"stale buffer: the output is {name}", 1.0) for name in ("x", "w", "rq")]
+    assert len({describe_kind(case, one) for one in stale}) == 1  # another tensor at another node

@@ -125,6 +125,21 @@ def test_a_part_that_no_words_name_is_none():
     assert not parts_of(unit(LOW, SHAPE), LOW, mask)
 
 
+@pytest.mark.parametrize("single", [True, False])
+def test_a_large_output_is_looked_at_in_every_element(single: bool):
+    """Few elements tell which parts may fit; one of many that is not wrong still tells that none does."""
+    shape = (1, 40, 30, 31)
+    _, c, h, _ = np.meshgrid(*map(np.arange, shape), indexing="ij")
+    mask = c >= 33 if single else (c >= 33) & (h < 11)
+    words = "from channel 33 on" if single else "from channel 33 on and in rows 0 to 10"
+    assert words in parts_of(unit(LOW, shape), LOW, mask)
+    for at in ((0, 35, 3, 17), (0, 39, 10, 30)):
+        spared = mask.copy()
+        spared[at] = False
+        case = unit(LOW, shape)
+        assert all(np.array_equal(v.make(case), case.recorded) for v in parts_of(case, LOW, spared).values())
+
+
 def test_a_part_is_paid_for():
     """All parts together are one choice, and that of the fault in its family comes on top."""
     found = parts_of(unit(LOW, SHAPE), LOW, C == 6)

@@ -77,7 +77,8 @@ def test_out_of_a_capture(digits: Path, tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_previous_frame_in_a_buffer_is_named(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the first frame the buffer is empty, in the second it still holds the first one's output."""
+    """In the first frame the buffer is empty, in the second it holds what was computed in the first. In experiments it
+    is told from the output that the board gave in the frame before, which was late itself."""
     made = tmp_path / "frames"
     made.mkdir()
     with np.load(digits / "digits.npz") as images:
@@ -85,7 +86,9 @@ def test_the_previous_frame_in_a_buffer_is_named(
             np.save(made / f"{at}.npy", images[name])
     words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:local?fault=stale_frame@{NODE}"]
     assert main([*words, "-i", str(made)]) == 1
-    assert "stale buffer: the output is the previous frame's" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "EXPLAINED: stale buffer: pool1_QuantizeLinear_Output is read as the previous frame left it" in told
+    assert "the next best cause (stale buffer: the output is the previous frame's tensor) failed experiment 1" in told
 
 
 def test_two_faults_are_both_named(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ ENOUGH, MOST = 3, len(KINDS)  # experiments that a cause must predict; that are 
 SHOWING = 2  # of which at least so many must differ from a healthy board's output
 CERTAIN = 16.0  # bits of evidence beyond the choice among all that was tried
 ROUNDS = 4  # in which all kinds are drawn, while the evidence is not enough
+OUT_OF_TIME = "the time limit was reached (--explain SECONDS)"
 DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones are run
 
 
@@ -152,9 +153,13 @@ class _Series:
             if not self.result.standing or (turn and self._is_enough()):
                 return
             if time.monotonic() > self.deadline:
-                self.result.why = "the time limit was reached (--explain SECONDS)"
+                self.result.why = OUT_OF_TIME
                 return
-            self._on_the_node(kind, turn) if alone else self._on_the_network(number)
+            try:
+                self._on_the_node(kind, turn) if alone else self._on_the_network(number)
+            except TimeoutError:
+                self.result.why = OUT_OF_TIME
+                return
 
     def _is_enough(self) -> bool:
         """Returns whether further experiments would decide nothing."""
@@ -174,13 +179,22 @@ class _Series:
 
     def _drawn(self, kind: str, seed: int) -> tuple[int, Case, list[Array | None]]:
         case = self.case.on_inputs(draw_inputs(self.case, kind, seed))
-        return seed, case, [predict(case, c) for c in self.result.standing]
+        return seed, case, self._predictions(case)
+
+    def _predictions(self, case: Case) -> list[Array | None]:
+        """Returns what each cause predicts. Raises TimeoutError at the deadline, as an experiment that only some causes
+        were asked about decides nothing."""
+        predictions = []
+        for candidate in self.result.standing:
+            if time.monotonic() > self.deadline:
+                raise TimeoutError
+            predictions.append(predict(case, candidate))
+        return predictions
 
     def _on_the_network(self, seed: int) -> None:
         names = frozenset().union(*(reads_other_tensors(self.case, c) for c in self.result.standing))
         case = self.board.run_network(self.case, seed, names)
-        predictions = [predict(case, c) for c in self.result.standing]
-        self._judge(case, tensor_digest(case.recorded), predictions, "network", seed)
+        self._judge(case, tensor_digest(case.recorded), self._predictions(case), "network", seed)
 
     def _judge(self, case: Case, board: str, predictions: list[Array | None], kind: str, seed: int) -> None:
         result, healthy = self.result, tensor_digest(case.made)

@@ -17,6 +17,7 @@ from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faul
 
 MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
+TRIED_OF_GROUP = 6  # causes that give equal bytes for random inputs; other inputs may tell them apart
 NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 
 
@@ -87,7 +88,7 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
             series.fallen = [*fallen, *series.fallen]
         elif search.finished == finished:
             break
-    standing = [group for group in search.groups if group[0] in series.standing]
+    standing = _left(search.groups, series.standing)
     if series.confirmed and not standing[0][0].cause.taken:  # what takes elements from the record fits anything
         standing = [group for group in standing if not group[0].cause.taken]
     explanation = _described(search)
@@ -100,8 +101,20 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
 
 def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> ExperimentSeries:
     with np.errstate(all="ignore"):
-        first = [group[0] for group in search.groups[:MOST_CANDIDATES]]
-        return run_experiments(search.case, first, board, search.tried, deadline)
+        groups = search.groups[:MOST_CANDIDATES]
+        candidates = [candidate for group in groups for candidate in group[:TRIED_OF_GROUP]]
+        return run_experiments(search.case, candidates, board, search.tried, deadline)
+
+
+def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list[Candidate]]:
+    """Returns what is left of the groups. Those of a group that were not tried go with the first one that falls."""
+    held = {id(candidate) for candidate in standing}
+    left = []
+    for group in groups:
+        tried = group[:TRIED_OF_GROUP]
+        stood = [candidate for candidate in tried if id(candidate) in held]
+        left.append(stood + group[TRIED_OF_GROUP:] if len(stood) == len(tried) else stood)
+    return [group for group in left if group]
 
 
 def _described(search: FaultSearch) -> FaultExplanation:

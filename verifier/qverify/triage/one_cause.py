@@ -19,16 +19,19 @@ from qverify.triage.hypotheses import pages
 
 MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
 ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
+WORD = re.compile(r"[^\s,;()]+")
 NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
 def describe_kind(case: Case, cause: Fault) -> tuple[str, str]:
-    """Returns the cause's family and its words without numbers and without this case's tensors: equal for the same
+    """Returns the cause's family and its words without numbers and without the graph's tensors: equal for the same
     fault at another node."""
-    said = cause.said
-    for name in sorted({*case.unit.inputs, *case.unit.outputs}, key=len, reverse=True):
-        said = said.replace(name, "*")
-    return cause.family, NUMBER.sub("#", said)
+
+    def without_name(word: re.Match[str]) -> str:
+        name = word[0].rstrip(":")
+        return word[0].replace(name, "#") if name in case.graph.tensors else word[0]
+
+    return cause.family, NUMBER.sub("#", WORD.sub(without_name, cause.said))
 
 
 def compare_causes(

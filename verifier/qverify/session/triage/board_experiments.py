@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from qverify_agents.errors import LinkError
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.inputs.prepare import random_inputs
@@ -70,30 +71,30 @@ class BoardExperiments:
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
         """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those
-        named are known, of this run and of the one before. The output of the run before is what the unit computed from
-        its inputs, as a buffer that is read too early holds that."""
+        named are known, of this run and of the one before."""
         offered = {*self.board.graph.observable(), *self.board.graph.inputs}
         wanted = sorted({*case.inputs, case.output, *(names & offered)})
         if names and not self._last.keys() >= set(wanted):
-            self._ran(case, NETWORK_SEED, wanted)
-        return self._ran(case, NETWORK_SEED + seed, wanted)
-
-    def _ran(self, case: Case, seed: int, wanted: list[str]) -> Case:
-        prepared = random_inputs(self.board.graph, seed)
-        self.board.run(prepared)
-        given = prepared.arrays()
-        values = {**given, **self.board.pull([n for n in wanted if n not in given])}
-        now = replace(
+            self._last = self._run(NETWORK_SEED, wanted)
+        before, self._last = self._last, self._run(NETWORK_SEED + seed, wanted)
+        values = self._last
+        return replace(
             case,
             inputs={n: values[n] for n in case.inputs},
             recorded=values[case.output],
             board=partial(_find, values),
-            previous=partial(_find, self._last),
+            previous=partial(_find, before),
             kept={},
             raw=None,
         )
-        self._last = {**values, case.output: now.made}
-        return now
+
+    def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
+        prepared = random_inputs(self.board.graph, seed)
+        ran = self.board.run(prepared)
+        if ran.state != "complete":  # what it holds may be of another run
+            raise LinkError(ran.why)
+        given = prepared.arrays()
+        return {**given, **self.board.pull([n for n in wanted if n not in given])}
 
 
 def _find(values: Mapping[str, Array], name: str) -> Array | None:

@@ -92,13 +92,13 @@ class Blamed:
 
     def __init__(self, seconds: float):
         self._seconds, self._knew_before = seconds, False
-        self._before: dict[str, Array] = {}  # the simulator's tensors of the frame before
+        self._before: dict[str, Array] = {}  # the inputs and the simulator's tensors of the frame before
         self.explained: list[Explained] = []
 
     def frame(self, report: Report, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
         """Explains this frame where it is one of those to explain."""
         before, simulated = self._before, evidence.recordings.get("simulator")
-        self._before = {} if simulated is None else dict(simulated.tensors)
+        self._before = {} if simulated is None else {**simulated.tensors, **evidence.inputs}
         if self._seconds <= 0 or (self.explained and (self._knew_before or not before)):
             return
         if explained := explain_blame(report, replace(evidence, previous=before.get), self._seconds, watch):

@@ -24,8 +24,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for name in case.unit.inputs:
         if case.previous(name) is not None:
             yield FaultVariant(
-                f"stale buffer: {name} is read as the previous frame left it", partial(_input, name=name)
+                f"stale buffer: {name} is read as the previous frame left it", partial(_inputs, names=(name,))
             )
+    names_read = tuple(case.unit.inputs)
+    if len(names_read) > 1 and all(case.previous(name) is not None for name in names_read):
+        said = "stale buffer: the output comes a frame late: every input is read as the previous frame left it"
+        yield FaultVariant(said, partial(_inputs, names=names_read))
 
 
 def _before(case: Case) -> list[str]:
@@ -88,7 +92,7 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
     return output.reshape(case.spec.shape)
 
 
-def _input(case: Case, name: str) -> Array:
-    earlier = case.previous(name)
-    assert earlier is not None
-    return case.again(Change(inputs={name: earlier}))
+def _inputs(case: Case, names: tuple[str, ...]) -> Array:
+    earlier = {name: values for name in names if (values := case.previous(name)) is not None}
+    assert len(earlier) == len(names)
+    return case.again(Change(inputs=earlier))

@@ -15,6 +15,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
+LIKELY, UNLIKELY = 5.0, 16.0  # bits: of plain mistakes, and of formats and approximations of which there are hundreds
 Kernel = Callable[[Node, list[Array], Graph], Array]
 
 

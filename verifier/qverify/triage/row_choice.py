@@ -35,6 +35,15 @@ def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
                 f"the row with its place in the first {n}": at % n,
             }.items():
                 found[f"{said}, in the last {rest} rows only (rows mod {n})"] = np.where(at >= rows - rest, row, at)
+    distinct = dict[bytes, tuple[str, Array]]()
+    for said, row in {**_inner(rows, inner), **found}.items():
+        if (row != at).any():
+            distinct.setdefault(np.asarray(row).tobytes(), (said, row))
+    return dict(distinct.values())
+
+
+def _inner(rows: int, inner: int) -> dict[str, Array]:
+    at, found = np.arange(rows), dict[str, Array]()
     if inner > 1:
         found["the first inner position"] = at // inner * inner
         found["the inner position before"] = np.where(at % inner, at - 1, at)
@@ -43,4 +52,4 @@ def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
         for n in (2, 4, 8, 16):
             if inner > n:
                 found[f"the first of its {n} inner positions"] = at // inner * inner + at % inner // n * n
-    return {said: row for said, row in found.items() if (row != at).any()}
+    return found

@@ -12,7 +12,7 @@ from qverify.triage.approximate_exponentials import exponentials
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.softmax_kernels import IntegerSoftmax, by_index
 
 NAME = "softmax-exponential"
@@ -35,13 +35,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             exponential=partial(_at, index=index),
         )
     for said, table in _tables():
-        yield _variant(said, table=table)
+        yield _variant(said, UNLIKELY, table=table)
     for said, function in exponentials().items():
-        yield _variant(f"the exponential is computed {said}", table=partial(_function, function=function))
+        yield _variant(f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function))
 
 
-def _variant(said: str, **parts: Any) -> FaultVariant:
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)})
+def _variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
+    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
 
 
 def _at(difference: Array, table: Array, index: Index) -> Array:
@@ -81,7 +81,7 @@ def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
                 lambda t, s, n=number, r=rule: r(t * n) / n,
             )
     for low in range(-250, -1):
-        yield f"exponentials of differences below {low} count as 0", lambda t, s, low=low: np.where(AT < low, 0.0, t)
+        yield f"exponentials of differences below {low} count as 0", lambda t, s, low=low: np.where(low > AT, 0.0, t)
     for said, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
         yield f"the exponentials are of {said} times the difference", lambda t, s, f=factor: t**f
     yield (

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from qverify.ops import float_word
 from qverify.triage.approximate_roots import reciprocals
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS, Format
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.softmax_kernels import IntegerSoftmax, Steps, rounded, scaled_quotient
 
 NAME = "softmax-output"
@@ -46,41 +47,42 @@ RESIDUES = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if not nodes_of(case, "softmax"):
-        return
-    for said, rule in RULES.items():
-        if rule is not np.rint:
-            yield _variant(
-                f"the result is rounded {said} instead of to the nearest", finish=partial(_by_rule, rule=rule)
-            )
-        yield _variant(f"the result plus the zero point is rounded {said}", finish=partial(_with_zero, rule=rule))
+    for node in nodes_of(case, "softmax")[:1]:
+        zero = case.graph.spec(node.outputs[0]).zero_point[0]
+        for said, rule in RULES.items():
+            if rule is not np.rint:
+                text = f"the result is rounded {said} instead of to the nearest"
+                yield _variant(text, LIKELY, finish=partial(_by_rule, rule=rule))
+            if zero:
+                yield _variant(
+                    f"the result plus the zero point is rounded {said}", finish=partial(_with_zero, rule=rule)
+                )
+        yield from _residues(int(np.rint(float_word(node.words[3]))))
+        yield from _finishes()
+        for said, divide in QUOTIENTS.items():
+            text = f"the quotient is computed {'' if said.startswith(('in', 'of')) else 'as '}{said}"
+            yield _variant(text, divide=divide)
+            for name, rule in (("down (floor)", np.floor), ("to the nearest, ties up", lambda v: np.floor(v + 0.5))):
+                finish = partial(_by_rule, rule=rule)
+                yield _variant(f"{text}, and rounded {name}", UNLIKELY, divide=divide, finish=finish)
+        for said, narrow in {**FORMATS, **FIXED}.items():
+            yield from _narrow(said, narrow)
+        for said, function in reciprocals().items():
+            yield _variant(f"1/sum is computed {said}", UNLIKELY, divide=partial(_reciprocal, function=function))
+
+
+def _residues(size: int) -> Iterator[FaultVariant]:
+    numbers = {size: f"1/output scale ({size})"} | {n: str(n) for n in (255, 256, 127, 128) if n != size}
     for where, place in RESIDUES.items():
-        for of, number in (("1/output scale", None), ("255", 255), ("256", 256), ("127", 127), ("128", 128)):
+        for number, of in numbers.items():
             for how, clipped in (("with saturation", True), ("without saturation", False)):
                 finish = partial(_forced, place=place, number=number, clipped=clipped)
-                yield _variant(
-                    f"every row is forced to add up to one: {of} less the sum of the rounded outputs is added to {where}, {how}",
-                    finish=finish,
-                )
-    for said, divide in QUOTIENTS.items():
-        yield _variant(
-            f"the quotient is computed {'' if said.startswith(('in', 'of')) else 'as '}{said}", divide=divide
-        )
-        for name, rule in (("down (floor)", np.floor), ("to the nearest, ties up", lambda v: np.floor(v + 0.5))):
-            yield _variant(
-                f"the quotient is computed {'' if said.startswith(('in', 'of')) else 'as '}{said}, and rounded {name}",
-                divide=divide,
-                finish=partial(_by_rule, rule=rule),
-            )
-    for said, narrow in {**FORMATS, **FIXED}.items():
-        yield from _narrow(said, narrow)
-    for said, function in reciprocals().items():
-        yield _variant(f"1/sum is computed {said}", divide=partial(_reciprocal, function=function))
-    yield from _finishes()
+                less = f"{of} less the sum of the rounded outputs is added to {where}, {how}"
+                yield _variant(f"every row is forced to add up to one: {less}", finish=finish)
 
 
-def _variant(said: str, **parts: Any) -> FaultVariant:
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)})
+def _variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
+    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
 
 
 def _by_rule(value: Array, rows: Array, steps: Steps, rule: Callable[[Array], Array]) -> Array:
@@ -92,30 +94,34 @@ def _with_zero(value: Array, rows: Array, steps: Steps, rule: Callable[[Array], 
 
 
 def _forced(
-    value: Array, rows: Array, steps: Steps, place: Callable[[Array, Array], Array], number: int | None, clipped: bool
+    value: Array, rows: Array, steps: Steps, place: Callable[[Array, Array], Array], number: int, clipped: bool
 ) -> Array:
     result = rounded(value, rows, steps).astype(np.int64)
-    left = int(np.rint(steps.size)) if number is None else number
     at = (np.arange(len(rows)), place(rows, value))
-    result[at] += left - result.sum(1)
+    result[at] += number - result.sum(1)
     return np.clip(result, steps.low, steps.high) if clipped else result
 
 
 def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
     yield _variant(
         f"the quotient e/sum is rounded to {said} before it is scaled",
+        UNLIKELY,
         divide=lambda e, t, s: narrow((e / t).astype(float)) * s.size,
     )
     yield _variant(
         f"the scaled result is rounded to {said} before it is rounded to an integer",
+        UNLIKELY,
         divide=lambda e, t, s: narrow(scaled_quotient(e, t, s).astype(float)),
     )
-    yield _variant(f"1/sum is rounded to {said}", divide=lambda e, t, s: e * narrow(1.0 / t.astype(float)) * s.size)
+    yield _variant(
+        f"1/sum is rounded to {said}", UNLIKELY, divide=lambda e, t, s: e * narrow(1.0 / t.astype(float)) * s.size
+    )
     yield _variant(
         f"steps/sum is rounded to {said}", divide=lambda e, t, s: e * narrow(float(s.size) / t.astype(float))
     )
     yield _variant(
         f"the number of output steps (1/scale) is rounded to {said}",
+        UNLIKELY,
         divide=lambda e, t, s: (e * F32(narrow(np.array(float(s.size))))) / t,
     )
     yield _variant(

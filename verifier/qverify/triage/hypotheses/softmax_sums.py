@@ -12,7 +12,7 @@ import numpy as np
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.row_choice import row_choices
 from qverify.triage.row_sums import divisors, narrow_sums, partial_sums, sums_on
 from qverify.triage.softmax_kernels import FloatSoftmax, IntegerSoftmax
@@ -26,7 +26,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for node in nodes_of(case, op)[:1]:
             outer, depth, inner = node.words[:3]
             for said, parts in _faults(depth, op == "softmax_float"):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)})
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, UNLIKELY if " in " in said else 0.0)
             for said, parts in _of_rows(outer * inner, inner):
                 yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)})
 

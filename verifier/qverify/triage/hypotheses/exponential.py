@@ -1,0 +1,21 @@
+"""The exponential in exp, sigmoid, tanh, elu, softplus, power, float softmax and lrn is an approximation, or ends at a
+shorter range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qverify.triage.approximate_exponentials import exponentials
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.replaced_functions import Functions, kernels_with, uses
+from qverify.triage.replaced_kernels import kernel_variant
+
+NAME = "exponential"
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if not uses(case, "exp"):
+        return
+    for said, function in exponentials().items():
+        yield kernel_variant(f"the exponential is computed {said}", kernels_with(Functions(exp=function)))

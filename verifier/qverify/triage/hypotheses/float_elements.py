@@ -214,20 +214,34 @@ def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:
             "is not repeated: past its end its last element is used": np.minimum(at, size - 1),
             "is repeated as a whole (element i modulo its size)": at % size,
             "has each element repeated in a block (element i divided by the block)": at * size // total,
-            "is read from its start for every row of the last axis": at % case.spec.shape[-1] % size,
+            "is read from its start for every row of the last axis": at
+            % case.graph.spec(node.outputs[0]).shape[-1]
+            % size,
             "gives its first element to all": at * 0,
             "gives its last element to all": at * 0 + size - 1,
             "is not repeated: past its end 0 is used": np.where(at < size, at, -1),
             "is read backward": size - 1 - at % size,
         }.items():
-            kernel = partial(_placed, name=name, which=which, index=index)
-            yield _variant(f"{name}: the {operand} operand, smaller than the result, {said}", kernel)
+            text = f"{name}: the {operand} operand, smaller than the result, {said}"
+            yield _variant(text, partial(_placed, name=name, which=which, index=index))
+            right = np.where(
+                at % case.graph.spec(node.outputs[0]).shape[-1] == 0, _own_places(case, node, which), index
+            )
+            more = " (the first element of every row is right)"
+            yield _variant(text + more, partial(_placed, name=name, which=which, index=right))
         for shift in (1, -1):
             kernel = partial(_placed, name=name, which=which, index=None, shift=shift)
             yield _variant(
                 f"{name}: the {operand} operand, smaller than the result, is read one element too {'late' if shift > 0 else 'early'}",
                 kernel,
             )
+
+
+def _own_places(case: Case, node: Node, which: int) -> Array:
+    """Returns for each element of the result the place of the operand's element in the operand."""
+    shape = case.graph.spec(node.inputs[which] or "").shape
+    own = np.arange(int(np.prod(shape))).reshape(shape)
+    return np.broadcast_to(own, case.graph.spec(node.outputs[0]).shape).reshape(-1)
 
 
 def _placed(node: Node, inputs: list[Array], graph: Graph, name: str, which: int, index: Any, shift: int = 0) -> Array:

@@ -13,7 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
 
-NAME = "lookup-table"
+NAME = "lookup-entries"
 Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift
 DIVISIONS: dict[str, Division] = {
     "rounded half up": lambda v, s: (v + (1 << s >> 1)) >> s,
@@ -42,6 +42,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield kernel_variant(
                 f"lookup: the result is {said} instead of the table's entry",
                 {"lookup": lambda n, i, g, v=value: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape)},
+            )
+        said = "the raw bits of the signed input are the table's index, without the offset added: negative inputs read the upper half of the table, the others the lower half"
+        if case.graph.spec(node.inputs[0] or "").dtype in ("int8", "int16"):
+            yield kernel_variant(
+                f"lookup: {said}", {"lookup": partial(_looked_up, change=lambda t: np.roll(t, len(t) // 2))}, 2.0
             )
         for said, change in _tables(len(table)):
             yield kernel_variant(f"lookup: {said}", {"lookup": partial(_looked_up, change=change)})

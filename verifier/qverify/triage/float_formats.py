@@ -66,18 +66,18 @@ def flushed(values: Array) -> Array:
 
 
 NARROW: dict[str, Format] = {
-    "float16": float16,
+    "float16 (11 bits)": partial(significant, bits=11),
+    "float16 (11 bits, by splitting)": partial(split64, bits=11),
+    "float16 (11 bits, by splitting in float32)": partial(split32, bits=11),
+    "float16 (11 bits, after float32)": lambda v: significant(float32(v), 11),
+    "float16 with its range and subnormals": float16,
     "bfloat16": bfloat16,
-    "float16 precision (11 significant bits)": partial(significant, bits=11),
-    "float16 precision (11 significant bits by splitting)": partial(split64, bits=11),
-    "float16 precision (11 significant bits by splitting in float32)": partial(split32, bits=11),
-    "float16 precision (11 significant bits), after float32": lambda v: significant(float32(v), 11),
     "bfloat16, cut off": bfloat16_cut,
-    "bfloat16 precision (8 significant bits)": partial(significant, bits=8),
-    "bfloat16 precision (8 significant bits by splitting)": partial(split64, bits=8),
-    "bfloat16 precision (8 significant bits by splitting in float32)": partial(split32, bits=8),
-    "float16 precision (11 significant bits), cut off": partial(significant, bits=11, rule=np.trunc),
-    "float16 precision (10 bits), cut off": partial(significant, bits=10, rule=np.trunc),
+    "bfloat16 (8 bits, not by float32)": partial(significant, bits=8),
+    "bfloat16 (8 bits, by splitting)": partial(split64, bits=8),
+    "bfloat16 (8 bits, by splitting in float32)": partial(split32, bits=8),
+    "float16 (11 bits), cut off": partial(significant, bits=11, rule=np.trunc),
+    "float32 less its lowest 13 bits, cut off": lambda v: significant(float32(v), 11, np.trunc),
 }
 WIDE: dict[str, Format] = {"float32": float32}
 BITS: dict[str, Format] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,21 +16,25 @@ from qverify.triage.float_formats import NARROW, Format, exactly, float32
 
 Array = npt.NDArray[Any]
 WIDTHS = (2, 4, 8, 16, 32, 64, 128, 256)
+TAIL = re.compile(r"the last [0-9]+ elements \(depth mod .*\) left out|the (last|first) 1 element left out|in float32")
 MOST_STEPS = 4096  # elements of a row that are summed one by one in a format that numpy lacks
 
 
 @dataclass(frozen=True, slots=True)
 class RowSum:
     """said: how the sum is formed. total: sums the last axis of float64 values. size: number of elements that a row of
-    this length adds."""
+    this length adds. bits: the fewer the likelier."""
 
     said: str
     total: Callable[[Array], Array]
     size: Callable[[int], float]
+    bits: float = 9.0
 
 
 def whole(values: Array) -> Array:
     """Returns the sum of the last axis, added left to right in its own dtype."""
+    if values.shape[-1] * 16 > values.size:
+        return np.add.accumulate(values, -1, dtype=values.dtype)[..., -1]
     return sequential_sum(values, -1)[..., 0]
 
 
@@ -42,9 +47,10 @@ def partial_sums(depth: int) -> list[RowSum]:
             masks.setdefault(mask.tobytes(), (mask, []))[1].append(said)
     return [
         RowSum(
-            " or, which is the same here, ".join(said[:3]),
+            " or, which is the same here, ".join(said[:2]),
             partial(_weighted, weights=mask),
             lambda _, mask=mask: float(mask.sum()),
+            5.0 if TAIL.fullmatch(said[0]) else 9.0,
         )
         for mask, said in masks.values()
     ]
@@ -59,10 +65,15 @@ def _weighted(values: Array, weights: Array) -> Array:
 
 def _masks(depth: int) -> Iterator[tuple[str, Array]]:
     at = np.arange(depth)
+    rests = dict[int, list[int]]()
     for n in WIDTHS:
-        rest = depth % n
-        if rest and depth > n:
-            yield f"the last {rest} elements (depth mod {n}) left out", (at < depth - rest) * 1.0
+        if depth % n and depth > n:
+            rests.setdefault(depth % n, []).append(n)
+    for rest, widths in rests.items():
+        yield (
+            f"the last {rest} elements (depth mod {' or '.join(map(str, widths))}) left out",
+            (at < depth - rest) * 1.0,
+        )
     for k in (1, 2, 3, 4, 8, 16):
         yield f"the last {k} element{'s' * (k > 1)} left out", (at < depth - k) * 1.0
         yield f"the first {k} element{'s' * (k > 1)} left out", (at >= k) * 1.0
@@ -96,7 +107,7 @@ def narrow_sums(depth: int, wider: bool = True) -> Iterator[RowSum]:
     that one in float32 is a fault, too."""
     size = float
     if wider:
-        yield RowSum("in float32", lambda v: whole(v.astype(np.float32)).astype(np.float64), size)
+        yield RowSum("in float32", lambda v: whole(v.astype(np.float32)).astype(np.float64), size, 5.0)
     for lanes in (2, 4, 8, 16, 32, 64):
         if depth > lanes:
             yield RowSum(f"in float32 in {lanes} partial sums", partial(_lanes, lanes=lanes, tree=False), size)

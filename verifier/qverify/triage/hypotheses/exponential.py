@@ -12,6 +12,7 @@ from qverify.triage.replaced_functions import Functions, kernels_with, uses
 from qverify.triage.replaced_kernels import kernel_variant
 
 NAME = "exponential"
+LATE = 1
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -17,6 +17,7 @@ from qverify.triage.replaced_functions import Functions, function_of, kernels_wi
 from qverify.triage.replaced_kernels import kernel_variant, nodes_of
 
 NAME = "float-functions"
+LATE = 1
 Function = Callable[[Array], Array]
 WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
     "tanh": ("tanh", approximate.hyperbolic_tangents),

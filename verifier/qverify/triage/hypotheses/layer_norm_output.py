@@ -17,6 +17,7 @@ from qverify.triage.layer_norm_kernel import LayerNorm, affine, root_of
 from qverify.triage.replaced_kernels import kernel_variant, nodes_of
 
 NAME = "layer-norm-output"
+LATE = 1
 Finish = Callable[[Array, Array, Array], Array]
 
 

@@ -23,14 +23,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     depth = nodes[0].words[0]
     for part in partial_sums(depth):
         yield from _of_both(
-            f"the sum of a row takes part of it: {part.said}", partial(_mean, of=part), "divided by the whole depth"
+            f"the sum of a row takes part of it: {part.said}",
+            partial(_mean, of=part),
+            "divided by the whole depth",
+            part.bits,
         )
         counted = partial(_mean, of=part, divisor=part.size(depth))
         yield from _of_both(
-            f"the sum of a row takes part of it: {part.said}", counted, "divided by the number of elements added"
+            f"the sum of a row takes part of it: {part.said}",
+            counted,
+            "divided by the number of elements added",
+            part.bits + 1,
         )
     for of in narrow_sums(depth):
-        yield from _of_both(f"a row is summed {of.said}", partial(_mean, of=of))
+        yield from _of_both(f"a row is summed {of.said}", partial(_mean, of=of), "", of.bits)
     for said, divisor in divisors(depth).items():
         yield from _of_both(
             f"the sum of a row is divided by {said} ({divisor:g}) instead of its depth",
@@ -38,7 +44,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         )
 
 
-def _of_both(said: str, mean: Mean, more: str = "") -> Iterator[FaultVariant]:
+def _of_both(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
     more = f" ({more})" if more else ""
     for where, kernel in {
         "for the variance": LayerNorm(variance=partial(_variance, mean_of=mean)),
@@ -46,7 +52,7 @@ def _of_both(said: str, mean: Mean, more: str = "") -> Iterator[FaultVariant]:
         "for mean and variance": LayerNorm(mean=mean, variance=partial(_variance, mean_of=mean)),
         "for the mean (the variance around the true mean)": LayerNorm(mean=mean, variance=_around_the_true_mean),
     }.items():
-        yield kernel_variant(f"layer norm, {where}: {said}{more}", {"layer_norm": kernel})
+        yield kernel_variant(f"layer norm, {where}: {said}{more}", {"layer_norm": kernel}, bits)
 
 
 def _mean(rows: Array, of: RowSum, divisor: float = 0.0) -> Array:

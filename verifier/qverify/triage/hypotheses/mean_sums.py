@@ -46,13 +46,15 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
         yield variant(
             f"the sum takes part of the elements: {part.said} (divided by their whole number)",
             partial(_mean, of=part, divisor=depth),
+            part.bits,
         )
         yield variant(
             f"the mean takes part of the elements: {part.said} (divided by the number added)",
             partial(_mean, of=part, divisor=part.size(depth)),
+            part.bits + 1,
         )
     for of in narrow_sums(depth):
-        yield variant(f"the elements are summed {of.said}", partial(_mean, of=of, divisor=depth))
+        yield variant(f"the elements are summed {of.said}", partial(_mean, of=of, divisor=depth), of.bits)
     for said, divisor in divisors(depth).items():
         yield variant(
             f"the sum is divided by {said} ({divisor:g}) instead of {depth}", lambda rows, d=divisor: whole(rows) / d

@@ -16,6 +16,7 @@ from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.softmax_kernels import IntegerSoftmax, by_index
 
 NAME = "softmax-exponential"
+LATE = 1
 Index = Callable[[Array], Array]
 AT = np.arange(256) - 255
 WRAPPED: dict[str, Index] = {

@@ -25,24 +25,26 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for op, kernel in KERNELS.items():
         for node in nodes_of(case, op)[:1]:
             outer, depth, inner = node.words[:3]
-            for said, parts in _faults(depth, op == "softmax_float"):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, UNLIKELY if " in " in said else 0.0)
-            for said, parts in _of_rows(outer * inner, inner):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)})
+            for said, parts, bits in _sums(depth, op == "softmax_float"):
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, bits)
+            for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 7.0)
+            for said, parts in _fixed():
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, UNLIKELY)
 
 
-def _faults(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]]:
     for part in partial_sums(depth):
-        yield f"the sum of exponentials takes part of the row: {part.said}", {"total": partial(_total, of=part.total)}
-    for part in partial_sums(depth):
-        maximum = partial(_largest, of=part.total)
-        yield f"the maximum is that of part of the row: {part.said}", {"largest": maximum}
-        yield (
-            f"maximum and sum take part of the row: {part.said}",
-            {"largest": maximum, "total": partial(_total, of=part.total)},
-        )
+        total, maximum = partial(_total, of=part.total), partial(_largest, of=part.total)
+        yield f"the sum of exponentials takes part of the row: {part.said}", {"total": total}, part.bits
+        yield f"the maximum is that of part of the row: {part.said}", {"largest": maximum}, part.bits + 0.5
+        both = {"largest": maximum, "total": total}
+        yield f"maximum and sum take part of the row: {part.said}", both, part.bits + 1
     for of in narrow_sums(depth, wider):
-        yield f"the exponentials are summed {of.said}", {"total": partial(_total, of=of.total)}
+        yield f"the exponentials are summed {of.said}", {"total": partial(_total, of=of.total)}, of.bits + 1
+
+
+def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
     for said, narrow in FIXED.items():
         yield (
             f"the sum of exponentials is rounded to {said}",
@@ -52,6 +54,9 @@ def _faults(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any]]]:
             f"the exponentials are summed in {said}",
             {"total": lambda e, f=narrow: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype)},
         )
+
+
+def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     yield (
         "the sum starts at 1 (one exponential too many)",
         {"total": lambda e: e.sum(1, keepdims=True) + e.dtype.type(1)},

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, tanh64
+from qverify.triage.bound import bound
 from qverify.triage.float_formats import FORMATS
 
 Array = npt.NDArray[Any]
@@ -80,8 +81,8 @@ def logarithms() -> Iterator[tuple[str, Function]]:
     yield "as log(1 + x)", lambda x: log64(1 + x)
     yield "of the absolute value", lambda x: log64(np.abs(x))
     for least in (1e-38, 2.0**-126, 1e-30, 1e-12, 1e-10, 1e-8, 1e-7, 1.1920929e-07, 1e-6, 1e-5, 1e-4, 1e-3):
-        yield f"of the larger of x and {least:g}", lambda x, m=least: log64(np.maximum(x, m))
-        yield f"of x plus {least:g}", lambda x, m=least: log64(x + m)
+        yield f"of the larger of x and {least:g}", bound(lambda x, m: log64(np.maximum(x, m)), least)
+        yield f"of x plus {least:g}", bound(lambda x, m: log64(x + m), least)
     for entries in (8, 16, 32, 64, 128, 256, 512, 1024):
         for place in ("below", "middle", "interpolated"):
             yield (
@@ -89,8 +90,8 @@ def logarithms() -> Iterator[tuple[str, Function]]:
                 partial(_log_parts, fraction=partial(_table, entries=entries, place=place)),
             )
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", lambda x, f=narrow: f(log64(x))
-        yield f"of an argument rounded to {said}", lambda x, f=narrow: log64(f(x))
+        yield f"rounded to {said}", bound(lambda x, f: f(log64(x)), narrow)
+        yield f"of an argument rounded to {said}", bound(lambda x, f: log64(f(x)), narrow)
 
 
 def _abramowitz(x: Array, coefficients: tuple[float, ...], p: float, to_exp: bool) -> Array:
@@ -152,14 +153,14 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     for terms in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16):
         yield f"by {terms} terms of its series, limited to -1..1", partial(_maclaurin, terms=terms)
     for end in (1, 1.5, 2, 2.5, 3, 3.5, 4, 5):
-        yield f"as 1 beyond {end:g}", lambda x, e=end: np.where(np.abs(x) >= e, np.sign(x), erf64(x))
+        yield f"as 1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) >= e, np.sign(x), erf64(x)), end)
     yield "of the absolute value (its sign lost)", lambda x: erf64(np.abs(x))
     yield "as erf(x / sqrt(2))", lambda x: erf64(x * 0.7071067811865476)
     yield "as erf(x * sqrt(2))", lambda x: erf64(x * 1.4142135623730951)
     yield "without the factor 2/sqrt(pi)", lambda x: erf64(x) / 1.1283791670955126
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", lambda x, f=narrow: f(erf64(x))
-        yield f"of an argument rounded to {said}", lambda x, f=narrow: erf64(f(x))
+        yield f"rounded to {said}", bound(lambda x, f: f(erf64(x)), narrow)
+        yield f"of an argument rounded to {said}", bound(lambda x, f: erf64(f(x)), narrow)
     yield from _tables(erf64, (1, 2, 3, 4), True)
 
 
@@ -206,8 +207,8 @@ def hyperbolic_tangents() -> Iterator[tuple[str, Function]]:
     for degree in (3, 5, 7, 9):
         yield f"by a Taylor polynomial of degree {degree} limited to -1..1", partial(_tanh_taylor, degree=degree)
     for end in (1, 2, 2.5, 3, 4, 5, 6, 7, 8, 9):
-        yield f"as 1 or -1 beyond {end:g}", lambda x, e=end: np.where(np.abs(x) > e, np.sign(x), tanh64(x))
-        yield f"of an argument limited to {end:g}", lambda x, e=end: tanh64(np.clip(x, -e, e))
+        yield f"as 1 or -1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) > e, np.sign(x), tanh64(x)), end)
+        yield f"of an argument limited to {end:g}", bound(lambda x, e: tanh64(np.clip(x, -e, e)), end)
     yield from _formatted(tanh64)
     yield from _tables(tanh64, (2, 3, 4, 5, 6, 8), True)
     yield from _tables(tanh64, (4, 8), False)
@@ -231,16 +232,19 @@ def _tanh_taylor(x: Array, degree: int) -> Array:
 def sigmoids() -> Iterator[tuple[str, Function]]:
     """Yields approximations of sigmoid(x) by name."""
     for said, slope in (("0.2", 0.2), ("1/6", 1 / 6), ("1/4", 0.25), ("1/8", 0.125)):
-        yield f"as {said}*x + 0.5 limited to 0..1 (hard sigmoid)", lambda x, a=slope: np.clip(a * x + 0.5, 0, 1)
+        yield f"as {said}*x + 0.5 limited to 0..1 (hard sigmoid)", bound(lambda x, a: np.clip(a * x + 0.5, 0, 1), slope)
     yield "piecewise linear (PLAN)", _plan
     yield "as 0.5 + 0.5 x/(1 + |x|)", lambda x: 0.5 + 0.5 * x / (1 + np.abs(x))
     yield "as 0.5 + 0.5 tanh(x) (the argument not halved)", lambda x: 0.5 + 0.5 * tanh64(x)
     for name, function in hyperbolic_tangents():
         if "table" not in name and "rounded" not in name:
-            yield f"as 0.5 + 0.5 tanh(x/2), tanh computed {name}", lambda x, f=function: 0.5 + 0.5 * f(x * 0.5)
+            yield f"as 0.5 + 0.5 tanh(x/2), tanh computed {name}", bound(lambda x, f: 0.5 + 0.5 * f(x * 0.5), function)
     for end in (4, 5, 6, 7, 8, 10, 12, 16, 20):
-        yield f"as 0 or 1 beyond {end}", lambda x, e=end: np.where(x > e, 1.0, np.where(x < -e, 0.0, sigmoid64(x)))
-        yield f"of an argument limited to {end}", lambda x, e=end: sigmoid64(np.clip(x, -e, e))
+        yield (
+            f"as 0 or 1 beyond {end}",
+            bound(lambda x, e: np.where(x > e, 1.0, np.where(x < -e, 0.0, sigmoid64(x))), end),
+        )
+        yield f"of an argument limited to {end}", bound(lambda x, e: sigmoid64(np.clip(x, -e, e)), end)
     yield "as exp(x)/(1 + exp(x)) in float32", lambda x: _ratio(exp64(np.minimum(x, 88)).astype(np.float32))
     yield (
         "as 1/(1 + exp(-x)) with 1 + exp(-x) in float32",
@@ -265,8 +269,8 @@ def _plan(x: Array) -> Array:
 
 def _formatted(exact: Function) -> Iterator[tuple[str, Function]]:
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", lambda x, f=narrow: f(exact(x))
-        yield f"of an argument rounded to {said}", lambda x, f=narrow: exact(f(x))
+        yield f"rounded to {said}", bound(lambda x, f: f(exact(x)), narrow)
+        yield f"of an argument rounded to {said}", bound(lambda x, f: exact(f(x)), narrow)
 
 
 def gelus() -> Iterator[tuple[str, Function]]:
@@ -291,5 +295,8 @@ def gelus() -> Iterator[tuple[str, Function]]:
     for end in (2, 3, 4, 5, 6):
         yield (
             f"as 0 below {-end} and x above {end}",
-            lambda x, e=end: np.where(x > e, x, np.where(x < -e, 0.0, 0.5 * x * (1 + erf64(x * 0.7071067811865476)))),
+            bound(
+                lambda x, e: np.where(x > e, x, np.where(x < -e, 0.0, 0.5 * x * (1 + erf64(x * 0.7071067811865476)))),
+                end,
+            ),
         )

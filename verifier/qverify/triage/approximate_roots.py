@@ -37,7 +37,7 @@ def _steps(count: int, of: str) -> str:
 def rsqrt_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> Array:
     """Returns 1/sqrt(x) from the bits of a float32 and Newton steps in dtype."""
     v = np.asarray(x).astype(np.float32)
-    y = (np.uint32(magic) - (v.view(np.uint32) >> np.uint32(1))).view(np.float32).astype(dtype)
+    y: Array = (np.uint32(magic) - (v.view(np.uint32) >> np.uint32(1))).view(np.float32).astype(dtype)
     v = v.astype(dtype)
     half = dtype(0.5) * v
     for _ in range(steps):

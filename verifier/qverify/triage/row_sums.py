@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
+from qverify.triage.bound import bound
 from qverify.triage.float_formats import NARROW, Format, exactly, float32
 
 Array = npt.NDArray[Any]
@@ -47,9 +48,9 @@ def partial_sums(depth: int) -> list[RowSum]:
             masks.setdefault(mask.tobytes(), (mask, []))[1].append(said)
     return [
         RowSum(
-            " or, which is the same here, ".join(said[:2]),
+            " or, which is the same here, ".join(said[: 1 if TAIL.fullmatch(said[0]) else 2]),
             partial(_weighted, weights=mask),
-            lambda _, mask=mask: float(mask.sum()),
+            bound(lambda _, mask: float(mask.sum()), mask),
             5.0 if TAIL.fullmatch(said[0]) else 9.0,
         )
         for mask, said in masks.values()

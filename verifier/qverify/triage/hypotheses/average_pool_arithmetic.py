@@ -10,6 +10,7 @@ import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.hypotheses import FaultVariant
@@ -43,7 +44,7 @@ class Averages:
         window, planes, out = window_of(node.words, dilated=False), as_planes(inputs[0]), plane_shape(y.shape)
         include, low, high = node.words[8:]
         scale, zero = inputs[1].astype(F), F(y.zero_point[0])
-        valid = sum(window.taps(window.padded(np.ones((1, 1, *planes.shape[2:]), np.int64), out, 0), out))
+        valid = np.asarray(sum(window.taps(window.padded(np.ones((1, 1, *planes.shape[2:]), np.int64), out, 0), out)))
         count = np.maximum(self.count(window.kernel[0] * window.kernel[1], valid, include), 1).astype(F)
         centred = planes.astype(F) - F(x.zero_point[0])
         real = centred if self.integer is not None else self.real(centred, scale[0])
@@ -80,7 +81,7 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
         )
         yield (
             f"the mean of q - zero is rounded {said} to an integer before it is scaled",
-            Averages(integer=lambda t, c, r=rule: r(t / c)),
+            Averages(integer=bound(lambda t, c, r: r(t / c), rule)),
             LIKELY,
         )
     yield (
@@ -122,33 +123,33 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"1/count is rounded to {said}, and multiplied",
-            Averages(mean=lambda t, c, f=narrow: t * f(1.0 / c.astype(float)).astype(F)),
+            Averages(mean=bound(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
             10.0,
         )
         yield f"the partial sums are rounded to {said}", Averages(sum=narrow), 10.0
         yield (
             f"the mean is rounded to {said}",
-            Averages(mean=lambda t, c, f=narrow: f((t / c).astype(float)).astype(F)),
+            Averages(mean=bound(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the real values are rounded to {said}",
-            Averages(real=lambda v, s, f=narrow: f((s * v).astype(float)).astype(F)),
+            Averages(real=bound(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the input's scale is rounded to {said}",
-            Averages(real=lambda v, s, f=narrow: f(np.array(float(s))).astype(F) * v),
+            Averages(real=bound(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
             10.0,
         )
         yield (
             f"the output's scale is rounded to {said}",
-            Averages(steps=lambda m, s, f=narrow: m / f(np.array(float(s))).astype(F)),
+            Averages(steps=bound(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the result in output steps is rounded to {said} before it is rounded to an integer",
-            Averages(steps=lambda m, s, f=narrow: f((m / s).astype(float)).astype(F)),
+            Averages(steps=bound(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
             10.0,
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.channel_choice import channel_choices
 from qverify.triage.float_formats import FORMATS, flushed
@@ -144,12 +145,15 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
                 f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=formula, change=change)}, 10.0
             )
         for what, wrapped in {
-            "x is": lambda x, a, b, f=narrow: formula(f(x.astype(float)).astype(F), a, b),
-            "the result is": lambda x, a, b, f=narrow: f(formula(x, a, b).astype(float)),
-            "the step before the result is": lambda x, a, b, f=narrow: (
-                f((x * a if op == "batch_norm" else x - a).astype(float)).astype(F) + b
-                if op == "batch_norm"
-                else f((x - a).astype(float)).astype(F) * b
+            "x is": bound(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
+            "the result is": bound(lambda x, a, b, f: f(formula(x, a, b).astype(float)), narrow),
+            "the step before the result is": bound(
+                lambda x, a, b, f: (
+                    f((x * a if op == "batch_norm" else x - a).astype(float)).astype(F) + b
+                    if op == "batch_norm"
+                    else f((x - a).astype(float)).astype(F) * b
+                ),
+                narrow,
             ),
         }.items():
             yield kernel_variant(f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 10.0)

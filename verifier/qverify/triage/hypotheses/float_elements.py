@@ -12,6 +12,7 @@ import numpy as np
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, page
 from qverify.ops.elementwise_float import TWO
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly, flushed
 from qverify.triage.hypotheses import FaultVariant
@@ -59,7 +60,7 @@ OTHERS: dict[str, dict[str, One]] = {
         "is selu": lambda x, p, q: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * (np.exp(x) - 1), x),
     },
     "hard_sigmoid": {
-        f"computes {a:g} x + {b:g}": lambda x, p, q, a=a, b=b: np.clip(a * x + b, 0, 1)  # type: ignore[misc]
+        f"computes {a:g} x + {b:g}": bound(lambda x, p, q, a, b: np.clip(a * x + b, 0, 1), a, b)
         for a in (0.2, 1 / 6, 0.25, 0.125, 1.0)
         for b in (0.5, 0.0)
     }
@@ -87,13 +88,13 @@ OTHERS: dict[str, dict[str, One]] = {
     },
     "softplus": {
         **{
-            f"returns x above {n}": lambda x, p, q, n=n: np.where(x > n, x, np.logaddexp(0, x))
+            f"returns x above {n}": bound(lambda x, p, q, n: np.where(x > n, x, np.logaddexp(0, x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
-        },  # type: ignore[misc]
+        },
         **{
-            f"returns 0 below {-n}": lambda x, p, q, n=n: np.where(x < -n, 0.0, np.logaddexp(0, x))
+            f"returns 0 below {-n}": bound(lambda x, p, q, n: np.where(x < -n, 0.0, np.logaddexp(0, x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
-        },  # type: ignore[misc]
+        },
         "is relu(x)": lambda x, p, q: np.maximum(x, 0),
         "leaves out the term in x": lambda x, p, q: np.log1p(np.exp(-np.abs(x))),
         "computes 1 + exp in float32": lambda x, p, q: (

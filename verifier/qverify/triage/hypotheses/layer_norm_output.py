@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.approximate_roots import reciprocals, rsqrts, sqrts
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.channel_choice import channel_choices
 from qverify.triage.float_formats import FORMATS, Format, exactly, flushed
@@ -125,9 +126,9 @@ def _rounded(said: str, narrow: Format) -> Iterator[FaultVariant]:
     ):
         rounds = [narrow if i in stages else exactly for i in range(5)]
         kernel = LayerNorm(
-            root=lambda v, eps, r=rounds: r[1](root_of(v, eps)),
-            normalize=lambda c, root, r=rounds: r[2](r[0](c) / root),
-            finish=lambda y, g, b, r=rounds: r[4](_plus(r[3](_times(y, g)), b)),
+            root=bound(lambda v, eps, r: r[1](root_of(v, eps)), rounds),
+            normalize=bound(lambda c, root, r: r[2](r[0](c) / root), rounds),
+            finish=bound(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
         )
         yield _variant(
             f"{', '.join(STAGES[i] for i in stages)} {'is' if len(stages) == 1 else 'are'} rounded to {said}", kernel

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
@@ -41,7 +42,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         }.items():
             yield kernel_variant(
                 f"lookup: the result is {said} instead of the table's entry",
-                {"lookup": lambda n, i, g, v=value: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape)},
+                {"lookup": bound(lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value)},
             )
         said = "the raw bits of the signed input are the table's index, without the offset added: negative inputs read the upper half of the table, the others the lower half"
         if case.graph.spec(node.inputs[0] or "").dtype in ("int8", "int16"):
@@ -99,21 +100,27 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
         yield f"the middle of every {step} entries is taken for all of them", partial(_middle, shift=shift)
     for k in (1, 2, 3, 4, 5, 6, 7, 8):
         for rule, division in DIVISIONS.items():
-            yield f"the table's entries lose their lowest {k} bits, {rule}", lambda t, k=k, d=division: d(t, k) << k
+            yield (
+                f"the table's entries lose their lowest {k} bits, {rule}",
+                bound(lambda t, k, d: d(t, k) << k, k, division),
+            )
         yield (
             f"the table's index is {k} entries too high",
-            lambda t, k=k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)],
+            bound(lambda t, k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)], k),
         )
-        yield f"the table's index is {k} entries too low", lambda t, k=k: t[np.maximum(np.arange(len(t)) - k, 0)]
+        yield (
+            f"the table's index is {k} entries too low",
+            bound(lambda t, k: t[np.maximum(np.arange(len(t)) - k, 0)], k),
+        )
     for bits in range(4, whole):
         yield (
             f"the table's index keeps only its lower {bits} bits",
-            lambda t, b=bits: t[np.arange(len(t)) & ((1 << b) - 1)],
+            bound(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
         )
         half, end = len_half(size), 1 << bits - 1
         yield (
             f"the table's index saturates to {bits} bits around its middle",
-            lambda t, h=half, e=end: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h],
+            bound(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
         )
     yield (
         "for negative inputs the entry of the absolute value is taken with its sign changed (an odd function)",

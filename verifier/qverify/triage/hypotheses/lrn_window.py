@@ -11,6 +11,7 @@ import numpy as np
 from qverify.arithmetic.float32 import pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FORMATS, Format, exactly
 from qverify.triage.hypotheses import FaultVariant
@@ -119,7 +120,10 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
         ("the power of two below", 1 << size.bit_length() - 1),
     ):
         if of and of != size:
-            yield f"alpha is divided by {said} ({of}) instead of size", Lrn(divisor=lambda n, taps, d=of: float(d))
+            yield (
+                f"alpha is divided by {said} ({of}) instead of size",
+                Lrn(divisor=bound(lambda n, taps, d: float(d), of)),
+            )
     yield "the bias is left out", Lrn(combine=lambda bias, alpha, total: alpha * total)
     yield "the bias is always 1", Lrn(combine=lambda bias, alpha, total: 1.0 + alpha * total)
     yield "alpha multiplies the bias, too", Lrn(combine=lambda bias, alpha, total: alpha * (bias + total))
@@ -137,7 +141,7 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
 
 def _powers() -> Iterator[tuple[str, Lrn]]:
     for value in (0.5, 0.75, 1.0, 0.25, 0.7, 0.8):
-        yield f"beta is always {value}", Lrn(power=lambda b, beta, v=value: pow64(b, v))
+        yield f"beta is always {value}", Lrn(power=bound(lambda b, beta, v: pow64(b, v), value))
     yield "the power is left out (division by the base)", Lrn(power=lambda b, beta: b)
     yield "the power is taken as 1 + beta*(base - 1)", Lrn(power=lambda b, beta: 1 + beta * (b - 1))
     yield (
@@ -160,25 +164,28 @@ def _root_of_float32(base: Array, beta: float) -> Array:
 
 def _formats() -> Iterator[tuple[str, Lrn]]:
     for said, narrow in FORMATS.items():
-        yield f"every square is rounded to {said}", Lrn(squares=lambda x, f=narrow: f(x * x))
-        yield f"the values are rounded to {said} before they are squared", Lrn(squares=lambda x, f=narrow: f(x) ** 2)
+        yield f"every square is rounded to {said}", Lrn(squares=bound(lambda x, f: f(x * x), narrow))
+        yield (
+            f"the values are rounded to {said} before they are squared",
+            Lrn(squares=bound(lambda x, f: f(x) ** 2, narrow)),
+        )
         yield f"the sum of squares is rounded to {said}", Lrn(total=narrow)
         yield f"the sum of squares is formed in {said}", Lrn(total=narrow, stepwise=True)
         yield (
             f"squares and their sum are formed in {said}",
-            Lrn(squares=lambda x, f=narrow: f(f(x) ** 2), total=narrow, stepwise=True),
+            Lrn(squares=bound(lambda x, f: f(f(x) ** 2), narrow), total=narrow, stepwise=True),
         )
         yield (
             f"bias plus alpha/size times the sum is rounded to {said}",
-            Lrn(combine=lambda b, a, t, f=narrow: f(b + a * t)),
+            Lrn(combine=bound(lambda b, a, t, f: f(b + a * t), narrow)),
         )
-        yield f"the power is rounded to {said}", Lrn(power=lambda b, beta, f=narrow: f(pow64(b, beta)))
+        yield f"the power is rounded to {said}", Lrn(power=bound(lambda b, beta, f: f(pow64(b, beta)), narrow))
         yield (
             f"1/power is rounded to {said}, and multiplied",
-            Lrn(power=lambda b, beta, f=narrow: f(1 / pow64(b, beta)), finish=np.multiply),
+            Lrn(power=bound(lambda b, beta, f: f(1 / pow64(b, beta)), narrow), finish=np.multiply),
         )
         yield f"beta is rounded to {said}", Lrn(power=partial(_of_beta, narrow=narrow))
-        yield f"the result is rounded to {said}", Lrn(finish=lambda x, p, f=narrow: f(x / p))
+        yield f"the result is rounded to {said}", Lrn(finish=bound(lambda x, p, f: f(x / p), narrow))
 
 
 def _of_beta(base: Array, beta: float, narrow: Format) -> Array:

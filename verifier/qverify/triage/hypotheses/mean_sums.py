@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FORMATS, Format
 from qverify.triage.hypotheses import FaultVariant
@@ -57,7 +58,8 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
         yield variant(f"the elements are summed {of.said}", partial(_mean, of=of, divisor=depth), of.bits)
     for said, divisor in divisors(depth).items():
         yield variant(
-            f"the sum is divided by {said} ({divisor:g}) instead of {depth}", lambda rows, d=divisor: whole(rows) / d
+            f"the sum is divided by {said} ({divisor:g}) instead of {depth}",
+            bound(lambda rows, d: whole(rows) / d, divisor),
         )
     yield variant("the sum is not divided", whole, LIKELY)
     yield variant(
@@ -70,12 +72,12 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
     for said, narrow in FORMATS.items():
         yield variant(
             f"1/{depth} is rounded to {said}, and multiplied",
-            lambda rows, f=narrow: whole(rows) * f(np.array(1 / depth)),
+            bound(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
             10.0,
         )
         yield variant(
             f"each element is multiplied by 1/{depth} in {said} before the sum",
-            lambda rows, f=narrow: whole(f(rows / depth)),
+            bound(lambda rows, f: whole(f(rows / depth)), narrow),
             10.0,
         )
         yield variant(
@@ -85,10 +87,10 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
         )
         yield variant(
             f"the sum in float32 is multiplied by 1/{depth} rounded to {said}",
-            lambda rows, f=narrow: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32),
+            bound(lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow),
             10.0,
         )
-        yield variant(f"the result is rounded to {said}", lambda rows, f=narrow: f(whole(rows) / depth), 10.0)
+        yield variant(f"the result is rounded to {said}", bound(lambda rows, f: f(whole(rows) / depth), narrow), 10.0)
     for said, kernel in _other_axes(case, node).items():
         yield kernel_variant(f"reduce mean: {said}", {"reduce_mean": kernel})
 
@@ -130,7 +132,7 @@ def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array]
     for mask in range(1, 1 << len(shape)):
         others = [i for i in range(len(shape)) if mask >> i & 1]
         if others != axes and int(np.prod([shape[i] for i in others])) * kept == total:
-            found[f"the mean is taken over axes {others} instead of {axes}"] = lambda n, i, g, a=others: (
-                whole(rows_of(i[0].astype(float), a)) / (total // kept)
+            found[f"the mean is taken over axes {others} instead of {axes}"] = bound(
+                lambda n, i, g, a: whole(rows_of(i[0].astype(float), a)) / (total // kept), others
             )
     return found

@@ -14,6 +14,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.approximate_roots import reciprocals
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.channel_choice import channel_choices
 from qverify.triage.float_formats import FIXED, FORMATS, Format, flushed
@@ -85,7 +86,7 @@ class Quantizer:
         return np.where(absent, low, total).astype(np.int64).astype(dtype)
 
 
-def _limited(total: Array, zero: Array, how: str, info: np.iinfo) -> Array:  # type: ignore[type-arg]
+def _limited(total: Array, zero: Array, how: str, info: np.iinfo) -> Array:
     low, high, span = float(info.min), float(info.max), 2.0**info.bits
     if how == LIMITS[0]:
         return np.clip(total, low, high)
@@ -164,26 +165,30 @@ def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:
         yield f"x/scale is rounded to {said} before it is rounded to an integer", Quantizer(value=narrow), 10.0
         yield (
             f"the value is rounded to {said} before it is divided",
-            Quantizer(real=lambda x, s, f=narrow: f(x.astype(float)).astype(np.float32) / s),
+            Quantizer(real=bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
         yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 10.0
         yield (
             f"1/scale is rounded to {said}, and multiplied",
-            Quantizer(real=lambda x, s, f=narrow: x * f(1.0 / s.astype(float)).astype(np.float32)),
+            Quantizer(real=bound(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
             10.0,
         )
         yield (
             f"value and 1/scale are rounded to {said}, and multiplied to it",
-            Quantizer(real=lambda x, s, f=narrow: f(f(x.astype(float)) * f(1.0 / s.astype(float)))),
+            Quantizer(real=bound(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
             12.0,
         )
     for said, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
-        yield f"the scale is the power of two {said}", Quantizer(scale=lambda s, r=rule: 2.0 ** r(np.log2(s))), 10.0
+        yield (
+            f"the scale is the power of two {said}",
+            Quantizer(scale=bound(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
+            10.0,
+        )
     for said, function in reciprocals().items():
         yield (
             f"1/scale is computed {said}, and multiplied",
-            Quantizer(real=lambda x, s, f=function: to_float32(x * f(s))),
+            Quantizer(real=bound(lambda x, s, f: to_float32(x * f(s)), function)),
             UNLIKELY,
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.approximate_exponentials import exponentials
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS
 from qverify.triage.hypotheses import FaultVariant
@@ -51,40 +52,43 @@ def _at(difference: Array, table: Array, index: Index) -> Array:
 
 def _indices() -> Iterator[tuple[str, Index]]:
     for low in (-128, -127, -129, -255, -254, -64, -63, -32, -31, -16, -15, -96, -192, -8, -100, -200):
-        yield f"saturates to {low}", lambda d, low=low: np.maximum(d, low)
+        yield f"saturates to {low}", bound(lambda d, low: np.maximum(d, low), low)
     yield from WRAPPED.items()
     for k in (-3, -2, -1, 1, 2, 3):
-        yield f"is {abs(k)} too {'large' if k > 0 else 'small'}", lambda d, k=k: d + k
+        yield f"is {abs(k)} too {'large' if k > 0 else 'small'}", bound(lambda d, k: d + k, k)
     for k in (1, 2, 3, 4):
-        yield f"loses its lowest {k} bits (floor)", lambda d, k=k: d >> k << k
-        yield f"loses its lowest {k} bits (toward zero)", lambda d, k=k: -(-d >> k << k)
-        yield f"is rounded to a multiple of {2**k}", lambda d, k=k: (d + 2 ** (k - 1)) >> k << k
-        yield f"is shifted {k} bits to the right", lambda d, k=k: d >> k
-        yield f"is shifted {k} bits to the left", lambda d, k=k: d << k
+        yield f"loses its lowest {k} bits (floor)", bound(lambda d, k: d >> k << k, k)
+        yield f"loses its lowest {k} bits (toward zero)", bound(lambda d, k: -(-d >> k << k), k)
+        yield f"is rounded to a multiple of {2**k}", bound(lambda d, k: (d + 2 ** (k - 1)) >> k << k, k)
+        yield f"is shifted {k} bits to the right", bound(lambda d, k: d >> k, k)
+        yield f"is shifted {k} bits to the left", bound(lambda d, k: d << k, k)
     for low in (-128, -127, -64, -32, -16, -192):
         yield (
             f"counts as infinite below {low} (exponential of the table's first entry)",
-            lambda d, low=low: np.where(d < low, -255, d),
+            bound(lambda d, low: np.where(d < low, -255, d), low),
         )
 
 
 def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
-        yield f"the exponentials are rounded to {said}", lambda t, s, f=narrow: f(t)
+        yield f"the exponentials are rounded to {said}", bound(lambda t, s, f: f(t), narrow)
         yield (
             f"the input's scale is rounded to {said} for the exponentials",
-            lambda t, s, f=narrow: np.exp(AT * f(np.array(s))),
+            bound(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
         )
     for number in (127.0, 255.0, 32767.0, 65535.0, 2.0**31 - 1):
         for rule in (np.rint, np.floor):
             yield (
                 f"the exponentials are {'rounded to' if rule is np.rint else 'cut to'} multiples of 1/{number:.0f}",
-                lambda t, s, n=number, r=rule: r(t * n) / n,
+                bound(lambda t, s, n, r: r(t * n) / n, number, rule),
             )
     for low in range(-250, -1):
-        yield f"exponentials of differences below {low} count as 0", lambda t, s, low=low: np.where(low > AT, 0.0, t)
+        yield (
+            f"exponentials of differences below {low} count as 0",
+            bound(lambda t, s, low: np.where(low > AT, 0.0, t), low),
+        )
     for said, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
-        yield f"the exponentials are of {said} times the difference", lambda t, s, f=factor: t**f
+        yield f"the exponentials are of {said} times the difference", bound(lambda t, s, f: t**f, factor)
     yield (
         "the exponentials are of the difference in steps, without the input's scale",
         lambda t, s: np.exp(AT.astype(float)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from qverify.ops import float_word
 from qverify.triage.approximate_roots import reciprocals
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED, FORMATS, Format
 from qverify.triage.hypotheses import FaultVariant
@@ -150,7 +151,8 @@ def _finishes() -> Iterator[FaultVariant]:
     )
     for most in (127, 255, 254, 126):
         yield _variant(
-            f"the result saturates at {most} steps", finish=lambda v, r, s, m=most: np.clip(np.rint(v), s.low, m)
+            f"the result saturates at {most} steps",
+            finish=bound(lambda v, r, s, m: np.clip(np.rint(v), s.low, m), most),
         )
     yield _variant(
         "results are at least one step", finish=lambda v, r, s: np.clip(np.maximum(np.rint(v), 1), s.low, s.high)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.bound import bound
 from qverify.triage.case import Array, Case
 from qverify.triage.float_formats import FIXED
 from qverify.triage.hypotheses import FaultVariant
@@ -48,11 +49,11 @@ def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
     for said, narrow in FIXED.items():
         yield (
             f"the sum of exponentials is rounded to {said}",
-            {"total": lambda e, f=narrow: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype)},
+            {"total": bound(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
         )
         yield (
             f"the exponentials are summed in {said}",
-            {"total": lambda e, f=narrow: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype)},
+            {"total": bound(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
         )
 
 
@@ -84,12 +85,12 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for value in (0, 1, -1, 127, 128, 255, -128):
         yield (
             f"the search for the maximum starts at {value}",
-            {"largest": lambda x, v=value: np.maximum(x.max(1, keepdims=True), v)},
+            {"largest": bound(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
         )
     for value in (127, 255):
         yield (
             f"{value} is subtracted instead of the row's largest element",
-            {"largest": lambda x, v=value: np.full((len(x), 1), v, x.dtype)},
+            {"largest": bound(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
         )
     yield "the largest absolute value is subtracted", {"largest": lambda x: np.abs(x).max(1, keepdims=True)}
     yield (

@@ -112,6 +112,24 @@ def _maclaurin(x: Array, terms: int) -> Array:
     return np.clip(1.1283791670955126 * total, -1.0, 1.0)
 
 
+def _near_series(x: Array, terms: int) -> Array:
+    near = np.clip(x, -2.5, 2.5)
+    total, term = np.zeros_like(near), np.array(near, np.float64)
+    for k in range(terms):
+        total = total + term / (2 * k + 1)
+        term = term * (-near * near) / (k + 1)
+    return np.where(np.abs(x) < 2.5, 1.1283791670955126 * total, erf64(x))
+
+
+def _short_fraction(x: Array, terms: int) -> Array:
+    far = np.clip(np.abs(x), 2.5, 6.0)
+    t = np.zeros_like(far)
+    for k in range(terms, 0, -1):
+        t = (k * 0.5) / (far + t)
+    tail = 1.0 - exp64(-(far * far)) * (0.5641895835477563 / (far + t))
+    return np.where((np.abs(x) >= 2.5) & (np.abs(x) < 6.0), np.copysign(tail, x), erf64(x))
+
+
 def _ibert(x: Array) -> Array:
     q = np.minimum(np.abs(x), 1.769)
     return np.sign(x) * (-0.2888 * (q - 1.769) ** 2 + 1)
@@ -152,6 +170,11 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     yield "by I-BERT's polynomial of degree 2", _ibert
     for terms in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16):
         yield f"by {terms} terms of its series, limited to -1..1", partial(_maclaurin, terms=terms)
+        yield f"by {terms} terms of its series below 2.5", partial(_near_series, terms=terms)
+    for terms in (20, 24, 30):
+        yield f"by {terms} terms of its series below 2.5", partial(_near_series, terms=terms)
+    for terms in (0, 1, 2, 3, 4, 5, 6, 8, 10):
+        yield f"by {terms} terms of its continued fraction from 2.5 on", partial(_short_fraction, terms=terms)
     for end in (1, 1.5, 2, 2.5, 3, 3.5, 4, 5):
         yield f"as 1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) >= e, np.sign(x), erf64(x)), end)
     yield "of the absolute value (its sign lost)", lambda x: erf64(np.abs(x))

@@ -161,7 +161,6 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "a float function's NaN is 0",
         partial(_rounded, after=lambda v: np.nan_to_num(v, posinf=np.inf, neginf=-np.inf)),
     )
-    yield _variant("a float function is applied twice", _twice)
 
 
 def _variant(said: str, kernel: Callable[..., Array]) -> FaultVariant:
@@ -196,11 +195,6 @@ def _rounded(
     own = [first, second]
     read = [own[at](before(v.astype(np.float64))).astype(np.float32) for at, v in enumerate(inputs)]
     return after(_exact(node, read, graph).astype(np.float64))
-
-
-def _twice(node: Node, inputs: list[Array], graph: Graph) -> Array:
-    once = _exact(node, inputs, graph).reshape(graph.spec(node.outputs[0]).shape)
-    return _exact(node, [once, *inputs[1:]], graph)
 
 
 def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:

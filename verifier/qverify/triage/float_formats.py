@@ -95,3 +95,8 @@ FIXED: dict[str, Format] = {
     for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded half up", lambda v: np.floor(v + 0.5)))
 }
 FORMATS: dict[str, Format] = {**WIDE, **NARROW, **BITS}
+
+
+def in_float32(values: Array, function: Callable[[Array], Array]) -> Array:
+    """Returns the function computed from float32 values, so that all of its arithmetic is of float32."""
+    return np.asarray(function(np.asarray(values).astype(np.float32))).astype(np.float64)

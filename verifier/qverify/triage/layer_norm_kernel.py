@@ -51,7 +51,8 @@ def as_they_are(mean: Array, root: Array) -> tuple[Array, Array]:
 class LayerNorm:
     """A kernel for nodes of layer_norm. mean: [rows, depth] to [rows, 1]. variance: takes rows and mean. root: takes
     variance and epsilon. statistics: exchanges mean and root between rows. normalize: takes rows less mean, and root.
-    finish: takes that, gamma and beta."""
+    finish: takes that, gamma and beta. dtype:
+    of all of it."""
 
     mean: Callable[[Array], Array] = mean_of
     variance: Callable[[Array, Array], Array] = variance_of
@@ -59,10 +60,11 @@ class LayerNorm:
     statistics: Callable[[Array, Array], tuple[Array, Array]] = as_they_are
     normalize: Callable[[Array, Array], Array] = normalized
     finish: Callable[[Array, Array, Array], Array] = affine
+    dtype: type = np.float64
 
     def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
-        rows = inputs[0].reshape(-1, node.words[0]).astype(np.float64)
-        gamma, beta = (v.reshape(-1).astype(np.float64) for v in inputs[1:3])
+        rows = inputs[0].reshape(-1, node.words[0]).astype(self.dtype)
+        gamma, beta = (v.reshape(-1).astype(self.dtype) for v in inputs[1:3])
         mean = self.mean(rows)
         root = self.root(self.variance(rows, mean), float(float_word(node.words[1])))
         mean, root = self.statistics(mean, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -12,6 +13,7 @@ from qverify.ops import page
 from qverify.triage import approximate_functions as approximate
 from qverify.triage.approximate_roots import reciprocals, sqrts
 from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import in_float32
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.replaced_functions import Functions, function_of, kernels_with, uses
 from qverify.triage.replaced_kernels import kernel_variant, nodes_of
@@ -29,20 +31,31 @@ WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for name, (said, functions) in WHOLE.items():
         if any(function_of(n) == name for n in nodes_of(case, "elementwise_float")):
-            for how, function in functions():
+            for how, function in _also_in_float32(functions()):
                 kernel = partial(_only, name=name, function=function)
                 yield kernel_variant(f"{said} is computed {how}", {"elementwise_float": kernel})
     if uses(case, "log"):
-        for how, function in approximate.logarithms():
+        for how, function in _also_in_float32(approximate.logarithms()):
             yield kernel_variant(f"the logarithm is computed {how}", kernels_with(Functions(log=function)))
     if uses(case, "erf"):
-        for how, function in approximate.error_functions():
+        for how, function in _also_in_float32(approximate.error_functions()):
             yield kernel_variant(f"the error function is computed {how}", kernels_with(Functions(erf=function)))
     if uses(case, "sqrt"):
         for how, function in sqrts().items():
             yield kernel_variant(f"the square root is computed {how}", kernels_with(Functions(sqrt=function)))
     if uses(case, "divide"):
         yield from _quotients()
+
+
+def _also_in_float32(functions: Iterator[tuple[str, Function]]) -> Iterator[tuple[str, Function]]:
+    """Yields the functions, and then those that are formulas in float32 arithmetic."""
+    formulas = list[tuple[str, Function]]()
+    for how, function in functions:
+        yield how, function
+        if not re.search("table|rounded|float32", how):
+            formulas.append((how, function))
+    for how, function in formulas:
+        yield f"{how}, in float32", partial(in_float32, function=function)
 
 
 def _only(node: Node, inputs: list[Array], graph: Graph, name: str, function: Function) -> Array:

@@ -49,6 +49,15 @@ FINISHES: dict[str, Finish] = {
         y.astype(np.float32).astype(float), g, b
     ),
 }
+
+
+def _of_row(y: Array, gamma: Array, beta: Array) -> Array:
+    """Returns the rows times gamma plus beta of the row's number."""
+    row = np.arange(len(y))[:, None]
+    return affine(y, gamma[row % len(gamma)] if gamma.size else gamma, beta[row % len(beta)] if beta.size else beta)
+
+
+FINISHES["gamma and beta are those of the row's number"] = _of_row
 STAGES = ("rows less mean", "root", "normalized", "times gamma", "result")
 
 

@@ -46,6 +46,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     nodes = nodes_of(case, "layer_norm")
     if not nodes:
         return
+    yield from _throughout()
     yield from _formulas(nodes[0].words[0])
     for said, root in ROOTS.items():
         yield _variant(said, LayerNorm(root=root))
@@ -60,6 +61,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         LayerNorm(root=partial(_scaled, factor=float(nodes[0].words[0]))),
     )
     yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / nodes[0].words[0])))
+
+
+def _throughout() -> Iterator[FaultVariant]:
+    """Yields layer norms computed in one narrower format from the sums to the result."""
+    for said, dtype in (("float32", np.float32), ("float16", np.float16)):
+        for product, multiply in (("", False), (", by 1/deviation", True)):
+            for formula, variance in (("", variance_of), (", the variance as E[x*x] - E[x]*E[x]", _one_pass_of)):
+                root = _inverse_root if multiply else root_of
+                normalize = np.multiply if multiply else np.divide
+                kernel = LayerNorm(root=root, variance=variance, normalize=normalize, dtype=dtype)
+                yield _variant(f"all of it is computed in {said}{product}{formula}", kernel)
+
+
+def _inverse_root(variance: Array, eps: float) -> Array:
+    return 1 / np.sqrt(variance + eps)
+
+
+def _one_pass_of(rows: Array, mean: Array) -> Array:
+    return np.maximum(mean_of(rows * rows) - mean * mean, 0)
 
 
 def _variant(said: str, kernel: LayerNorm) -> FaultVariant:

@@ -63,7 +63,9 @@ class LayerNorm:
     dtype: type = np.float64
 
     def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
-        rows = inputs[0].reshape(-1, node.words[0]).astype(self.dtype)
+        rows: Array = inputs[0].reshape(-1, node.words[0]).astype(self.dtype)
+        gamma: Array
+        beta: Array
         gamma, beta = (v.reshape(-1).astype(self.dtype) for v in inputs[1:3])
         mean = self.mean(rows)
         root = self.root(self.variance(rows, mean), float(float_word(node.words[1])))

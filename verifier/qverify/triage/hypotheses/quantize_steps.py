@@ -111,7 +111,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     for said, quantizer, bits in _quantizers():
         if nodes:
-            yield kernel_variant(f"quantize: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
+            yield kernel_variant(f"{_title(case)}: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
         else:
             yield FaultVariant(f"requantizing in {case.last.op}: {said}", partial(_copy, quantizer=quantizer), bits)
     for node in nodes[:1]:
@@ -121,6 +121,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 f"quantize: scale and zero point are those of {said}",
                 {"quantize": partial(_of_channels, choice=choice)},
             )
+
+
+def _title(case: Case) -> str:
+    """Returns quantize, with the op whose result is quantized where that is part of the unit."""
+    makers = {node.outputs[0]: node.op for node in case.unit.nodes}
+    before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
+    return f"quantize (of the result of {before.replace('_', ' ')})" if before else "quantize"
 
 
 def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:

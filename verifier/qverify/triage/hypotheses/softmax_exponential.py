@@ -70,8 +70,14 @@ def _indices() -> Iterator[tuple[str, Index]]:
 
 
 def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
-    for said, narrow in {**FORMATS, **FIXED}.items():
+    for said, narrow in FIXED.items():
+        yield f"the exponentials, 1 for the maximum, are rounded to {said}", bound(lambda t, s, f: f(t / t[-1]), narrow)
+    for said, narrow in FORMATS.items():
         yield f"the exponentials are rounded to {said}", bound(lambda t, s, f: f(t), narrow)
+        yield (
+            f"the exponentials, 1 for the maximum, are rounded to {said}",
+            bound(lambda t, s, f: f(np.exp(AT * s)), narrow),
+        )
         yield (
             f"the input's scale is rounded to {said} for the exponentials",
             bound(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
@@ -80,7 +86,7 @@ def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
         for rule in (np.rint, np.floor):
             yield (
                 f"the exponentials are {'rounded to' if rule is np.rint else 'cut to'} multiples of 1/{number:.0f}",
-                bound(lambda t, s, n, r: r(t * n) / n, number, rule),
+                bound(lambda t, s, n, r: r(t / t[-1] * n) / n, number, rule),
             )
     for low in range(-250, -1):
         yield (

@@ -41,7 +41,8 @@ def _of_integers(
     said = f"softmax: the exponentials are integers of {bits} bits ({first[0]}), their quotient by the sum in output steps is {last[0]}"
 
     def exponential(difference: Array, table: Array) -> Array:
-        return first[1](table[np.clip(difference + 255, 0, 255)].astype(float) * one)
+        whole = first[1](table.astype(float) / float(table[255]) * one)
+        return whole[np.clip(difference + 255, 0, 255)]
 
     def reciprocal(e: Array, total: Array, steps: Steps, scale: float) -> Array:
         return e * np.floor(scale / total) * float(steps.size) / scale

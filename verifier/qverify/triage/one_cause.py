@@ -60,9 +60,7 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
     shared = set.intersection(*kinds.values())
     if not shared:
         for found in confirmed.values():
-            _withdraw(
-                found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
-            )
+            _withdraw(found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one")
         return
     for name, found in confirmed.items():
         case = nodes[name][0].case

@@ -1,0 +1,172 @@
+"""Approximations of 1/sqrt, sqrt and 1/x that kernels use: bit tricks with Newton steps, tables, narrow formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.triage.float_formats import FORMATS, Format, significant
+
+Array = npt.NDArray[Any]
+Function = Callable[[Array], Array]
+RSQRT_TRICKS = (0x5F3759DF, 0x5F375A86, 0x5F1FFFF9, 0x5F3504F3, 0x5F400000, 0x5F37642F)
+RECIPROCAL_TRICKS = (
+    0x7EF311C7,
+    0x7EF311C3,
+    0x7EEEEBB3,
+    0x7EF127EA,
+    0x7F000000,
+    0x7EF477D5,
+    0x7EFFFFFF,
+    0x7EF19FFF,
+    0x7EEF370B,
+    0x7EEF3210,
+)
+STEPS = (0, 1, 2, 3)
+
+
+def _steps(count: int, of: str) -> str:
+    newton = {0: "no Newton step", 1: "one Newton step"}.get(count, f"{count} Newton steps")
+    return f"{of} and {newton}"
+
+
+def rsqrt_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> Array:
+    """Returns 1/sqrt(x) from the bits of a float32 and Newton steps in dtype."""
+    v = np.asarray(x).astype(np.float32)
+    y: Array = (np.uint32(magic) - (v.view(np.uint32) >> np.uint32(1))).view(np.float32).astype(dtype)
+    v = v.astype(dtype)
+    half = dtype(0.5) * v
+    for _ in range(steps):
+        y = y * (dtype(1.5) - (half * y) * y)
+    return y.astype(np.float64)
+
+
+def reciprocal_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> Array:
+    """Returns 1/x from the bits of a float32 and Newton steps in dtype; of the sign of x."""
+    v = np.abs(np.asarray(x)).astype(np.float32)
+    y = (np.uint32(magic) - v.view(np.uint32)).view(np.float32).astype(dtype)
+    v = v.astype(dtype)
+    for _ in range(steps):
+        y = y * (dtype(2.0) - v * y)
+    return np.copysign(y.astype(np.float64), x)
+
+
+def by_table(x: Array, entries: int, power: float, place: str) -> Array:
+    """Returns x**power, its mantissa (1..2, for a root 1..4) replaced by a table entry: of the start or the middle of its
+    interval, or interpolated between entries."""
+    mantissa, exponent = np.frexp(np.abs(np.asarray(x, np.float64)))
+    mantissa, exponent = mantissa * 2, exponent - 1
+    span = 1.0
+    if power in (0.5, -0.5):
+        odd = exponent % 2 != 0
+        mantissa, exponent, span = np.where(odd, mantissa * 2, mantissa), np.where(odd, exponent - 1, exponent), 3.0
+    step = span / entries
+    at = (mantissa - 1) / step
+    low = 1 + np.floor(at) * step
+    if place == "interpolated":
+        part = at - np.floor(at)
+        value = low**power * (1 - part) + (low + step) ** power * part
+    else:
+        value = (low + (step / 2 if place == "the middle" else 0.0)) ** power
+    return np.copysign(value * 2.0 ** (exponent * power), x)
+
+
+def _tricks(magics: tuple[int, ...], trick: Callable[..., Array]) -> dict[str, Function]:
+    return {
+        _steps(steps, f"from the bits of its float32 (0x{magic:08X})")
+        + (" in float64" if dtype is np.float64 and steps else ""): partial(
+            trick, magic=magic, steps=steps, dtype=dtype
+        )
+        for magic in magics
+        for steps in STEPS
+        for dtype in ((np.float32, np.float64) if steps else (np.float32,))
+    }
+
+
+def _tables(power: float) -> dict[str, Function]:
+    return {
+        f"from a table of {entries} entries a mantissa ({place})": partial(
+            by_table, entries=entries, power=power, place=place
+        )
+        for entries in (8, 16, 32, 64, 128, 256, 512, 1024)
+        for place in ("the start of its interval", "the middle", "interpolated")
+    }
+
+
+def _formats(exact: Function) -> dict[str, Function]:
+    return {f"rounded to {said}": partial(_rounded, exact=exact, narrow=narrow) for said, narrow in FORMATS.items()}
+
+
+def _rounded(x: Array, exact: Function, narrow: Format) -> Array:
+    return narrow(exact(x))
+
+
+def _newton_from(x: Array, power: float, bits: int, steps: int) -> Array:
+    """Returns x**power from an estimate of so many bits (an instruction's) and Newton steps in float32."""
+    v = np.asarray(x).astype(np.float32)
+    y = significant(np.abs(v.astype(np.float64)) ** power, bits).astype(np.float32)
+    for _ in range(steps):
+        y = (
+            y * (np.float32(1.5) - (np.float32(0.5) * np.abs(v) * y) * y)
+            if power == -0.5
+            else y * (np.float32(2) - np.abs(v) * y)
+        )
+    return np.copysign(y.astype(np.float64), x)
+
+
+def _estimates(power: float) -> dict[str, Function]:
+    return {
+        _steps(steps, f"from an estimate of {bits} bits"): partial(_newton_from, power=power, bits=bits, steps=steps)
+        for bits in (5, 7, 8, 12, 14)
+        for steps in (0, 1, 2)
+    }
+
+
+def rsqrts() -> dict[str, Function]:
+    """Returns approximations of 1/sqrt(x) by name, for x > 0."""
+    return {
+        **_tricks(RSQRT_TRICKS, rsqrt_trick),
+        **_formats(lambda x: 1.0 / np.sqrt(x)),
+        **_estimates(-0.5),
+        **_tables(-0.5),
+    }
+
+
+def reciprocals() -> dict[str, Function]:
+    """Returns approximations of 1/x by name."""
+    return {
+        **_tricks(RECIPROCAL_TRICKS, reciprocal_trick),
+        **_formats(lambda x: 1.0 / x),
+        **_estimates(-1.0),
+        **_tables(-1.0),
+    }
+
+
+def sqrts() -> dict[str, Function]:
+    """Returns approximations of sqrt(x) by name, for x >= 0."""
+    found: dict[str, Function] = {
+        f"from the bits of its float32 (0x{magic:08X}) and {steps} Newton steps": partial(
+            sqrt_trick, magic=magic, steps=steps
+        )
+        for magic in (0x1FBD1DF5, 0x1FBB4F2E, 0x1FC00000, 0x1FBD3F7D, 0x1FBB67AE)
+        for steps in (0, 1, 2)
+    }
+    times = {f"as x times 1/sqrt(x), {said}": partial(_times, rsqrt=f) for said, f in rsqrts().items()}
+    return {**found, **times, **_formats(np.sqrt), **_tables(0.5)}
+
+
+def sqrt_trick(x: Array, magic: int, steps: int) -> Array:
+    """Returns sqrt(x) from the bits of a float32 and Newton steps."""
+    v = np.asarray(x).astype(np.float32)
+    y = (np.uint32(magic) + (v.view(np.uint32) >> np.uint32(1))).view(np.float32)
+    for _ in range(steps):
+        y = np.float32(0.5) * (y + v / y)
+    return y.astype(np.float64)
+
+
+def _times(x: Array, rsqrt: Function) -> Array:
+    return np.where(x == 0, 0.0, x * rsqrt(x))

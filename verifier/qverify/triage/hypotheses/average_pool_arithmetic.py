@@ -1,0 +1,158 @@
+"""An average pool of 8 bits (its real values summed in float32) multiplies, sums, divides or rounds otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from qverify.arithmetic.windows import as_planes, plane_shape, window_of
+from qverify.model_bin.graph import Graph, Node
+from qverify.triage.bound import bound
+from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.hypotheses.rounding import RULES
+from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
+
+NAME = "average-pool-arithmetic"
+F = np.float32
+
+
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """A kernel for nodes of average_pool. real: of q - zero and the input's scale. count: from (whole kernel, valid taps,
+    include_pad). sum: rounds every partial sum. mean: of sum and count. steps: of mean and the output's scale. rule:
+    rounds. inside: whether the zero point is added before. integer: sums q - zero and scales at the end."""
+
+    real: Callable[[Array, Array], Array] = lambda v, s: s * v
+    count: Callable[[int, Array, int], Array] = lambda whole, valid, include: (
+        np.full_like(valid, whole) if include else valid
+    )
+    sum: Format = exactly
+    mean: Callable[[Array, Array], Array] = lambda total, count: total / count
+    steps: Callable[[Array, Array], Array] = lambda mean, scale: mean / scale
+    rule: Callable[[Array], Array] = np.rint
+    inside: bool = True
+    integer: Callable[[Array, Array], Array] | None = None
+    backward: bool = False
+
+    def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
+        x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+        window, planes, out = window_of(node.words, dilated=False), as_planes(inputs[0]), plane_shape(y.shape)
+        include, low, high = node.words[8:]
+        scale, zero = inputs[1].astype(F), F(y.zero_point[0])
+        valid = np.asarray(sum(window.taps(window.padded(np.ones((1, 1, *planes.shape[2:]), np.int64), out, 0), out)))
+        count = np.maximum(self.count(window.kernel[0] * window.kernel[1], valid, include), 1).astype(F)
+        centred = planes.astype(F) - F(x.zero_point[0])
+        real = centred if self.integer is not None else self.real(centred, scale[0])
+        taps = list(window.taps(window.padded(real, out, 0), out))
+        total = np.zeros(taps[0].shape, real.dtype)
+        for tap in reversed(taps) if self.backward else taps:
+            total = self.sum((total + tap).astype(real.dtype)).astype(real.dtype)
+        if self.integer is not None:
+            total = self.integer(total.astype(np.float64), count) * scale[0]
+            value = self.steps(total.astype(F), scale[1])
+        else:
+            value = self.steps(self.mean(total, count), scale[1])
+        whole = (
+            self.rule((value + zero).astype(np.float64)) if self.inside else self.rule(value.astype(np.float64)) + zero
+        )
+        return np.clip(np.where(valid == 0, zero, whole), low, high)
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for node in nodes_of(case, "average_pool")[:1]:
+        if case.graph.constants[node.inputs[1] or ""].dtype == F:
+            for said, kernel, bits in _kernels():
+                yield kernel_variant(f"average pool: {said}", {"average_pool": kernel}, bits)
+
+
+def _kernels() -> Iterator[tuple[str, Averages, float]]:
+    for said, rule in RULES.items():
+        if rule is not np.rint:
+            yield f"the result plus the zero point is rounded {said}", Averages(rule=rule), LIKELY
+        yield (
+            f"the result is rounded {said} before the zero point is added",
+            Averages(rule=rule, inside=False),
+            LIKELY + 1,
+        )
+        yield (
+            f"the mean of q - zero is rounded {said} to an integer before it is scaled",
+            Averages(integer=bound(lambda t, c, r: r(t / c), rule)),
+            LIKELY,
+        )
+    yield (
+        "padded taps are counted though they must not",
+        Averages(count=lambda whole, valid, include: np.full_like(valid, whole)),
+        LIKELY,
+    )
+    yield "padded taps are not counted though they must", Averages(count=lambda whole, valid, include: valid), LIKELY
+    yield "the sum is not divided", Averages(mean=lambda t, c: t), LIKELY
+    for said, change in {
+        "one more": lambda n: n + 1,
+        "one less": lambda n: n - 1,
+        "the power of two above": lambda n: 2 ** np.ceil(np.log2(np.maximum(n, 1))),
+        "the power of two below": lambda n: 2 ** np.floor(np.log2(np.maximum(n, 1))),
+        "twice as many": lambda n: 2 * n,
+    }.items():
+        yield (
+            f"the sum is divided by {said} than the taps"
+            if said.startswith("one")
+            else f"the sum is divided by {said} for the number of taps",
+            Averages(count=partial(_changed, change=change)),
+            6.0,
+        )
+    for said, kernel in {
+        "the sum is of integers in float64, scaled at the end": Averages(integer=lambda t, c: t / c),
+        "each product is added without being rounded before": Averages(
+            real=lambda v, s: v * s.astype(float), sum=lambda t: t.astype(F)
+        ),
+        "the taps are summed from the last to the first": Averages(backward=True),
+        "the taps are summed in float64": Averages(real=lambda v, s: (s * v).astype(float)),
+        "the mean is computed in float64": Averages(mean=lambda t, c: t.astype(float) / c),
+        "the mean is the sum times 1/count in float32": Averages(mean=lambda t, c: t * (F(1) / c)),
+        "the mean is multiplied by 1/scale in float32": Averages(steps=lambda m, s: m * (F(1) / s)),
+        "the division by the scale and the addition of the zero point round once (fused)": Averages(
+            steps=lambda m, s: m.astype(float) / s
+        ),
+    }.items():
+        yield said, kernel, 7.0
+    for said, narrow in {**FORMATS, **FIXED}.items():
+        yield (
+            f"1/count is rounded to {said}, and multiplied",
+            Averages(mean=bound(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
+            10.0,
+        )
+        yield f"the partial sums are rounded to {said}", Averages(sum=narrow), 10.0
+        yield (
+            f"the mean is rounded to {said}",
+            Averages(mean=bound(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
+            10.0,
+        )
+        yield (
+            f"the real values are rounded to {said}",
+            Averages(real=bound(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
+            10.0,
+        )
+        yield (
+            f"the input's scale is rounded to {said}",
+            Averages(real=bound(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
+            10.0,
+        )
+        yield (
+            f"the output's scale is rounded to {said}",
+            Averages(steps=bound(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
+            10.0,
+        )
+        yield (
+            f"the result in output steps is rounded to {said} before it is rounded to an integer",
+            Averages(steps=bound(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
+            10.0,
+        )
+
+
+def _changed(whole: int, valid: Array, include: int, change: Callable[[Array], Array]) -> Array:
+    return change(np.full_like(valid, whole) if include else valid)

@@ -1,0 +1,28 @@
+"""The exponential in exp, sigmoid, tanh, elu, softplus, power, float softmax and lrn is an approximation, or ends at a
+shorter range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from qverify.triage.approximate_exponentials import exponentials
+from qverify.triage.case import Case
+from qverify.triage.float_formats import in_float32
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.replaced_functions import Functions, kernels_with, uses
+from qverify.triage.replaced_kernels import kernel_variant
+
+NAME = "exponential"
+LATE = 1
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if not uses(case, "exp"):
+        return
+    for said, function in exponentials().items():
+        yield kernel_variant(f"the exponential is computed {said}", kernels_with(Functions(exp=function)))
+    for said, function in exponentials().items():
+        if "polynomial" in said or "^" in said:
+            text = f"the exponential is computed {said}, in float32"
+            yield kernel_variant(text, kernels_with(Functions(exp=partial(in_float32, function=function))))

@@ -1,0 +1,87 @@
+"""A function of float32 (log, erf, tanh, sigmoid, gelu, square root, reciprocal, division) is an approximation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import page
+from qverify.triage import approximate_functions as approximate
+from qverify.triage.approximate_roots import reciprocals, sqrts
+from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import in_float32
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.replaced_functions import Functions, function_of, kernels_with, uses
+from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+
+NAME = "float-functions"
+LATE = 1
+Function = Callable[[Array], Array]
+WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
+    "tanh": ("tanh", approximate.hyperbolic_tangents),
+    "sigmoid": ("sigmoid", approximate.sigmoids),
+    "gelu": ("gelu", approximate.gelus),
+}
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for name, (said, functions) in WHOLE.items():
+        if any(function_of(n) == name for n in nodes_of(case, "elementwise_float")):
+            for how, function in _also_in_float32(functions()):
+                kernel = partial(_only, name=name, function=function)
+                yield kernel_variant(f"{said} is computed {how}", {"elementwise_float": kernel})
+    if uses(case, "log"):
+        for how, function in _also_in_float32(approximate.logarithms()):
+            yield kernel_variant(f"the logarithm is computed {how}", kernels_with(Functions(log=function)))
+    if uses(case, "erf"):
+        for how, function in _also_in_float32(approximate.error_functions()):
+            yield kernel_variant(f"the error function is computed {how}", kernels_with(Functions(erf=function)))
+    if uses(case, "sqrt"):
+        for how, function in sqrts().items():
+            yield kernel_variant(f"the square root is computed {how}", kernels_with(Functions(sqrt=function)))
+    if uses(case, "divide"):
+        yield from _quotients()
+
+
+def _also_in_float32(functions: Iterator[tuple[str, Function]]) -> Iterator[tuple[str, Function]]:
+    """Yields the functions, and then those that are formulas in float32 arithmetic."""
+    formulas = list[tuple[str, Function]]()
+    for how, function in functions:
+        yield how, function
+        if not re.search("table|rounded|float32", how):
+            formulas.append((how, function))
+    for how, function in formulas:
+        yield f"{how}, in float32", partial(in_float32, function=function)
+
+
+def _only(node: Node, inputs: list[Array], graph: Graph, name: str, function: Function) -> Array:
+    """Computes one function otherwise; nodes of another as the simulator does."""
+    if function_of(node) == name:
+        return function(inputs[0].astype(np.float64))
+    values: list[Array | None] = list(inputs)
+    return page("elementwise_float").simulate(node, values, graph, None)[0]
+
+
+def _quotients() -> Iterator[FaultVariant]:
+    for how, function in reciprocals().items():
+        for said, product in PRODUCTS.items():
+            divide = partial(_times, function=function, product=product)
+            yield kernel_variant(
+                f"a quotient a/b is computed as a times 1/b{said}, and 1/b {how}",
+                kernels_with(Functions(divide=divide)),
+            )
+    yield kernel_variant("a quotient a/b is computed as b/a", kernels_with(Functions(divide=lambda a, b: b / a)))
+
+
+PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
+    "": np.multiply,
+    " in float32": lambda a, r: (np.float32(a) * r.astype(np.float32)).astype(np.float64),
+}
+
+
+def _times(a: Array, b: Array, function: Function, product: Callable[[Array, Array], Array]) -> Array:
+    return product(a, function(b))

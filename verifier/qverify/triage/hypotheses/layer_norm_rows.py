@@ -1,0 +1,87 @@
+"""Layer norm normalizes a row with the mean, the deviation or both of another row, of several rows, or of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import float_word
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.layer_norm_kernel import LayerNorm, affine, mean_of, variance_of
+from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.row_choice import row_choices
+
+NAME = "layer-norm-rows"
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    nodes = nodes_of(case, "layer_norm")
+    if not nodes:
+        return
+    depth, shape = nodes[0].words[0], case.graph.spec(nodes[0].inputs[0] or "").shape
+    rows = int(np.prod(shape)) // depth
+    for said, row in row_choices(rows).items():
+        for what, of in {"mean and deviation": (True, True), "mean": (True, False), "deviation": (False, True)}.items():
+            kernel = LayerNorm(statistics=partial(_of_rows, row=row, of=of))
+            yield kernel_variant(f"layer norm: a row is normalized with the {what} of {said}", {"layer_norm": kernel})
+    for n in (2, 4, 8, 16, 32):
+        if rows > n:
+            yield kernel_variant(
+                f"layer norm: {n} rows share one mean and variance", {"layer_norm": partial(_joint, count=n)}
+            )
+    if rows > 1:
+        yield kernel_variant(
+            "layer norm: one mean and variance of the whole tensor", {"layer_norm": partial(_joint, count=rows)}
+        )
+        yield kernel_variant(
+            "layer norm: the statistics run over the rows' axis (each column is normalized)",
+            {"layer_norm": _of_columns},
+        )
+        yield kernel_variant(
+            "layer norm: the sum of a row begins with that of the row before (not reset)",
+            {"layer_norm": LayerNorm(mean=_summed_on)},
+        )
+        yield kernel_variant(
+            "layer norm: the sum of squares of a row begins with that of the row before (not reset)",
+            {"layer_norm": LayerNorm(variance=_squares_on)},
+        )
+        yield kernel_variant(
+            "layer norm: the sums of a row begin with those of the row before (not reset)",
+            {"layer_norm": LayerNorm(mean=_summed_on, variance=_squares_on)},
+        )
+
+
+def _of_rows(mean: Array, root: Array, row: Array, of: tuple[bool, bool]) -> tuple[Array, Array]:
+    return mean[row] if of[0] else mean, root[row] if of[1] else root
+
+
+def _joint(node: Node, inputs: list[Array], graph: Graph, count: int) -> Array:
+    rows = inputs[0].reshape(-1, node.words[0]).astype(np.float64)
+    group = np.arange(len(rows)) // count
+    size = np.bincount(group)
+    mean = (np.bincount(group, mean_of(rows)[:, 0]) / size)[group][:, None]
+    variance = (np.bincount(group, variance_of(rows, mean)[:, 0]) / size)[group][:, None]
+    return _finished(node, inputs, rows, mean, variance)
+
+
+def _finished(node: Node, inputs: list[Array], rows: Array, mean: Array, variance: Array) -> Array:
+    y = (rows - mean) / np.sqrt(variance + float(float_word(node.words[1])))
+    return affine(y, *(v.reshape(-1).astype(np.float64) for v in inputs[1:3]))
+
+
+def _of_columns(node: Node, inputs: list[Array], graph: Graph) -> Array:
+    rows = inputs[0].reshape(-1, node.words[0]).astype(np.float64)
+    mean = mean_of(rows.T).T
+    return _finished(node, inputs, rows, mean, mean_of(((rows - mean) ** 2).T).T)
+
+
+def _summed_on(rows: Array) -> Array:
+    return np.cumsum(rows.reshape(-1))[rows.shape[1] - 1 :: rows.shape[1]][:, None] / rows.shape[1]
+
+
+def _squares_on(rows: Array, mean: Array) -> Array:
+    return np.cumsum(((rows - mean) ** 2).reshape(-1))[rows.shape[1] - 1 :: rows.shape[1]][:, None] / rows.shape[1]

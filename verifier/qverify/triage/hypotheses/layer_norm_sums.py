@@ -1,0 +1,72 @@
+"""Layer norm adds up only a part of a row, in a narrower accumulator or in another order, or divides the sum by another
+number, for the mean, for the variance or for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.layer_norm_kernel import LayerNorm
+from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
+
+NAME = "layer-norm-sums"
+Mean = Callable[[Array], Array]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    nodes = nodes_of(case, "layer_norm")
+    if not nodes:
+        return
+    depth = nodes[0].words[0]
+    for part in partial_sums(depth):
+        yield from _of_both(
+            f"the sum of a row takes part of it: {part.said}",
+            partial(_mean, of=part),
+            "divided by the whole depth",
+            part.bits,
+        )
+        counted = partial(_mean, of=part, divisor=part.size(depth))
+        yield from _of_both(
+            f"the sum of a row takes part of it: {part.said}",
+            counted,
+            "divided by the number of elements added",
+            part.bits + 1,
+        )
+    for of in narrow_sums(depth):
+        yield from _of_both(f"a row is summed {of.said}", partial(_mean, of=of), "", of.bits)
+    for said, divisor in divisors(depth).items():
+        yield from _of_both(
+            f"the sum of a row is divided by {said} ({divisor:g}) instead of its depth",
+            partial(_divided, divisor=divisor),
+        )
+
+
+def _of_both(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
+    more = f" ({more})" if more else ""
+    for where, kernel in {
+        "for the variance": LayerNorm(variance=partial(_variance, mean_of=mean)),
+        "for the mean (the variance taken around it)": LayerNorm(mean=mean),
+        "for mean and variance": LayerNorm(mean=mean, variance=partial(_variance, mean_of=mean)),
+        "for the mean (the variance around the true mean)": LayerNorm(mean=mean, variance=_around_the_true_mean),
+    }.items():
+        yield kernel_variant(f"layer norm, {where}: {said}{more}", {"layer_norm": kernel}, bits)
+
+
+def _mean(rows: Array, of: RowSum, divisor: float = 0.0) -> Array:
+    return of.total(rows)[:, None] / (divisor or rows.shape[1])
+
+
+def _divided(rows: Array, divisor: float) -> Array:
+    return whole(rows)[:, None] / divisor
+
+
+def _variance(rows: Array, mean: Array, mean_of: Mean) -> Array:
+    return mean_of((rows - mean) ** 2)
+
+
+def _around_the_true_mean(rows: Array, _: Array) -> Array:
+    mean = whole(rows)[:, None] / rows.shape[1]
+    return whole((rows - mean) ** 2)[:, None] / rows.shape[1]

@@ -1,0 +1,173 @@
+"""Layer norm forms the variance by another formula (one pass, no mean subtracted, in a narrow format), or treats epsilon
+otherwise (left out, elsewhere, another value)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
+from qverify.triage.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.row_sums import narrow_sums
+
+NAME = "layer-norm-variance"
+Roots = dict[str, Callable[[Array, float], Array]]
+NEGATIVE: dict[str, Callable[[Array], Array]] = {
+    "a negative difference counts as 0": lambda v: np.maximum(v, 0.0),
+    "a negative difference is taken as it is": exactly,
+    "of a negative difference its absolute value": np.abs,
+}
+ROOTS: Roots = {
+    "epsilon is left out": lambda v, eps: np.sqrt(v),
+    "epsilon is added after the root": lambda v, eps: np.sqrt(v) + eps,
+    "epsilon is added after the root and before it": lambda v, eps: np.sqrt(v + eps) + eps,
+    "epsilon's root is added after the root": lambda v, eps: np.sqrt(v) + np.sqrt(eps),
+    "epsilon is squared": lambda v, eps: np.sqrt(v + eps * eps),
+    "epsilon is subtracted": lambda v, eps: np.sqrt(v - eps),
+    "the larger of variance and epsilon instead of their sum": lambda v, eps: np.sqrt(np.maximum(v, eps)),
+    "the larger of deviation and epsilon": lambda v, eps: np.maximum(np.sqrt(v), eps),
+    "the root is not taken (division by the variance)": lambda v, eps: v + eps,
+    "no division by the deviation": lambda v, eps: np.ones_like(v),
+    "the rows are multiplied by the deviation instead of divided": lambda v, eps: 1.0 / np.sqrt(v + eps),
+    "variance and epsilon are added in float32": lambda v, eps: np.sqrt(v.astype(np.float32) + np.float32(eps)).astype(
+        float
+    ),
+}
+FACTORS = (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001, 2.0, 0.5)
+VALUES = (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-12, 1e-4, 1e-2, 1.0)
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    nodes = nodes_of(case, "layer_norm")
+    if not nodes:
+        return
+    yield from _throughout()
+    yield from _formulas(nodes[0].words[0])
+    for said, root in ROOTS.items():
+        yield _variant(said, LayerNorm(root=root))
+    for factor in FACTORS:
+        yield _variant(f"epsilon is {factor:g} times as large", LayerNorm(root=partial(_scaled, factor=factor)))
+    for value in VALUES:
+        yield _variant(f"epsilon is always {value:g}", LayerNorm(root=partial(_fixed, value=value)))
+    for said, narrow in {**FORMATS, **FIXED}.items():
+        yield from _narrow(said, narrow)
+    yield _variant(
+        "epsilon is added once for each element (times the depth)",
+        LayerNorm(root=partial(_scaled, factor=float(nodes[0].words[0]))),
+    )
+    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / nodes[0].words[0])))
+
+
+def _throughout() -> Iterator[FaultVariant]:
+    """Yields layer norms computed in one narrower format from the sums to the result."""
+    for said, dtype in (("float32", np.float32), ("float16", np.float16)):
+        for product, multiply in (("", False), (", by 1/deviation", True)):
+            for formula, variance in (("", variance_of), (", the variance as E[x*x] - E[x]*E[x]", _one_pass_of)):
+                root = _inverse_root if multiply else root_of
+                normalize = np.multiply if multiply else np.divide
+                kernel = LayerNorm(root=root, variance=variance, normalize=normalize, dtype=dtype)
+                yield _variant(f"all of it is computed in {said}{product}{formula}", kernel)
+
+
+def _inverse_root(variance: Array, eps: float) -> Array:
+    return 1 / np.sqrt(variance + eps)
+
+
+def _one_pass_of(rows: Array, mean: Array) -> Array:
+    return np.maximum(mean_of(rows * rows) - mean * mean, 0)
+
+
+def _variant(said: str, kernel: LayerNorm) -> FaultVariant:
+    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel})
+
+
+def _formulas(depth: int) -> Iterator[FaultVariant]:
+    one_pass = "the variance is computed in one pass, as E[x*x] - E[x]*E[x]"
+    for said, repair in NEGATIVE.items():
+        yield _variant(f"{one_pass}, in float64; {said}", LayerNorm(variance=partial(_one_pass, repair=repair)))
+        for name, narrow in FORMATS.items():
+            text = f"{one_pass}, both terms rounded to {name} before they are subtracted; {said}"
+            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, repair=repair)))
+            text = f"{one_pass}, E[x*x] and E[x] rounded to {name}; {said}"
+            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair)))
+            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {said}"
+            yield _variant(
+                text,
+                LayerNorm(
+                    mean=partial(_rounded_mean, narrow=narrow),
+                    variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair),
+                ),
+            )
+        for of in narrow_sums(depth):
+            mean = partial(_by, total=of.total)
+            text = f"{one_pass}, the sums formed {of.said}; {said}"
+            yield _variant(text, LayerNorm(mean=mean, variance=partial(_one_pass, mean_of=mean, repair=repair)))
+    yield _variant("the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero))
+    yield _variant("the mean is not subtracted for the variance", LayerNorm(variance=lambda r, m: mean_of(r * r)))
+    yield _variant(
+        "the mean is subtracted for the variance, not from the result",
+        LayerNorm(variance=lambda r, m: variance_of(r, mean_of(r)), mean=_zero),
+    )
+    yield _variant(
+        "the mean absolute deviation instead of the deviation",
+        LayerNorm(root=lambda v, eps: v + eps, variance=lambda r, m: mean_of(np.abs(r - m))),
+    )
+    yield _variant(
+        "the largest absolute deviation instead of the deviation",
+        LayerNorm(root=lambda v, eps: v, variance=lambda r, m: np.abs(r - m).max(1, keepdims=True)),
+    )
+
+
+def _by(rows: Array, total: Callable[[Array], Array]) -> Array:
+    return total(rows)[:, None] / rows.shape[1]
+
+
+def _one_pass(
+    rows: Array,
+    _: Array,
+    narrow: Format = exactly,
+    mean: Format = exactly,
+    repair: Format = exactly,
+    mean_of: Callable[[Array], Array] = mean_of,
+) -> Array:
+    first, squares = mean(mean_of(rows)), mean_of(rows * rows)
+    return repair(narrow(squares) - narrow(first * first))
+
+
+def _zero(rows: Array) -> Array:
+    return np.zeros((len(rows), 1))
+
+
+def _scaled(variance: Array, eps: float, factor: float) -> Array:
+    return root_of(variance, eps * factor)
+
+
+def _fixed(variance: Array, eps: float, value: float) -> Array:
+    return root_of(variance, value)
+
+
+def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
+    for what, kernel in {
+        "the mean": LayerNorm(mean=partial(_rounded_mean, narrow=narrow)),
+        "the mean, for the result only,": LayerNorm(
+            mean=partial(_rounded_mean, narrow=narrow), variance=lambda r, m: variance_of(r, mean_of(r))
+        ),
+        "the variance": LayerNorm(variance=lambda r, m: narrow(variance_of(r, m))),
+        "mean and variance": LayerNorm(
+            mean=partial(_rounded_mean, narrow=narrow), variance=lambda r, m: narrow(variance_of(r, m))
+        ),
+        "every deviation, for the variance,": LayerNorm(variance=lambda r, m: mean_of(narrow(r - m) ** 2)),
+        "every squared deviation": LayerNorm(variance=lambda r, m: mean_of(narrow((r - m) ** 2))),
+        "epsilon": LayerNorm(root=lambda v, eps: np.sqrt(v + narrow(np.array(eps)))),
+        "the sum of variance and epsilon": LayerNorm(root=lambda v, eps: np.sqrt(narrow(v + eps))),
+    }.items():
+        yield _variant(f"{what} is rounded to {said}", kernel)
+
+
+def _rounded_mean(rows: Array, narrow: Format) -> Array:
+    return narrow(mean_of(rows))

@@ -1,0 +1,192 @@
+"""LRN sums the squares over another window or axis, scales the sum otherwise, or raises it to another power."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from qverify.arithmetic.float32 import pow64
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import float_word
+from qverify.triage.bound import bound
+from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import FORMATS, Format, exactly
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+
+NAME = "lrn-window"
+Power = Callable[[Array, float], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Lrn:
+    """A kernel for nodes of lrn. axis: of the window. before, after: neighbours in it; None: as the op says. edge: what
+    lies outside (absent, repeated, wrapped). divisor: of alpha, from (size, taps in the tensor). squares: of real
+    values. total: rounds the sum. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
+
+    axis: int = 1
+    before: int | None = None
+    after: int | None = None
+    edge: str = "absent"
+    divisor: Callable[[int, Array], Array | float] = lambda size, taps: float(size)
+    squares: Callable[[Array], Array] = np.square
+    total: Format = exactly
+    stepwise: bool = False
+    combine: Callable[[float, Array, Array], Array] = lambda bias, alpha, total: bias + alpha * total
+    power: Power = pow64
+    finish: Callable[[Array, Array], Array] = lambda x, p: x / p
+
+    def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
+        size = node.words[0]
+        alpha, beta, bias = (float(float_word(w)) for w in node.words[1:])
+        real = inputs[0].astype(np.float64)
+        before = (size - 1) // 2 if self.before is None else self.before
+        after = size // 2 if self.after is None else self.after
+        squares = np.moveaxis(self.squares(real), self.axis, 0)
+        total, taps = np.zeros_like(squares), np.zeros(len(squares))
+        at = np.arange(len(squares))
+        for offset in range(-before, after + 1):
+            place = at + offset
+            inside = (place >= 0) & (place < len(squares))
+            source = place % len(squares) if self.edge == "wrapped" else np.clip(place, 0, len(squares) - 1)
+            used = inside if self.edge == "absent" else np.ones_like(inside)
+            along = [-1] + [1] * (squares.ndim - 1)
+            total = total + np.where(used.reshape(along), squares[source], 0.0)
+            total = self.total(total) if self.stepwise else total
+            taps += inside
+        total = np.moveaxis(self.total(total), 0, self.axis)
+        taps = taps.reshape([-1 if i == self.axis else 1 for i in range(total.ndim)])
+        base = self.combine(bias, alpha / np.asarray(self.divisor(size, taps)), total)
+        return self.finish(real, self.power(base, beta))
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for node in nodes_of(case, "lrn")[:1]:
+        shape = case.graph.spec(node.inputs[0] or "").shape
+        for said, kernel in (*_windows(node.words[0], len(shape)), *_scales(node.words[0]), *_powers()):
+            yield kernel_variant(f"lrn: {said}", {"lrn": kernel})
+        for said, kernel in _formats():
+            yield kernel_variant(f"lrn: {said}", {"lrn": kernel}, UNLIKELY)
+
+
+def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
+    names = {rank - 1: "columns (the last axis)", 2: "rows (axis 2)", 0: "batch items"}
+    for axis, name in names.items():
+        if axis < rank and axis != 1:
+            yield f"the squares are summed over neighbouring {name} instead of channels", Lrn(axis=axis)
+    before, after = (size - 1) // 2, size // 2
+    for said, first, last in (
+        ("starts one channel later", before - 1, after),
+        ("ends one channel earlier", before, after - 1),
+        ("starts one channel earlier", before + 1, after),
+        ("ends one channel later", before, after + 1),
+        ("is one channel wider on both sides", before + 1, after + 1),
+        ("is one channel narrower on both sides", before - 1, after - 1),
+        ("lies one channel higher", before - 1, after + 1),
+        ("lies one channel lower", before + 1, after - 1),
+        ("begins at the channel itself (looks ahead only)", 0, size - 1),
+        ("ends at the channel itself (looks back only)", size - 1, 0),
+        ("begins at the channel itself and ends after half of it", 0, after),
+        ("begins half before and ends at the channel itself", before, 0),
+        ("is the channel alone", 0, 0),
+        ("reaches a whole size to both sides", size, size),
+        ("has the longer half before the channel", after, before),
+        ("is always of 3 channels", 1, 1),
+        ("is always of 5 channels", 2, 2),
+        ("is all channels", 10**4, 10**4),
+    ):
+        if min(first, last) >= 0 and (first, last) != (before, after):
+            yield f"the window {said}", Lrn(before=min(first, 512), after=min(last, 512))
+    yield "the window repeats the first and the last channel outside the tensor", Lrn(edge="repeated")
+    yield "the window wraps from the last channel to the first", Lrn(edge="wrapped")
+
+
+def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
+    yield (
+        "alpha is divided by the number of channels that lie inside the tensor, not by size",
+        Lrn(divisor=lambda n, taps: taps),
+    )
+    yield "alpha is not divided by size", Lrn(divisor=lambda n, taps: 1.0)
+    for said, of in (
+        ("size - 1", size - 1),
+        ("size + 1", size + 1),
+        ("size squared", size * size),
+        ("size / 2", size // 2),
+        ("2 * size", 2 * size),
+        ("the next power of two", 1 << (size - 1).bit_length()),
+        ("the power of two below", 1 << size.bit_length() - 1),
+    ):
+        if of and of != size:
+            yield (
+                f"alpha is divided by {said} ({of}) instead of size",
+                Lrn(divisor=bound(lambda n, taps, d: float(d), of)),
+            )
+    yield "the bias is left out", Lrn(combine=lambda bias, alpha, total: alpha * total)
+    yield "the bias is always 1", Lrn(combine=lambda bias, alpha, total: 1.0 + alpha * total)
+    yield "alpha multiplies the bias, too", Lrn(combine=lambda bias, alpha, total: alpha * (bias + total))
+    yield "alpha is left out", Lrn(combine=lambda bias, alpha, total: bias + total / size)
+    yield "the bias is added twice", Lrn(combine=lambda bias, alpha, total: 2 * bias + alpha * total)
+    yield "the absolute values are summed, not the squares", Lrn(squares=np.abs)
+    yield "the values are summed, not their squares", Lrn(squares=exactly)
+    yield (
+        "alpha/size times the sum and the bias are added in float32",
+        Lrn(combine=lambda bias, alpha, total: (np.float32(bias) + (alpha * total).astype(np.float32)).astype(float)),
+    )
+    yield "alpha is a tenth", Lrn(divisor=lambda n, taps: 10.0 * n)
+    yield "alpha is ten times as large", Lrn(divisor=lambda n, taps: n / 10.0)
+
+
+def _powers() -> Iterator[tuple[str, Lrn]]:
+    for value in (0.5, 0.75, 1.0, 0.25, 0.7, 0.8):
+        yield f"beta is always {value}", Lrn(power=bound(lambda b, beta, v: pow64(b, v), value))
+    yield "the power is left out (division by the base)", Lrn(power=lambda b, beta: b)
+    yield "the power is taken as 1 + beta*(base - 1)", Lrn(power=lambda b, beta: 1 + beta * (b - 1))
+    yield (
+        "the power is taken as sqrt(base)*sqrt(sqrt(base))",
+        Lrn(power=lambda b, beta: np.sqrt(b) * np.sqrt(np.sqrt(b))),
+    )
+    yield "the power is taken in float32 as sqrt(base)*sqrt(sqrt(base))", Lrn(power=_root_of_float32)
+    yield "beta is squared", Lrn(power=lambda b, beta: pow64(b, beta * beta))
+    yield "beta is halved", Lrn(power=lambda b, beta: pow64(b, beta / 2))
+    yield "beta is doubled", Lrn(power=lambda b, beta: pow64(b, beta * 2))
+    yield "x is multiplied by the power instead of divided", Lrn(finish=lambda x, p: x * p)
+    yield "1 is divided by the power instead of x", Lrn(finish=lambda x, p: 1 / p)
+    yield "x*x is divided by the power instead of x", Lrn(finish=lambda x, p: x * x / p)
+
+
+def _root_of_float32(base: Array, beta: float) -> Array:
+    root = np.sqrt(base.astype(np.float32))
+    return (root * np.sqrt(root)).astype(float)
+
+
+def _formats() -> Iterator[tuple[str, Lrn]]:
+    for said, narrow in FORMATS.items():
+        yield f"every square is rounded to {said}", Lrn(squares=bound(lambda x, f: f(x * x), narrow))
+        yield (
+            f"the values are rounded to {said} before they are squared",
+            Lrn(squares=bound(lambda x, f: f(x) ** 2, narrow)),
+        )
+        yield f"the sum of squares is rounded to {said}", Lrn(total=narrow)
+        yield f"the sum of squares is formed in {said}", Lrn(total=narrow, stepwise=True)
+        yield (
+            f"squares and their sum are formed in {said}",
+            Lrn(squares=bound(lambda x, f: f(f(x) ** 2), narrow), total=narrow, stepwise=True),
+        )
+        yield (
+            f"bias plus alpha/size times the sum is rounded to {said}",
+            Lrn(combine=bound(lambda b, a, t, f: f(b + a * t), narrow)),
+        )
+        yield f"the power is rounded to {said}", Lrn(power=bound(lambda b, beta, f: f(pow64(b, beta)), narrow))
+        yield (
+            f"1/power is rounded to {said}, and multiplied",
+            Lrn(power=bound(lambda b, beta, f: f(1 / pow64(b, beta)), narrow), finish=np.multiply),
+        )
+        yield f"beta is rounded to {said}", Lrn(power=partial(_of_beta, narrow=narrow))
+        yield f"the result is rounded to {said}", Lrn(finish=bound(lambda x, p, f: f(x / p), narrow))
+
+
+def _of_beta(base: Array, beta: float, narrow: Format) -> Array:
+    return pow64(base, float(narrow(np.array(beta))))

@@ -1,0 +1,142 @@
+"""Softmax adds up only a part of a row's exponentials, in another format or order, or takes the maximum or the sum of
+another row or of a part of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.bound import bound
+from qverify.triage.case import Array, Case
+from qverify.triage.float_formats import FIXED
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.row_choice import row_choices
+from qverify.triage.row_sums import divisors, narrow_sums, partial_sums, sums_on
+from qverify.triage.softmax_kernels import FloatSoftmax, IntegerSoftmax
+
+NAME = "softmax-sums"
+KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax, "softmax_float": FloatSoftmax}
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    for op, kernel in KERNELS.items():
+        for node in nodes_of(case, op)[:1]:
+            outer, depth, inner = node.words[:3]
+            for said, parts, bits in _sums(depth, op == "softmax_float"):
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, bits)
+            for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 7.0)
+            for said, parts in _fixed():
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, UNLIKELY)
+
+
+def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]]:
+    for part in partial_sums(depth):
+        total, maximum = partial(_total, of=part.total), partial(_largest, of=part.total)
+        yield f"the sum of exponentials takes part of the row: {part.said}", {"total": total}, part.bits
+        yield f"the maximum is that of part of the row: {part.said}", {"largest": maximum}, part.bits + 0.5
+        both = {"largest": maximum, "total": total}
+        yield f"maximum and sum take part of the row: {part.said}", both, part.bits + 1
+    for of in narrow_sums(depth, wider):
+        yield f"the exponentials are summed {of.said}", {"total": partial(_total, of=of.total)}, of.bits + 1
+
+
+def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
+    for said, narrow in FIXED.items():
+        yield (
+            f"the sum of exponentials is rounded to {said}",
+            {"total": bound(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
+        )
+        yield (
+            f"the exponentials are summed in {said}",
+            {"total": bound(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
+        )
+
+
+def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield (
+        "the sum starts at 1 (one exponential too many)",
+        {"total": lambda e: e.sum(1, keepdims=True) + e.dtype.type(1)},
+    )
+    yield (
+        "the exponential of the maximum is left out of the sum",
+        {"total": lambda e: e.sum(1, keepdims=True) - e.max(1, keepdims=True)},
+    )
+    yield "the largest exponential instead of their sum", {"total": lambda e: e.max(1, keepdims=True)}
+    yield "the sum's reciprocal is left out (no normalization)", {"total": lambda e: np.ones((len(e), 1), e.dtype)}
+    yield "the squares of the exponentials are summed", {"total": lambda e: (e * e).sum(1, keepdims=True)}
+    for said, number in divisors(depth).items():
+        yield (
+            f"the sum counts {said} elements, those beyond the row as exponentials of 0 difference",
+            {"total": partial(_padded, more=number - depth)},
+        )
+    yield "no maximum is subtracted", {"largest": lambda x: np.zeros((len(x), 1), x.dtype)}
+    yield "the smallest element is subtracted, not the largest", {"largest": lambda x: x.min(1, keepdims=True)}
+    yield "the first element is subtracted, not the largest", {"largest": lambda x: x[:, :1]}
+    yield "the last element is subtracted, not the largest", {"largest": lambda x: x[:, -1:]}
+    yield (
+        "the mean is subtracted, not the largest element",
+        {"largest": lambda x: x.mean(1, keepdims=True).astype(x.dtype)},
+    )
+    for value in (0, 1, -1, 127, 128, 255, -128):
+        yield (
+            f"the search for the maximum starts at {value}",
+            {"largest": bound(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
+        )
+    for value in (127, 255):
+        yield (
+            f"{value} is subtracted instead of the row's largest element",
+            {"largest": bound(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
+        )
+    yield "the largest absolute value is subtracted", {"largest": lambda x: np.abs(x).max(1, keepdims=True)}
+    yield (
+        "the second largest element is subtracted",
+        {"largest": lambda x: np.sort(x, 1)[:, -2:-1] if x.shape[1] > 1 else x},
+    )
+
+
+def _of_rows(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    for said, row in row_choices(rows, inner).items():
+        yield f"a row is divided by the sum of {said}", {"total_at": row}
+        yield f"a row's maximum is that of {said}", {"largest_at": row}
+        yield f"a row's maximum and sum are those of {said}", {"largest_at": row, "total_at": row}
+    yield (
+        "the maximum is not reset between rows: it is the largest of all rows so far",
+        {"largest": lambda x: np.maximum.accumulate(x.max(1, keepdims=True), 0)},
+    )
+    yield "the maximum is that of the whole tensor", {"largest": lambda x: np.full((len(x), 1), x.max())}
+    yield "the sum is not reset between rows: it includes those of all rows so far", {"total": sums_on}
+    yield "one sum of the whole tensor", {"total": lambda e: np.full((len(e), 1), e.sum(), e.dtype)}
+    if inner > 1:
+        yield "the maximum is not reset between inner positions", {"largest": partial(_carried, inner=inner)}
+        yield (
+            "the maximum is that of all inner positions",
+            {"largest": lambda x: np.repeat(x.reshape(-1, inner * x.shape[1]).max(1), inner)[:, None]},
+        )
+        yield (
+            "the sum is that of all inner positions",
+            {"total": lambda e: np.repeat(e.reshape(-1, inner * e.shape[1]).sum(1), inner)[:, None]},
+        )
+
+
+def _total(e: Array, of: Callable[[Array], Array]) -> Array:
+    return of(e).astype(e.dtype)[:, None]
+
+
+def _largest(rows: Array, of: Callable[[Array], Array]) -> Array:
+    """Returns the maximum of the elements that a partial sum takes, found by summing the rows of a unit matrix."""
+    taken = of(np.eye(rows.shape[1])) > 0
+    return rows[:, taken].max(1, keepdims=True)
+
+
+def _padded(e: Array, more: float) -> Array:
+    return e.sum(1, keepdims=True) + e.dtype.type(more)
+
+
+def _carried(rows: Array, inner: int) -> Array:
+    most = rows.max(1).reshape(-1, inner)
+    return np.maximum.accumulate(most, 1).reshape(-1, 1)

@@ -1,0 +1,72 @@
+"""A unit computed with other kernels for the nodes of one op, the rest of the unit as the simulator computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify import ops
+from qverify.model_bin.graph import Graph, Node
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import FaultVariant
+
+Array = npt.NDArray[Any]
+LIKELY, UNLIKELY = 5.0, 16.0  # bits: of plain mistakes, and of formats and approximations of which there are hundreds
+Kernel = Callable[[Node, list[Array], Graph], Array]
+
+
+def nodes_of(case: Case, *stems: str) -> list[Node]:
+    """Returns the unit's nodes of these ops, in running order."""
+    return [node for node in case.unit.nodes if node.op in stems]
+
+
+def operands(case: Case, node: Node) -> list[Array]:
+    """Returns the values and constants that a node of the unit reads; absent inputs are empty."""
+    values = _values(case)
+    constants = case.graph.constants
+    return [np.zeros(0) if n is None else constants[n] if n in constants else values[n] for n in node.inputs]
+
+
+def _values(case: Case) -> dict[str, Array]:
+    return dict(case.once("unit values", lambda: _computed(case, {})))
+
+
+def with_kernels(case: Case, kernels: Mapping[str, Kernel]) -> Array:
+    """Returns the output with these kernels, by op. A kernel returns its output, of any shape and of exact values."""
+    return _computed(case, kernels)[case.output]
+
+
+def _computed(case: Case, kernels: Mapping[str, Kernel]) -> dict[str, Array]:
+    graph, values = case.graph, dict(case.inputs)
+    before = _values(case) if kernels else {}
+    changed = set[str]()
+    for node in case.unit.nodes:
+        if node.op in kernels:
+            read = [
+                np.zeros(0) if n is None else graph.constants[n] if n in graph.constants else values[n]
+                for n in node.inputs
+            ]
+            spec = graph.spec(node.outputs[0])
+            values[node.outputs[0]] = kernels[node.op](node, read, graph).astype(spec.dtype).reshape(spec.shape)
+            changed |= set(node.outputs)
+        elif before and not changed & set(node.inputs):
+            values |= {n: before[n] for n in node.outputs}
+        else:
+            values |= ops.simulate_node(graph, node, values, _state(case, node))
+            changed |= set(node.outputs)
+    return values
+
+
+def _state(case: Case, node: Node) -> Any:
+    if node.name not in case.states:
+        case.states[node.name] = ops.prepare(node, case.graph)
+    return case.states[node.name]
+
+
+def kernel_variant(said: str, kernels: Mapping[str, Kernel], bits: float = 0.0) -> FaultVariant:
+    """Returns the fault that these kernels compute."""
+    return FaultVariant(said, partial(with_kernels, kernels=kernels), bits)

@@ -1,0 +1,131 @@
+"""Softmax of 8 bits and of float32 whose parts can be exchanged one by one: maximum, exponential, sum, quotient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.float32 import exp64
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import float_word
+from qverify.triage.row_sums import whole
+
+Array = npt.NDArray[Any]
+
+
+def largest(rows: Array) -> Array:
+    """Returns the largest element of each row, [rows, 1]."""
+    return rows.max(1, keepdims=True)
+
+
+def sum_of(e: Array) -> Array:
+    """Returns the sum of each row, [rows, 1], added left to right in its own dtype."""
+    return whole(e)[:, None]
+
+
+def as_they_are(largest: Array, total: Array) -> tuple[Array, Array]:
+    """Returns the statistics of each row for the row itself."""
+    return largest, total
+
+
+def rows_of(values: Array, node: Node) -> Array:
+    """Returns [outer * inner, depth] of values in the shape of the node's words."""
+    outer, depth, inner = node.words[:3]
+    return np.moveaxis(values.reshape(outer, depth, inner), 1, 2).reshape(-1, depth)
+
+
+def from_rows(rows: Array, node: Node) -> Array:
+    """Returns rows in the order of the tensor."""
+    outer, depth, inner = node.words[:3]
+    return np.moveaxis(rows.reshape(outer, inner, depth), 2, 1)
+
+
+def quotient(e: Array, total: Array) -> Array:
+    """Returns e / total."""
+    return e / total
+
+
+@dataclass(frozen=True, slots=True)
+class FloatSoftmax:
+    """A kernel for nodes of softmax_float. statistics: takes the maximum and then the sum of each row and returns those
+    used (the sum is formed with the maximum used)."""
+
+    largest: Callable[[Array], Array] = largest
+    exponential: Callable[[Array], Array] = exp64
+    total: Callable[[Array], Array] = sum_of
+    largest_at: Array | None = None
+    total_at: Array | None = None
+    divide: Callable[[Array, Array], Array] = quotient
+
+    def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
+        rows = rows_of(inputs[0].astype(np.float64), node)
+        most = self.largest(rows)
+        e = self.exponential(rows - (most if self.largest_at is None else most[self.largest_at]))
+        total = self.total(e)
+        return from_rows(self.divide(e, total if self.total_at is None else total[self.total_at]), node)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What an 8-bit softmax knows of its output. size: steps of a one, float32. low, high: of the dtype less zero
+    point."""
+
+    size: np.float32
+    zero_point: int
+    low: int
+    high: int
+
+
+def scaled_quotient(e: Array, total: Array, steps: Steps) -> Array:
+    """Returns fl32(fl32(e*size)/total)."""
+    return (e * steps.size) / total
+
+
+def rounded(value: Array, rows: Array, steps: Steps) -> Array:
+    """Returns the nearest whole numbers within the limits."""
+    return np.clip(np.rint(value), steps.low, steps.high)
+
+
+def by_index(difference: Array, table: Array) -> Array:
+    """Returns the table's exponentials; differences beyond it take its ends."""
+    return table[np.clip(difference + 255, 0, 255)]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSoftmax:
+    """A kernel for nodes of softmax. table: changes the table of exponentials (float32 [256], the largest last; takes the
+    input's scale, too). exponential: takes integer differences to the maximum and the table. finish: takes the quotients
+    in output steps and the rows, returns whole steps without zero point."""
+
+    table: Callable[[Array, float], Array] | None = None
+    largest: Callable[[Array], Array] = largest
+    exponential: Callable[[Array, Array], Array] = by_index
+    total: Callable[[Array], Array] = sum_of
+    largest_at: Array | None = None
+    total_at: Array | None = None
+    divide: Callable[[Array, Array, Steps], Array] = scaled_quotient
+    finish: Callable[[Array, Array, Steps], Array] = rounded
+
+    def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
+        rows, y = rows_of(inputs[0].astype(np.int64), node), graph.spec(node.outputs[0])
+        table = inputs[1].astype(np.float32)
+        if self.table is not None:
+            table = self.table(table.astype(np.float64), input_scale(node, graph)).astype(np.float32)
+        most = self.largest(rows)
+        e = self.exponential(rows - (most if self.largest_at is None else most[self.largest_at]), table)
+        total = self.total(e)
+        info, zero = np.iinfo(y.dtype), y.zero_point[0]
+        steps = Steps(float_word(node.words[3]), zero, int(info.min) - zero, int(info.max) - zero)
+        value = self.divide(e, total if self.total_at is None else total[self.total_at], steps)
+        value = np.where(np.isnan(value), steps.low, value)
+        return from_rows(self.finish(value, rows, steps) + zero, node)
+
+
+def input_scale(node: Node, graph: Graph) -> float:
+    """Returns the real value of one step of the node's input; 1 where it is not quantized."""
+    scale = graph.spec(node.inputs[0] or "").scale
+    return float(scale[0]) if scale else 1.0

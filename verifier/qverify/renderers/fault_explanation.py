@@ -22,7 +22,11 @@ def verdict(found: FaultExplanation) -> str:
     if not found.description.differing:
         return "EQUAL: the board computed what the simulator computes from the same inputs"
     if found.exact:
-        return f"EXPLAINED: {_describe_confirmed(found)}" if found.confirmed else f"CANDIDATE: {_describe_candidate(found)}"
+        return (
+            f"EXPLAINED: {_describe_confirmed(found)}"
+            if found.confirmed
+            else f"CANDIDATE: {_describe_candidate(found)}"
+        )
     if not found.tried:
         return "NOT TRIED: time ran out before any fault was tried (--explain SECONDS)"
     known = (
@@ -30,7 +34,11 @@ def verdict(found: FaultExplanation) -> str:
         if found.not_tried
         else f"no known fault ({found.tried} tried)"
     )
-    fallen = f"; {count(len(found.fallen), 'cause')} that fitted the recorded bytes failed on the board" if found.fallen else ""
+    fallen = (
+        f"; {count(len(found.fallen), 'cause')} that fitted the recorded bytes failed on the board"
+        if found.fallen
+        else ""
+    )
     return f"UNEXPLAINED: {known} reproduces the board's bytes{fallen}"
 
 
@@ -39,7 +47,11 @@ def _describe_confirmed(found: FaultExplanation) -> str:
     place = "the node alone" if runs[0].place == "node" else "the whole network"
     text = f"{_describe_first(found)}; confirmed by {count(len(runs), 'experiment')} on the board ({place} on new inputs): "
     taken = found.exact[0][0].taken
-    every = f"all {runs[0].elements} elements" if not taken else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+    every = (
+        f"all {runs[0].elements} elements"
+        if not taken
+        else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+    )
     least, most = min(r.changed for r in runs), max(r.changed for r in runs)
     text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"
     if found.fallen:
@@ -49,7 +61,11 @@ def _describe_confirmed(found: FaultExplanation) -> str:
 
 
 def _describe_candidate(found: FaultExplanation) -> str:
-    fits = "fits this one element" if found.description.differing == 1 else f"fits these {found.description.differing} elements"
+    fits = (
+        "fits this one element"
+        if found.description.differing == 1
+        else f"fits these {found.description.differing} elements"
+    )
     others = len(found.exact) + len(found.general) - 1
     more = f" ({count(others, 'other cause', 'fits', 'fit')} them as well)" if others else ""
     return f"{_describe_first(found)} {fits}{more}; not confirmed: {found.unconfirmed}"

@@ -78,5 +78,7 @@ def draw_inputs(case: Case, kind: str, seed: int) -> dict[str, Array]:
     for name, values in case.inputs.items():
         rng = np.random.Generator(np.random.PCG64([seed, *kind.encode(), *name.encode()]))
         fixed = values.dtype.name in SMALL_INTEGERS or not values.size
-        drawn[name] = values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+        drawn[name] = (
+            values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+        )
     return drawn

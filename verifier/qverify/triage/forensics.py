@@ -65,7 +65,9 @@ def describe_search(search: FaultSearch) -> FaultExplanation:
     _list_groups(explanation, [[c for c in g if c.supported] for g in search.groups])
     if explanation.exact:
         bits = evidence.difference_bits(search.case)
-        explanation.unconfirmed = f"{NO_BOARD}, and of {search.tried} faults tried some fit by chance ({bits:.0f} bits of evidence)"
+        explanation.unconfirmed = (
+            f"{NO_BOARD}, and of {search.tried} faults tried some fit by chance ({bits:.0f} bits of evidence)"
+        )
     return explanation
 
 

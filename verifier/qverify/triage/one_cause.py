@@ -60,7 +60,9 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
     shared = set.intersection(*kinds.values())
     if not shared:
         for found in confirmed.values():
-            _withdraw(found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one")
+            _withdraw(
+                found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
+            )
         return
     for name, found in confirmed.items():
         case = nodes[name][0].case
@@ -78,7 +80,7 @@ def _withdraw(found: FaultExplanation, why: str) -> None:
 
 
 def _variants(case: Case, kind: tuple[str, str]) -> list[Candidate]:
-    page = next(page for page in pages() if page.NAME == kind[0])
+    page = next(page for page in pages() if kind[0] == page.NAME)
     try:
         faults = [(Fault(kind[0], variant.said, 0.0), variant) for variant in page.variants(case)]
     except DOES_NOT_FIT:

@@ -54,7 +54,9 @@ class BoardExperiments:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
+        return (
+            f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
+        )
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""

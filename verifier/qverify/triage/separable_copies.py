@@ -71,9 +71,8 @@ def dense_strides(shape: Sequence[int]) -> list[int]:
 
 def axis_names(rank: int) -> tuple[str, ...]:
     """Returns what the axes of a tensor are called."""
-    if rank == 4:
-        return ("batch", "channel", "row", "column")
-    return tuple(f"dimension {k}" for k in range(rank))
+    known = {4: ("batch", "channel", "row", "column"), 3: ("plane", "row", "column"), 2: ("row", "column")}
+    return known.get(rank) or tuple(f"dimension {k}" for k in range(rank))
 
 
 def copy_of(case: Case) -> SeparableCopy | None:

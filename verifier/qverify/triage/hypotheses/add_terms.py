@@ -4,8 +4,9 @@ scales or an intermediate of fewer bits, fixed point, the zero points handled ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -84,8 +85,6 @@ def _value(case: Case, name: str) -> Array:
 
 
 def _chosen(of: Terms, case: Case, where: Array) -> Terms:
-    from dataclasses import replace
-
     shape = case.spec.shape
     a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (of.a, of.b))
     return replace(of, a=a, b=b)
@@ -130,17 +129,16 @@ def _apart(of: Terms) -> Ways:
     for k in range(1, 9):
         for said, rounded in (("rounded", np.rint), ("truncated", np.trunc), ("cut down (floor)", np.floor)):
             text = f"each scaled operand is {said} to {k} binary places before the two are added"
-            narrow = partial(places, count=k, rounded=rounded)
-            yield 3.0, text, partial(_rounded_apart, first=narrow, second=narrow)
+            fewer = partial(places, count=k, rounded=rounded)
+            yield 3.0, text, partial(_rounded_apart, first=fewer, second=fewer)
     for said, narrow in NARROW.items():
         yield (
             2.5,
             f"each scaled operand is kept in {said} before the two are added",
             partial(_rounded_apart, first=narrow, second=narrow),
         )
-    for limit in (127, 128):
-        text = f"each scaled operand, rounded to an integer, saturates to -128..{limit - 1 if limit == 128 else 127} before the two are added"
-        yield 3.0, text, partial(_rounded_apart, first=_saturated, second=_saturated)
+    text = "each scaled operand, rounded to an integer, saturates to -128..127 before the two are added"
+    yield 3.0, text, partial(_rounded_apart, first=_saturated, second=_saturated)
 
 
 def _names(of: Terms) -> tuple[str, str]:
@@ -152,6 +150,8 @@ def _saturated(v: Array) -> Array:
 
 
 def _centred(of: Terms, dtype: type) -> tuple[Array, Array]:
+    real_a: Array
+    real_b: Array
     real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
     return real_a * dtype(of.ratios[0]), real_b * dtype(of.ratios[1])
 
@@ -238,30 +238,30 @@ def _sums(of: Terms) -> Ways:
     yield 3.0, "both operands are read with the scale of the second", partial(_one_scale, which=1)
 
 
-def _folded_sum(of: Terms, ratios: tuple[Array, Array] | None = None) -> Array:
-    r1, r2 = ratios or (F(of.ratios[0]), F(of.ratios[1]))
+def _f32(value: Any) -> Array:
+    return np.asarray(value, np.float32)
+
+
+def _folded_sum(of: Terms) -> Array:
+    r1, r2 = of.ratios
     if not of.exact:
         return (
             (of.a.astype(np.int64) - of.za) * np.float64(r1)
             + (of.b.astype(np.int64) - of.zb) * np.float64(r2)
             + of.zero
         )
-    return fma32(of.a.astype(F), F(r1), fma32(of.b.astype(F), F(r2), of.folded))
+    return fma32(of.a.astype(F), _f32(r1), fma32(of.b.astype(F), _f32(r2), _f32(of.folded)))
 
 
 def _folded(of: Terms, rounded: Round) -> Array:
-    return _finish(of, _folded_sum(of, _own(of)).astype(np.float64), rounded)
-
-
-def _own(of: Terms) -> tuple[Array, Array]:
-    return np.float64(of.ratios[0]), np.float64(of.ratios[1])  # type: ignore[return-value]
+    return _finish(of, _folded_sum(of).astype(np.float64), rounded)
 
 
 def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
-    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), F(of.ratios[0]), F(of.ratios[1])
+    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), _f32(of.ratios[0]), _f32(of.ratios[1])
     if not of.exact:
         return _plain(of, F, np.rint)
-    second = b * r2 + of.folded if inner else fma32(b, r2, of.folded)
+    second = b * r2 + of.folded if inner else fma32(b, r2, _f32(of.folded))
     total = a * r1 + second if outer else fma32(a, r1, second)
     return _finish(of, total)
 
@@ -274,9 +274,9 @@ def _plain(of: Terms, dtype: type, rounded: Round) -> Array:
 def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None) -> Array:
     if of.exact:
         folded = constant(np.asarray(of.folded)) if constant else np.asarray(of.folded)
-        second = fma32(of.b.astype(F), F(of.ratios[1]), np.asarray(folded, F))
+        second = fma32(of.b.astype(F), _f32(of.ratios[1]), np.asarray(folded, F))
         second = np.asarray(inner(second), F) if inner else second
-        value = fma32(of.a.astype(F), F(of.ratios[0]), second)
+        value = fma32(of.a.astype(F), _f32(of.ratios[0]), second)
     else:
         p, q = _centred(of, np.float64)
         value = p + (inner(q) if inner else q) + of.zero

@@ -19,36 +19,36 @@ Way = Callable[[Array, int], Array]  # from the places and the size of the input
 
 def _ways() -> dict[str, Way]:
     ways: dict[str, Way] = {
-        "is always the first one": lambda p, n: np.full_like(p, p[0]),
-        "is always the last one": lambda p, n: np.full_like(p, p[-1]),
-        "comes in reverse order": lambda p, n: p[::-1],
-        "is one place too far, limited to the last": lambda p, n: np.minimum(p + 1, n - 1),
-        "is one place too early, limited to the first": lambda p, n: np.maximum(p - 1, 0),
-        "is one place too far, wrapping around": lambda p, n: (p + 1) % n,
-        "is one place too early, wrapping around": lambda p, n: (p - 1) % n,
-        "is the one before it, except for the first": lambda p, n: np.append(p[:1], p[:-1]),
-        "is the one after it, except for the last": lambda p, n: np.append(p[1:], p[-1:]),
-        "is counted from the start of the input": lambda p, n: np.minimum(np.arange(len(p)), n - 1),
-        "is counted from the end of the input": lambda p, n: n - 1 - p,
-        "is counted in 8 bits (mod 256)": lambda p, n: p % 256,
-        "is counted in signed 8 bits": lambda p, n: (p + 128) % 256 - 128,
-        "is limited to 127": lambda p, n: np.minimum(p, 127),
-        "is limited to 255": lambda p, n: np.minimum(p, 255),
-        "stops before the last one of the input": lambda p, n: np.minimum(p, n - 2),
+        "are always the first one": lambda p, n: np.full_like(p, p[0]),
+        "are always the last one": lambda p, n: np.full_like(p, p[-1]),
+        "come in reverse order": lambda p, n: p[::-1],
+        "are one place too far, limited to the last": lambda p, n: np.minimum(p + 1, n - 1),
+        "are one place too early, limited to the first": lambda p, n: np.maximum(p - 1, 0),
+        "are one place too far, wrapping around": lambda p, n: (p + 1) % n,
+        "are one place too early, wrapping around": lambda p, n: (p - 1) % n,
+        "are the one before it, except for the first": lambda p, n: np.append(p[:1], p[:-1]),
+        "are the one after it, except for the last": lambda p, n: np.append(p[1:], p[-1:]),
+        "are counted from the start of the input": lambda p, n: np.minimum(np.arange(len(p)), n - 1),
+        "are counted from the end of the input": lambda p, n: n - 1 - p,
+        "are counted in 8 bits (mod 256)": lambda p, n: p % 256,
+        "are counted in signed 8 bits": lambda p, n: (p + 128) % 256 - 128,
+        "are limited to 127": lambda p, n: np.minimum(p, 127),
+        "are limited to 255": lambda p, n: np.minimum(p, 255),
+        "stop before the last one of the input": lambda p, n: np.minimum(p, n - 2),
     }
     for m in BLOCKS:
-        for said, order in _ORDERS.items():
+        for said, order in ORDERS.items():
             ways[said.format(m)] = partial(_taken, order=order, block=m)
     return ways
 
 
-_ORDERS: dict[str, Callable[[Array, int], Array]] = {
-    "repeats the first {}": lambda i, m: i % m,
-    "repeats the first of every {}": lambda i, m: i // m * m,
-    "repeats the last of every {}": lambda i, m: i // m * m + m - 1,
-    "repeats the {} before": lambda i, m: i - m,
-    "repeats the {} after": lambda i, m: i + m,
-    "comes in reverse order within every {}": lambda i, m: i // m * m + m - 1 - i % m,
+ORDERS: dict[str, Callable[[Array, int], Array]] = {
+    "repeat the first {}": lambda i, m: i % m,
+    "repeat the first of every {}": lambda i, m: i // m * m,
+    "repeat the last of every {}": lambda i, m: i // m * m + m - 1,
+    "repeat the {} before": lambda i, m: i - m,
+    "repeat the {} after": lambda i, m: i + m,
+    "come in reverse order within every {}": lambda i, m: i // m * m + m - 1 - i % m,
 }
 
 
@@ -66,7 +66,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copy = needed_copy(case)
     for axis, count in enumerate(copy.shape):
         for said, way in WAYS.items() if count > 1 else ():
-            text = f"copy: the {copy.names[axis]} read {said}"
+            text = f"copy: the {copy.names[axis]}s read {said}"
             yield from copy_variant(case, text, partial(_changed, axis=axis, way=way), 7.0)
 
 

@@ -4,10 +4,13 @@ folded in, or with the parameters of another operand."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from qverify.arithmetic import float32
+from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Array, Case, bits, limits
 from qverify.triage.hypotheses import FaultVariant
@@ -61,8 +64,6 @@ def _by_way(case: Case, way: Requantized, only: str | None) -> Array:
 
 def combined(case: Case, ways: dict[str, Requantized]) -> Array:
     """Returns the output with some operands requantized in these ways."""
-    from qverify.ops.quantize import as_quantized
-
     parts = []
     for name in _operands(case):
         x = case.inputs[name] if name in case.inputs else case.graph.constants[name]
@@ -102,13 +103,13 @@ def _ways() -> Iterator[tuple[float, str, Requantized]]:
     for said, rounded in TO_INTEGER.items():
         yield 1.5, f"and {said}", partial(_by_ratio, rounded=rounded)
         yield 2.0, f"and {said}, the zero point already added", partial(_by_ratio, rounded=rounded, zero_first=True)
-    for k in (8, 16, 15, 7, 10, 12, 14, 6, 5, 4, 3, 2, 1, 9, 11, 13, 18, 20, 24):
+    for rare, k in enumerate((8, 16, 15, 7, 10, 12, 14, 6, 5, 4, 3, 2, 1, 9, 11, 13, 18, 20, 24)):
         for word, scale in (("rounded", half_up), ("cut down", np.floor)):
             narrow = partial(places, count=k, rounded=scale)
             for said, rounded in TO_INTEGER.items():
                 text = f"in fixed point: the ratio sx / sy is {word} to a multiple of 1/{1 << k}, the product {said}"
                 cost = 2.0 if said.endswith(("ties up)", "(floor)")) else 2.5
-                yield cost, text, partial(_by_ratio, narrow=narrow, rounded=rounded)
+                yield cost + 0.05 * rare, text, partial(_by_ratio, narrow=narrow, rounded=rounded)
     for k in range(2, 24):
         for word, scale in (("rounded", np.rint), ("cut", np.floor)):
             narrow = partial(significant, count=k, rounded=scale)
@@ -138,13 +139,13 @@ def _by_ratio(
     ratio = np.asarray(np.float64(spec.scale[0]) / np.float64(y.scale[0]))
     ratio = 1 / ratio if inverted else ratio
     ratio = ratio if narrow is None else narrow(ratio)
-    real = (x.astype(np.int64) - (spec.zero_point[0] if zero_in else 0)).astype(dtype) * np.asarray(ratio, dtype)
+    real: Array = (x.astype(np.int64) - (spec.zero_point[0] if zero_in else 0)).astype(dtype) * np.asarray(ratio, dtype)
     zero = y.zero_point[0] if zero_out else 0
     return _finish(rounded(real + zero) if zero_first else rounded(real) + zero, y)
 
 
 def _wrapped(x: Array, spec: TensorSpec, y: TensorSpec) -> Array:
-    real = (x.astype(np.int64) - spec.zero_point[0]) * (spec.scale[0] / y.scale[0])
+    real: Array = (x.astype(np.int64) - spec.zero_point[0]) * (spec.scale[0] / y.scale[0])
     return (np.rint(real).astype(np.int64) + y.zero_point[0]).astype(y.dtype)
 
 
@@ -189,11 +190,6 @@ def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[Fau
 
 
 def _as_others(case: Case, others: dict[str, str], scale: bool, zero: bool) -> Array:
-    from dataclasses import replace
-
-    from qverify.arithmetic import float32
-    from qverify.ops.quantize import parameters
-
     def way(x: Array, spec: TensorSpec, y: TensorSpec, other: TensorSpec) -> Array:
         own = replace(
             spec, scale=other.scale if scale else spec.scale, zero_point=other.zero_point if zero else spec.zero_point

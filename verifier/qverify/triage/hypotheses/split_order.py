@@ -38,8 +38,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "each output takes the slices after its own": own + sizes[at],
         "each output takes the slices before its own": own - sizes[at],
     }
-    for said, start in starts.items():
-        yield from copy_variant(case, f"split: {said}", partial(_start, axis=axis, start=start), 2.0)
+    for rare, (said, start) in enumerate(starts.items()):
+        cost = 1.0 + 0.2 * rare
+        yield from copy_variant(case, f"split: {said}", partial(_start, axis=axis, start=start), cost)
     for other in range(len(copy.shape)):
         if other != axis and copy.sizes[other] > 1:
             said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"

@@ -1,0 +1,133 @@
+"""An operand of an operation on two or three tensors is read at wrong places: not repeated past its end, repeated from
+the wrong axis, or with a stride of another axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.inner_node import inner_case
+from qverify.triage.separable_copies import axis_names, dense_strides
+from qverify.triage.variant_checks import inner_again, operand, where_it_differs, with_operand
+
+NAME = "broadcast-operand"
+OPS = {"add": 2, "mul": 2, "mod": 2, "elementwise_float": 2, "where": 3}
+ORDINAL = ("first", "second", "third")
+Way = tuple[str, int, int]  # kind, size, stride
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = inner_case(case)
+    if of is None or of.last.op not in OPS or len(of.last.inputs) < 2 or not of.spec.shape:
+        return
+    for at, name in enumerate(of.last.inputs[: OPS[of.last.op]]):
+        if name is None or not operand(of, name).size:
+            continue
+        who = "the condition" if of.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
+        if of.last.op == "where" and at:
+            who = f"the {ORDINAL[at - 1]} value"
+        for cost, said, way in _ways(of, name):
+            text = f"{of.last.op}: {who} ({name}) {said}"
+            yield from where_it_differs(case, text, partial(_made, at=at, way=way), cost)
+
+
+def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
+    y, shape = of.spec.shape, operand(of, name).shape
+    count = prod(shape)
+    if shape != y:
+        yield (
+            1.0,
+            "is not repeated: past its end its last element is used for all remaining elements",
+            ("flat clamped", 0, 0),
+        )
+        yield (
+            1.2,
+            "is not repeated: past its end its last element is used, but for the first column, which is right",
+            ("flat clamped in rows", 0, 0),
+        )
+        yield (
+            1.5,
+            "is repeated in order of memory (element i mod its size), whatever axis it lacks",
+            ("flat modulo", count, 0),
+        )
+        yield (
+            1.5,
+            "is spread in order of memory: each element serves consecutive outputs",
+            ("flat divided", max(prod(y) // count, 1), 0),
+        )
+        yield 2.0, "is not repeated: past its end it counts as raw 0", ("flat zero", 0, 0)
+        yield 2.0, "is aligned with the first dimensions instead of the last", ("leading", 0, 0)
+    yield 1.5, "is read at its first element only", ("flat modulo", 1, 0)
+    for k in range(len(y)):
+        name_k = axis_names(len(y))[k]
+        inner = prod(y[k + 1 :])
+        if inner > 1:
+            yield 1.5, f"repeats its first {inner} elements (one {name_k}) for every {name_k}", ("own modulo", inner, 0)
+            yield (
+                2.0,
+                f"is read at output element mod {inner} (restarts with every {name_k})",
+                ("flat modulo", inner, 0),
+            )
+            yield (
+                2.0,
+                f"is read at output element / {inner} (one element for every {name_k})",
+                ("flat divided", inner, 0),
+            )
+        if y[k] > 1:
+            yield 1.5, f"does not advance with the {name_k} (stride 0)", ("stride", k, 0)
+            for stride in dict.fromkeys((1, *dense_strides(shape), *dense_strides(y), y[k])):
+                yield 3.0, f"advances by {stride} elements with each {name_k}", ("stride", k, stride)
+            yield 2.5, f"is one {name_k} too far", ("rolled", k, -1)
+            yield 2.5, f"is one {name_k} too early", ("rolled", k, 1)
+            yield 2.5, f"is read backward along the {name_k}s", ("backward", k, 0)
+    for lanes in (2, 4, 8, 16, 32, 64):
+        yield 3.0, f"is read once for every {lanes} columns: the first one's element serves all", ("held", lanes, 0)
+        yield 3.0, f"repeats its first {lanes} columns", ("columns modulo", lanes, 0)
+
+
+def _made(case: Case, at: int, way: Way) -> Array:
+    of = inner_case(case)
+    assert of is not None
+    name = of.last.inputs[at] or ""
+    value = operand(of, name)
+    return inner_again(case, with_operand(of, name, _read(value, of.spec.shape, way)))
+
+
+def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
+    kind, size, stride = way
+    flat, index = value.reshape(-1), np.arange(prod(y))
+    if kind == "flat zero":
+        return np.where(index < flat.size, flat[np.minimum(index, flat.size - 1)], value.dtype.type(0)).reshape(y)
+    if kind == "flat clamped in rows":
+        natural = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y).reshape(-1)
+        first = index % y[-1] == 0
+        return flat[np.where(first, natural, np.minimum(index, flat.size - 1))].reshape(y)
+    if kind.startswith("flat"):
+        where = index % size if kind == "flat modulo" else index // size if kind == "flat divided" else index
+        return flat[np.minimum(where, flat.size - 1)].reshape(y)
+    if kind == "leading":
+        return np.broadcast_to(value.reshape(value.shape + (1,) * (len(y) - value.ndim)), y)
+    own = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
+    if kind == "own modulo":
+        return flat[own % size]
+    if kind == "rolled":
+        return np.roll(np.broadcast_to(value, y), stride, size)
+    if kind == "backward":
+        return np.flip(np.broadcast_to(value, y), size)
+    if kind in ("held", "columns modulo"):
+        columns = np.arange(y[-1])
+        return np.broadcast_to(value, y)[..., columns // size * size if kind == "held" else columns % size]
+    steps = [0 if n == 1 else s for n, s in zip(value.shape, dense_strides(value.shape), strict=True)]
+    strides = [0] * (len(y) - len(steps)) + steps
+    strides[size] = stride
+    where: Array = np.zeros(y, np.int64)
+    for k, (n, step) in enumerate(zip(y, strides, strict=True)):
+        where = where + (np.arange(n) * step).reshape([-1 if j == k else 1 for j in range(len(y))])
+    if np.max(where) >= flat.size:
+        raise ValueError("read beyond the operand")
+    return flat[where]

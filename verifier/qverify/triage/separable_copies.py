@@ -130,7 +130,8 @@ def copy_variant(
     where = changed.addresses()
     outside = _outside(where, source_of(case, changed).size)
     if beyond == "unknown" and outside.any():
-        if not (bits(case.recorded)[~outside] != bits(case.made)[~outside]).any():
+        differs = bits(case.recorded) != bits(case.made)
+        if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():
             return []
         text = f"{said}; {np.count_nonzero(outside)} elements are read from beyond the tensor"
         return [FaultVariant(text, _Maker(change, beyond, outside), bits_, free=outside)]

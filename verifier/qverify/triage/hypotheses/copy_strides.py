@@ -27,10 +27,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for k in axes:
         for stride, said in _strides(case, copy, k).items():
             yield from copy_variant(case, _said(copy, k, said), partial(_changed, strides={k: stride}), 3.0)
-    for k in axes[1:]:
-        if np.ptp(copy.places[k]) == copy.shape[k] - 1:
-            said = f"copy: the offset of {_plural(copy.names[k])} is not reset when the next {copy.names[k - 1]} begins"
-            yield from copy_variant(case, said, partial(_not_reset, axis=k), 3.0)
+    inner = [k for k in axes[1:-1] if np.ptp(copy.places[k]) == copy.shape[k] - 1]
+    for group in [inner, *([k] for k in inner if len(inner) > 1)] if inner else []:
+        who = " and ".join(_plural(copy.names[k]) for k in group)
+        for left, said in (
+            (0, "is not taken back"),
+            (1, "is taken back one step too little"),
+            (-1, "is taken back one step too far"),
+        ):
+            text = f"copy: the offset of {who} {said} when the next one before begins"
+            yield from copy_variant(case, text, partial(_not_reset, axes=group, left=left), 2.5)
     for first, second in combinations(axes, 2):
         by_first, by_second = _strides(case, copy, first), _strides(case, copy, second)
         for a, said_a in by_first.items():
@@ -80,12 +86,16 @@ def _changed(copy: SeparableCopy, case: Case, strides: dict[int, int]) -> Separa
     return copy.with_strides(strides)
 
 
-def _not_reset(copy: SeparableCopy, case: Case, axis: int) -> SeparableCopy:
-    """Returns the copy whose address keeps what the axis added to it whenever an outer index advances."""
-    step = int(copy.places[axis][1] - copy.places[axis][0]) * copy.strides[axis] * copy.shape[axis]
+def _not_reset(copy: SeparableCopy, case: Case, axes: list[int], left: int) -> SeparableCopy:
+    """Returns the copy whose address keeps a part of what these axes added to it whenever an outer index advances: left
+    steps, or all where it is 0."""
     strides, places = list(copy.strides), list(copy.places)
-    for outer in range(axis):
-        more = prod(copy.shape[outer + 1 : axis]) * step
-        places[outer] = places[outer] * strides[outer] + np.arange(copy.shape[outer]) * more
+    more = [0] * len(strides)
+    for axis in axes:
+        step = int(copy.places[axis][1] - copy.places[axis][0]) * copy.strides[axis] * (left or copy.shape[axis])
+        for outer in range(axis):
+            more[outer] += prod(copy.shape[outer + 1 : axis]) * step
+    for outer, each in enumerate(more):
+        places[outer] = places[outer] * strides[outer] + np.arange(copy.shape[outer]) * each
         strides[outer] = 1
     return copy.with_strides(dict(enumerate(strides))).with_places(dict(enumerate(places)))

@@ -25,6 +25,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         or case.graph.constants[case.last.inputs[1] or ""].ndim != 1
     ):
         return
+    size = case.recorded.size
+    for said, way in {
+        "passed through without the table": _passed,
+        "requantized without the table": _requantized,
+    }.items():
+        tails = {
+            size % m: m for m in (64, 32, 2, 4, 8, 16) if size % m and size >= m and case.spec.numpy_dtype.kind in "iu"
+        }
+        for tail, m in tails.items():
+            text = (
+                f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {said}"
+            )
+            yield from where_it_differs(case, text, partial(_tail, way=way, tail=tail), 2.0)
     for cost, said, way in _ways(case):
         yield from where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
 
@@ -33,10 +46,16 @@ def _made(case: Case, way: Way) -> Array:
     source, name = (n or "" for n in case.last.inputs[:2])
     table = case.graph.constants[name]
     changed = way(table.astype(np.float64), case.graph.spec(source), case.spec)
-    info = np.iinfo(table.dtype) if table.dtype.kind in "iu" else None
+    info = np.iinfo(table.dtype.name) if table.dtype.kind in "iu" else None
     if info is not None:
         changed = np.clip(changed, info.min, info.max)
     return case.again(Change(constants={name: changed.astype(table.dtype)}))
+
+
+def _tail(case: Case, way: Way, tail: int) -> Array:
+    output = case.made.reshape(-1).copy()
+    output[-tail:] = _made(case, way).reshape(-1)[-tail:]
+    return output.reshape(case.spec.shape)
 
 
 def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
@@ -44,6 +63,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
     if case.spec.numpy_dtype.kind not in "iu":
         return
     width = 8 * x.numpy_dtype.itemsize
+    if x.numpy_dtype.kind == "i":
+        half = 1 << width - 1
+        text = f"the raw bits of a signed input are the table index, without adding {half}: negative inputs read the upper half of the table, the others the lower half"
+        yield 0.5, text, lambda t, a, b: np.roll(t, half)
     yield 1.0, "the input's bytes are passed through without the table", _passed
     yield 1.5, "the input is requantized to the output without the table", _requantized
     if x.dtype == case.spec.dtype:

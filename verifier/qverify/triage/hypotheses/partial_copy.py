@@ -31,7 +31,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             value = rest[0]
             made = partial(_filled, count=count, value=value)
             yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", made, cost)
-        else:
+        elif count and 2 * case.differing.size > size - count:  # what was in memory differs nearly everywhere
             free = np.arange(size) >= count
             yield FaultVariant(f"{text}; the rest keeps what was in memory", partial(_left, free=free), cost, free=free)
 

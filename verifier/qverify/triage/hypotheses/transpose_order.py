@@ -47,9 +47,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         wrong = dense_strides(of.spec.shape)
         yield from copy_variant(
             case,
-            f"transpose: the strides are computed from the output's shape, from dimension {k} on",
+            f"transpose: the strides are computed from the output's shape{f', from dimension {k} on' if k else ''}",
             partial(_strides, strides=[copy.strides[j] if j < k else wrong[own[j]] for j in range(rank)]),
-            4.0,
+            2.0 + k,
         )
 
 

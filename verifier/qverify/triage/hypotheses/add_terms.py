@@ -52,8 +52,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     recorded = bits(case.recorded)[case.differing[few]]
     sample = _chosen(of, case, case.differing[few])
     for cost, said, way in _ways(of):
-        if (bits(way(sample)) == recorded).all():
+        if _gives(way, sample, recorded):
             yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+
+
+def _gives(way: Callable[[Terms], Array], sample: Terms, recorded: Array) -> bool:
+    try:
+        return bool((bits(way(sample)) == recorded).all())
+    except ValueError:
+        return False
 
 
 def _few(of: Terms, case: Case) -> Array:
@@ -228,6 +235,10 @@ def _sums(of: Terms) -> Ways:
     for k in range(7, 20):
         narrow = partial(significant, count=k)
         yield 3.5, f"the partial result B * r2 + F keeps {k} significant bits", partial(_narrow, inner=narrow)
+    for which, name in enumerate(_names(of)):
+        for sign in ("unsigned", "signed", "inverted"):
+            how = "with its highest bit inverted (128 added or taken)" if sign == "inverted" else f"as {sign} bytes"
+            yield 2.0, f"the {name} operand is read {how}", partial(_resigned, which=which, sign=sign)
     yield 3.0, "the operands are exchanged, each with the scale of the other", _exchanged
     yield 3.0, "the second operand is added where it should be subtracted, or the other way", _negated
     yield 3.0, "the activation limits are applied before the output zero point is added", _clipped_early
@@ -281,6 +292,17 @@ def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, c
         p, q = _centred(of, np.float64)
         value = p + (inner(q) if inner else q) + of.zero
     return _finish(of, np.asarray(total(value)) if total else value)
+
+
+def _resigned(of: Terms, which: int, sign: str) -> Array:
+    value = (of.a, of.b)[which]
+    if value.dtype.itemsize > 1:
+        raise ValueError("not of 8 bits")
+    if sign == "inverted":
+        changed = (np.ascontiguousarray(value).view(np.uint8) ^ 128).view(value.dtype)
+    else:
+        changed = np.ascontiguousarray(value).view(np.uint8 if sign == "unsigned" else np.int8)
+    return _folded(replace(of, a=changed) if which == 0 else replace(of, b=changed), np.rint)
 
 
 def _exchanged(of: Terms) -> Array:

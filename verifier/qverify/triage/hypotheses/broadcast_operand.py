@@ -3,13 +3,13 @@ the wrong axis, or with a stride of another axis."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.inner_node import inner_case
 from qverify.triage.separable_copies import axis_names, dense_strides
@@ -32,8 +32,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if of.last.op == "where" and at:
             who = f"the {ORDINAL[at - 1]} value"
         for cost, said, way in _ways(of, name):
-            text = f"{of.last.op}: {who} ({name}) {said}"
-            yield from where_it_differs(case, text, partial(_made, at=at, way=way), cost)
+            beyond = _beyond(operand(of, name).shape, of.spec.shape, way)
+            yield from _judged(case, of, f"{of.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond)
 
 
 def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
@@ -85,9 +85,62 @@ def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
             yield 2.5, f"is one {name_k} too far", ("rolled", k, -1)
             yield 2.5, f"is one {name_k} too early", ("rolled", k, 1)
             yield 2.5, f"is read backward along the {name_k}s", ("backward", k, 0)
+    for kind, text in _WALKS.items():
+        yield 2.0, text, (kind, 0, 0)
     for lanes in (2, 4, 8, 16, 32, 64):
         yield 3.0, f"is read once for every {lanes} columns: the first one's element serves all", ("held", lanes, 0)
         yield 3.0, f"repeats its first {lanes} columns", ("columns modulo", lanes, 0)
+
+
+_WALKS = {
+    "left all": "is not taken back to its start when a row or plane ends: its position keeps growing",
+    "left one": "is taken back one step too little when a row or plane ends",
+    "output strides": "is walked with the strides of the output's shape",
+    "own strides": "is walked as if no dimension of 1 were repeated",
+}
+
+
+def _judged(
+    case: Case, of: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
+) -> list[FaultVariant]:
+    """Returns the fault; what it reads beyond the operand, nothing predicts."""
+    if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
+        return where_it_differs(case, text, make, cost)
+    differs, free = bits(case.recorded) != bits(case.made), beyond.reshape(-1)
+    same = bits(make(case)) == bits(case.recorded)
+    if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
+        return []
+    said = f"{text}; {np.count_nonzero(free)} elements are read from beyond it"
+    return [FaultVariant(said, partial(_recorded, make=make, free=free), cost, free=free)]
+
+
+def _recorded(case: Case, make: Callable[[Case], Array], free: Array) -> Array:
+    return np.where(free, case.recorded.reshape(-1), make(case).reshape(-1)).reshape(case.spec.shape)
+
+
+def _addresses(y: tuple[int, ...], strides: list[int]) -> Array:
+    where: Array = np.zeros(y, np.int64)
+    for k, (n, step) in enumerate(zip(y, strides, strict=True)):
+        where = where + (np.arange(n) * step).reshape([-1 if j == k else 1 for j in range(len(y))])
+    return where
+
+
+def _walk(shape: tuple[int, ...], y: tuple[int, ...], kind: str) -> Array:
+    """Returns the address of each output element in an operand walked in one of the wrong ways of _WALKS."""
+    padded = (1,) * (len(y) - len(shape)) + tuple(shape)
+    dense = dense_strides(y if kind == "output strides" else padded)
+    strides = [s if n > 1 or kind == "own strides" else 0 for n, s in zip(padded, dense, strict=True)]
+    if kind.startswith("left"):
+        own = list(strides)
+        for axis in range(1, len(y) - 1):
+            step = own[axis] * (1 if kind == "left one" else y[axis])
+            for outer in range(axis):
+                strides[outer] += prod(y[outer + 1 : axis]) * step
+    return _addresses(y, strides)
+
+
+def _beyond(shape: tuple[int, ...], y: tuple[int, ...], way: Way) -> Array | None:
+    return _walk(shape, y, way[0]) >= prod(shape) if way[0] in _WALKS else None
 
 
 def _made(case: Case, at: int, way: Way) -> Array:
@@ -101,6 +154,8 @@ def _made(case: Case, at: int, way: Way) -> Array:
 def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
     kind, size, stride = way
     flat, index = value.reshape(-1), np.arange(prod(y))
+    if kind in _WALKS:
+        return flat[np.minimum(_walk(value.shape, y, kind), flat.size - 1)]
     if kind == "flat zero":
         return np.where(index < flat.size, flat[np.minimum(index, flat.size - 1)], value.dtype.type(0)).reshape(y)
     if kind == "flat clamped in rows":
@@ -108,8 +163,8 @@ def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
         first = index % y[-1] == 0
         return flat[np.where(first, natural, np.minimum(index, flat.size - 1))].reshape(y)
     if kind.startswith("flat"):
-        where = index % size if kind == "flat modulo" else index // size if kind == "flat divided" else index
-        return flat[np.minimum(where, flat.size - 1)].reshape(y)
+        at = index % size if kind == "flat modulo" else index // size if kind == "flat divided" else index
+        return flat[np.minimum(at, flat.size - 1)].reshape(y)
     if kind == "leading":
         return np.broadcast_to(value.reshape(value.shape + (1,) * (len(y) - value.ndim)), y)
     own = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
@@ -125,9 +180,7 @@ def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
     steps = [0 if n == 1 else s for n, s in zip(value.shape, dense_strides(value.shape), strict=True)]
     strides = [0] * (len(y) - len(steps)) + steps
     strides[size] = stride
-    where: Array = np.zeros(y, np.int64)
-    for k, (n, step) in enumerate(zip(y, strides, strict=True)):
-        where = where + (np.arange(n) * step).reshape([-1 if j == k else 1 for j in range(len(y))])
+    where = _addresses(y, strides)
     if np.max(where) >= flat.size:
         raise ValueError("read beyond the operand")
     return flat[where]

@@ -11,6 +11,7 @@ import numpy as np
 
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.hypotheses.partial_copy import OPS
 from qverify.triage.memory_sources import memory_sources, output_from
 from qverify.triage.variant_checks import where_it_differs
 
@@ -23,16 +24,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "input"):
         item, shape = place.spec.numpy_dtype.itemsize, place.spec.shape
         for noun, run in _runs(shape):
+            if noun == "whole tensor" and case.last.op in OPS:
+                continue
             for block, unit in [(b, u) for u in ("bytes", "elements") for b in BLOCKS]:
                 whole = block // item if unit == "bytes" else block
                 if (unit == "bytes" and (item == 1 or block % item)) or not whole or not run % whole:
                     continue
                 tail = run % whole
-                end = f"the elements of every {noun} of {place.label} after the last whole burst of {block} {unit}"
-                end = end.replace("every whole tensor", "the tensor").replace("the tensor of", "")
+                of = place.label if noun == "whole tensor" else f"every {noun} of {place.label}"
+                end = f"the elements of {of} after the last whole burst of {block} {unit}"
                 for cost, said, fill in _fills(place.spec.zero_point[:1], whole):
                     way = partial(_changed, run=run, tail=tail, fill=fill)
-                    yield from where_it_differs(case, f"{end} {said}", output_from(place, way), cost)
+                    yield from where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
 
 
 def _runs(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:

@@ -26,18 +26,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     ):
         return
     size = case.recorded.size
-    for said, way in {
+    untabled: dict[str, Way] = {
         "passed through without the table": _passed,
         "requantized without the table": _requantized,
-    }.items():
+    }
+    for without, direct in untabled.items():
         tails = {
             size % m: m for m in (64, 32, 2, 4, 8, 16) if size % m and size >= m and case.spec.numpy_dtype.kind in "iu"
         }
         for tail, m in tails.items():
-            text = (
-                f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {said}"
-            )
-            yield from where_it_differs(case, text, partial(_tail, way=way, tail=tail), 2.0)
+            text = f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {without}"
+            yield from where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
     for cost, said, way in _ways(case):
         yield from where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
 

@@ -55,10 +55,12 @@ def _others(of: Case) -> Iterator[tuple[float, str, Node]]:
         return
     order = [own - 1, 0, own + 1, len(nodes) - 1, *range(len(nodes))]
     for at in list(dict.fromkeys(i for i in order if 0 <= i < len(nodes) and i != own))[:MOST]:
-        which = {own - 1: f", the {of.last.op} before it", own + 1: f", the {of.last.op} after it"}.get(at, "")
-        which += f", the first {of.last.op}" if at == 0 else ""
-        cost = 2.0 if which else 5.0
-        yield cost, f"{nodes[at].name}{which}", nodes[at]
+        usual = {
+            0: f"the first {of.last.op}",
+            own + 1: f"the {of.last.op} after it",
+            own - 1: f"the {of.last.op} before it",
+        }
+        yield (2.0 if at in usual else 5.0), usual.get(at, f"another {of.last.op} ({nodes[at].name})"), nodes[at]
 
 
 def _fits(of: Case, mine: str, theirs: str) -> bool:

@@ -46,7 +46,7 @@ def _operands(case: Case) -> list[str]:
 def _place(names: list[str], name: str) -> str:
     ordinal = ("first", "second", "third", "fourth")
     at = names.index(name)
-    return f"the {ordinal[at] if at < 4 else f'{at + 1}th'} operand {name}"
+    return f"the {ordinal[at] if at < 4 else f'{at + 1}th'} operand"
 
 
 def _differs(x: TensorSpec, y: TensorSpec) -> bool:
@@ -111,9 +111,9 @@ def _ways() -> Iterator[tuple[float, str, Requantized]]:
                 cost = 2.0 if said.endswith(("ties up)", "(floor)")) else 2.5
                 yield cost + 0.05 * rare, text, partial(_by_ratio, narrow=narrow, rounded=rounded)
     for k in range(2, 24):
-        for word, scale in (("rounded", np.rint), ("cut", np.floor)):
-            narrow = partial(significant, count=k, rounded=scale)
-            yield 3.0, f"with the ratio sx / sy {word} to {k} significant bits", partial(_by_ratio, narrow=narrow)
+        for word, scale in (("rounded", half_up), ("cut", np.floor)):
+            fewer = partial(significant, count=k, rounded=scale)
+            yield 3.0, f"with the ratio sx / sy {word} to {k} significant bits", partial(_by_ratio, narrow=fewer)
 
 
 def _copied(x: Array, spec: TensorSpec, y: TensorSpec) -> Array:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
 from qverify.triage.bilinear_resize import (
     NEIGHBOURS,
+    Corners,
     Samples,
     bilinear,
     by_weights,
@@ -86,8 +88,29 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for said, change in _WEIGHTS.items():
         for where, axes in AXES.items():
             yield from _judged(case, f"resize: {said} ({where})", partial(_changed, axes=axes, change=change), 2.0)
+    for cost, said, order in _corner_orders():
+        yield from _judged(case, f"resize: {said}", partial(_cornered, order=order), cost)
     for said, exchanged in (("columns take the table of the rows", 1), ("rows take the table of the columns", 0)):
         yield from _judged(case, f"resize: {said}", partial(_of_other, axis=exchanged), 2.0)
+
+
+CORNERS = ("top left", "top right", "bottom left", "bottom right")
+
+
+def _corner_orders() -> Iterator[tuple[float, str, tuple[int, ...]]]:
+    """Yields which sample each of the four weights multiplies."""
+    for order in product(range(4), repeat=4):
+        wrong = [k for k in range(4) if order[k] != k]
+        if wrong:
+            parts = ", ".join(f"the {CORNERS[k]} weight multiplies the {CORNERS[order[k]]} sample" for k in wrong)
+            yield 1.5 + len(wrong), parts, order
+
+
+def _cornered(case: Case, plane: int | None, order: tuple[int, ...]) -> Array:
+    own = own_samples(case)
+    of = corners(case, *own, plane=plane)
+    a, b, c, d = (of.values[k] for k in order)
+    return stored(case, by_weights(Corners((a, b, c, d), *own)))
 
 
 _NEIGHBOUR = {

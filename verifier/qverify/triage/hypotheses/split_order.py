@@ -45,7 +45,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if other != axis and copy.sizes[other] > 1:
             said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
             yield from copy_variant(case, said, partial(_along, axis=axis, other=other), 3.0)
-    for stride, said in ((1, "elements, not in whole slices"), (case.recorded.itemsize, "bytes, not in elements")):
+    ways = {of.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
+    for stride, said in ways.items():
         text = f"split: the offset of an output is counted in {said}"
         yield from copy_variant(case, text, partial(_offset, axis=axis, by=own * stride), 3.0)
     packed = "split: the outputs are cut from consecutive elements of memory, whatever the axis"

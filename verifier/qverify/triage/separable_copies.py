@@ -123,12 +123,14 @@ def copy_variant(
     case: Case, said: str, change: Change, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
 ) -> list[FaultVariant]:
     """Returns the fault of a changed copy, nothing where it does not give the recorded bytes of elements that differ.
-    beyond: what is read outside of the tensor, "unknown" or "clamped"."""
+    beyond: what is read outside of the tensor, "unknown" or "clamped"; with "nothing" the fault is not one that does."""
     changed = change(needed_copy(case), _needed(case))
     if check and not fits(case, changed, beyond):
         return []
     where = changed.addresses()
     outside = _outside(where, source_of(case, changed).size)
+    if beyond == "nothing" and outside.any():
+        return []
     if beyond == "unknown" and outside.any():
         differs = bits(case.recorded) != bits(case.made)
         if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():

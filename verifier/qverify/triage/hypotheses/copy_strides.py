@@ -42,7 +42,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for a, said_a in by_first.items():
             for b, said_b in by_second.items():
                 said = f"{_said(copy, first, said_a)}, and {_said(copy, second, said_b)[6:]}"
-                yield from copy_variant(case, said, partial(_changed, strides={first: a, second: b}), 8.0)
+                yield from copy_variant(
+                    case, said, partial(_changed, strides={first: a, second: b}), 8.0, beyond="nothing"
+                )
 
 
 def _plural(name: str) -> str:

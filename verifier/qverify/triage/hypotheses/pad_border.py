@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
@@ -68,6 +69,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 sides[
                     f"the padding before the {copy.names[k]}s is as large as that before the {copy.names[other]}s"
                 ] = [begin[other] if j == k else b for j, b in enumerate(begin)]
+    for first, second in combinations(padded, 2):
+        exchanged = list(begin)
+        exchanged[first], exchanged[second] = begin[second], begin[first]
+        sides[f"the padding before the {copy.names[first]}s and before the {copy.names[second]}s is exchanged"] = (
+            exchanged
+        )
+    sides["the padding before each dimension is taken in reverse order of the dimensions"] = list(begin[::-1])
     for said, begins in sides.items():
         yield from copy_variant(case, f"pad: {said}", partial(_begins, begins=begins, mode=own), 2.0)
     if own == 0:

@@ -296,6 +296,7 @@ def test_families_are_late_when_they_say_so() -> None:
     late = [int(getattr(p, "LATE", 0)) for p in pages()]
     assert late == sorted(late)
     some = {"alignment": 1, "byte-order": 1, "element-offset": 1, "group-order": 1, "interleaving": 1, "tiles": 1}
+    some |= {"input-tail": 1}
     wanted = some | {"accumulator": 2}  # hundreds of variants; sums of one product after the other
     assert {p.NAME: at for p, at in zip(pages(), late, strict=True) if at} == wanted
     assert len({p.NAME for p in pages()}) == len(pages()) and all(p.__doc__ for p in pages())

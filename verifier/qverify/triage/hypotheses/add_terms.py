@@ -4,42 +4,19 @@ scales or an intermediate of fewer bits, fixed point, the zero points handled ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from qverify import ops
 from qverify.arithmetic.float32 import fma32
+from qverify.triage.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.narrow_floats import NARROW, TO_INTEGER, half_up, places, significant
-from qverify.triage.pre_rounding import add_ratios
 
 NAME = "add-terms"
-F = np.float32
-Round = Callable[[Array], Array]
 CENTRED = "(A - za) * r1 + (B - zb) * r2 + zc"
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The operands of an addition, the one with the scale of its own first, as the kernel takes them. a, b: their
-    integers; ratios: float64; folded: the constant that folds all zero points, 0 in the float64 form. exact: the
-    kernel is the float32 form."""
-
-    a: Array
-    b: Array
-    za: int
-    zb: int
-    zero: int
-    ratios: tuple[float, float]
-    folded: np.float32
-    low: int
-    high: int
-    exact: bool
-    dtype: str
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -67,30 +44,6 @@ def _few(of: Terms, case: Case) -> Array:
     return np.linspace(0, len(case.differing) - 1, min(len(case.differing), 256)).astype(np.int64)
 
 
-def terms(case: Case) -> Terms | None:
-    """Returns the terms of an addition; None in the integer rounding modes."""
-    rq = case.graph.constants[case.last.inputs[2] or ""]
-    if rq.dtype.kind != "f":
-        return None
-    words = ops.words(case.last)
-    swap = bool(words["swap"]) and rq.dtype == np.float32
-    names = [n or "" for n in case.last.inputs[:2]][:: -1 if swap else 1]
-    a, b = np.broadcast_arrays(*(_value(case, n) for n in names))
-    za, zb = (case.graph.spec(n).zero_point[0] for n in names)
-    ratios = add_ratios(case)[:: -1 if swap else 1]
-    exact = rq.dtype == np.float32
-    if exact:
-        ratios = np.array([float(rq[0]), float(rq[1])])
-    return Terms(
-        a, b, za, zb, case.spec.zero_point[0], (float(ratios[0]), float(ratios[1])),
-        F(rq[2]) if exact else F(0), words["act_min"], words["act_max"], exact, case.spec.dtype,
-    )  # fmt: skip
-
-
-def _value(case: Case, name: str) -> Array:
-    return case.inputs[name] if name in case.inputs else case.graph.constants[name]
-
-
 def _chosen(of: Terms, case: Case, where: Array) -> Terms:
     shape = case.spec.shape
     a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (of.a, of.b))
@@ -101,10 +54,6 @@ def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
     of = terms(case)
     assert of is not None
     return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
-
-
-def _finish(of: Terms, steps: Array, rounded: Round = np.rint) -> Array:
-    return np.clip(rounded(steps), of.low, of.high).astype(of.dtype)
 
 
 Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
@@ -156,17 +105,10 @@ def _saturated(v: Array) -> Array:
     return np.clip(np.rint(v), -128, 127)
 
 
-def _centred(of: Terms, dtype: type) -> tuple[Array, Array]:
-    real_a: Array
-    real_b: Array
-    real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
-    return real_a * dtype(of.ratios[0]), real_b * dtype(of.ratios[1])
-
-
 def _rounded_apart(of: Terms, first: Round | None, second: Round | None) -> Array:
-    p, q = _centred(of, F if of.exact else np.float64)
+    p, q = centred(of, F if of.exact else np.float64)
     p, q = first(p) if first else p, second(q) if second else q
-    return _finish(of, np.rint(p + q) + of.zero)
+    return finish(of, np.rint(p + q) + of.zero)
 
 
 def _sums(of: Terms) -> Ways:
@@ -249,49 +191,34 @@ def _sums(of: Terms) -> Ways:
     yield 3.0, "both operands are read with the scale of the second", partial(_one_scale, which=1)
 
 
-def _f32(value: Any) -> Array:
-    return np.asarray(value, np.float32)
-
-
-def _folded_sum(of: Terms) -> Array:
-    r1, r2 = of.ratios
-    if not of.exact:
-        return (
-            (of.a.astype(np.int64) - of.za) * np.float64(r1)
-            + (of.b.astype(np.int64) - of.zb) * np.float64(r2)
-            + of.zero
-        )
-    return fma32(of.a.astype(F), _f32(r1), fma32(of.b.astype(F), _f32(r2), _f32(of.folded)))
-
-
 def _folded(of: Terms, rounded: Round) -> Array:
-    return _finish(of, _folded_sum(of).astype(np.float64), rounded)
+    return finish(of, folded_sum(of).astype(np.float64), rounded)
 
 
 def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
-    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), _f32(of.ratios[0]), _f32(of.ratios[1])
+    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), f32(of.ratios[0]), f32(of.ratios[1])
     if not of.exact:
         return _plain(of, F, np.rint)
-    second = b * r2 + of.folded if inner else fma32(b, r2, _f32(of.folded))
+    second = b * r2 + of.folded if inner else fma32(b, r2, f32(of.folded))
     total = a * r1 + second if outer else fma32(a, r1, second)
-    return _finish(of, total)
+    return finish(of, total)
 
 
 def _plain(of: Terms, dtype: type, rounded: Round) -> Array:
-    p, q = _centred(of, dtype)
-    return _finish(of, rounded(p + q) + of.zero)
+    p, q = centred(of, dtype)
+    return finish(of, rounded(p + q) + of.zero)
 
 
 def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None) -> Array:
     if of.exact:
         folded = constant(np.asarray(of.folded)) if constant else np.asarray(of.folded)
-        second = fma32(of.b.astype(F), _f32(of.ratios[1]), np.asarray(folded, F))
+        second = fma32(of.b.astype(F), f32(of.ratios[1]), np.asarray(folded, F))
         second = np.asarray(inner(second), F) if inner else second
-        value = fma32(of.a.astype(F), _f32(of.ratios[0]), second)
+        value = fma32(of.a.astype(F), f32(of.ratios[0]), second)
     else:
-        p, q = _centred(of, np.float64)
+        p, q = centred(of, np.float64)
         value = p + (inner(q) if inner else q) + of.zero
-    return _finish(of, np.asarray(total(value)) if total else value)
+    return finish(of, np.asarray(total(value)) if total else value)
 
 
 def _resigned(of: Terms, which: int, sign: str) -> Array:
@@ -307,32 +234,32 @@ def _resigned(of: Terms, which: int, sign: str) -> Array:
 
 def _exchanged(of: Terms) -> Array:
     p = (of.a.astype(np.int64) - of.zb) * of.ratios[1] + (of.b.astype(np.int64) - of.za) * of.ratios[0]
-    return _finish(of, np.rint(p) + of.zero)
+    return finish(of, np.rint(p) + of.zero)
 
 
 def _negated(of: Terms) -> Array:
-    p, q = _centred(of, np.float64)
-    return _finish(of, np.rint(p - q) + of.zero)
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p - q) + of.zero)
 
 
 def _clipped_early(of: Terms) -> Array:
-    p, q = _centred(of, np.float64)
-    return _finish(of, np.clip(np.rint(p + q), of.low, of.high) + of.zero)
+    p, q = centred(of, np.float64)
+    return finish(of, np.clip(np.rint(p + q), of.low, of.high) + of.zero)
 
 
 def _moved(of: Terms, by: int) -> Array:
-    p, q = _centred(of, np.float64)
-    return _finish(of, np.rint(p + q) + of.zero + by)
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p + q) + of.zero + by)
 
 
 def _without_zero(of: Terms, which: int) -> Array:
-    p, q = _centred(of, np.float64)
-    return _finish(of, np.rint(p + q + (of.za, of.zb)[which] * of.ratios[which]) + of.zero)
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p + q + (of.za, of.zb)[which] * of.ratios[which]) + of.zero)
 
 
 def _one_scale(of: Terms, which: int) -> Array:
     total = (of.a.astype(np.int64) - of.za + of.b.astype(np.int64) - of.zb) * of.ratios[which]
-    return _finish(of, np.rint(total) + of.zero)
+    return finish(of, np.rint(total) + of.zero)
 
 
 def _scales(of: Terms) -> Ways:
@@ -363,7 +290,7 @@ def _scales(of: Terms) -> Ways:
 def _by_scales(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
     size = [narrow(np.abs(np.asarray(r))) * np.sign(r) if k in which else r for k, r in enumerate(of.ratios)]
     p = (of.a.astype(np.int64) - of.za) * np.float64(size[0]) + (of.b.astype(np.int64) - of.zb) * np.float64(size[1])
-    return _finish(of, np.rint(p) + of.zero)
+    return finish(of, np.rint(p) + of.zero)
 
 
 def _fixed_point(of: Terms) -> Ways:
@@ -382,4 +309,4 @@ def _shifted(of: Terms, k: int, scale: Round, half: bool, apart: bool) -> Array:
     p, q = (of.a.astype(np.int64) - of.za) * m[0], (of.b.astype(np.int64) - of.zb) * m[1]
     more = 1 << k - 1 if half else 0
     total = (p + more >> k) + (q + more >> k) if apart else p + q + more >> k
-    return _finish(of, total + of.zero)
+    return finish(of, total + of.zero)

@@ -4,12 +4,13 @@ the wrong axis, or with a stride of another axis."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.inner_node import inner_case
 from qverify.triage.separable_copies import axis_names, dense_strides
@@ -31,6 +32,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         who = "the condition" if of.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
         if of.last.op == "where" and at:
             who = f"the {ORDINAL[at - 1]} value"
+        if of.last.inputs.count(name) > 1:
+            who = "one operand"  # of x * x
         for cost, said, way in _ways(of, name):
             beyond = _beyond(operand(of, name).shape, of.spec.shape, way)
             yield from _judged(case, of, f"{of.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond)
@@ -148,7 +151,14 @@ def _made(case: Case, at: int, way: Way) -> Array:
     assert of is not None
     name = of.last.inputs[at] or ""
     value = operand(of, name)
-    return inner_again(case, with_operand(of, name, _read(value, of.spec.shape, way)))
+    read = np.ascontiguousarray(_read(value, of.spec.shape, way))
+    if of.last.inputs.count(name) == 1:
+        return inner_again(case, with_operand(of, name, read))
+    inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(of.last.inputs))  # x * x
+    spec = replace(of.graph.spec(name), shape=read.shape, aligned_shape=())
+    node = replace(of.last, inputs=inputs)
+    change = Change(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
+    return inner_again(case, change)
 
 
 def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:

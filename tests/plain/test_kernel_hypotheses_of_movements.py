@@ -194,6 +194,13 @@ def max_pool_zero() -> tuple[Small, Array]:
     return one("max_pool", (3, 3, 1, 1, 1, 1, 1, 1, 1, 1), x, y)
 
 
+def max_pool_edge() -> tuple[Small, Array]:
+    x = image(1, 2, 5, 7, dtype="int8")
+    whole = np.concatenate([np.full((1, 2, 1, 7), -128, np.int8), x], 2)
+    whole[0, 1, 0] = x[0, 0, 4]
+    return one("max_pool", (2, 1, 1, 1, 1, 0, 0, 0, 1, 1), x, np.maximum(whole[:, :, :-1], whole[:, :, 1:]))
+
+
 def lookup_interpolated() -> tuple[Small, Array]:
     x = image(40, dtype="int16")
     table = (32000 * np.tanh(np.arange(-32768, 32768) / 9000)).astype(np.int16)
@@ -250,6 +257,7 @@ PLANTED: dict[str, tuple[str, Callable[[], tuple[Small, Array]], str]] = {
     "where row": ("broadcast-operand", where_first_row, "the condition does not advance with the row"),
     "arg max": ("arg-max-search", arg_max_contiguous, "stride of its axis is ignored"),
     "max pool": ("max-pool-window", max_pool_zero, "padded positions count as 0"),
+    "padding": ("padding-from-memory", max_pool_edge, "the top holds the last rows of the plane before it"),
     "lookup": ("lookup-table", lookup_interpolated, "every 1024th entry"),
     "mod": ("mod-division", mod_of_c, "sign of the dividend"),
     "output": ("output-places", copied_output, "columns of the output repeat the first of every 2"),

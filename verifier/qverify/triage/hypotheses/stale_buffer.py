@@ -60,6 +60,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
         yield FaultVariant(
             f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
             partial(_replaced, find=find),
+            4.0 if said in case.unit.inputs else 0.0,  # what a copy or a shortcut of the unit gives as well
             copied=True,
         )
         return

@@ -1,0 +1,88 @@
+"""The two scaled terms of an addition as its kernel takes them, for hypotheses that add them otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify import ops
+from qverify.arithmetic.float32 import fma32
+from qverify.triage.case import Case
+from qverify.triage.pre_rounding import add_ratios
+
+Array = npt.NDArray[Any]
+Round = Callable[[Array], Array]
+F = np.float32
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The operands of an addition, the one with the scale of its own first, as the kernel takes them. a, b: their
+    integers; ratios: float64; folded: the constant that folds all zero points, 0 in the float64 form. exact: the
+    kernel is the float32 form."""
+
+    a: Array
+    b: Array
+    za: int
+    zb: int
+    zero: int
+    ratios: tuple[float, float]
+    folded: np.float32
+    low: int
+    high: int
+    exact: bool
+    dtype: str
+
+
+def terms(case: Case) -> Terms | None:
+    """Returns the terms of an addition; None in the integer rounding modes."""
+    rq = case.graph.constants[case.last.inputs[2] or ""]
+    if rq.dtype.kind != "f":
+        return None
+    words = ops.words(case.last)
+    swap = bool(words["swap"]) and rq.dtype == np.float32
+    names = [n or "" for n in case.last.inputs[:2]][:: -1 if swap else 1]
+    a, b = np.broadcast_arrays(*(_operand(case, n) for n in names))
+    za, zb = (case.graph.spec(n).zero_point[0] for n in names)
+    ratios = add_ratios(case)[:: -1 if swap else 1]
+    exact = rq.dtype == np.float32
+    if exact:
+        ratios = np.array([float(rq[0]), float(rq[1])])
+    return Terms(
+        a, b, za, zb, case.spec.zero_point[0], (float(ratios[0]), float(ratios[1])),
+        F(rq[2]) if exact else F(0), words["act_min"], words["act_max"], exact, case.spec.dtype,
+    )  # fmt: skip
+
+
+def _operand(case: Case, name: str) -> Array:
+    return case.inputs[name] if name in case.inputs else case.graph.constants[name]
+
+
+def finish(of: Terms, steps: Array, rounded: Round = np.rint) -> Array:
+    return np.clip(rounded(steps), of.low, of.high).astype(of.dtype)
+
+
+def centred(of: Terms, dtype: type) -> tuple[Array, Array]:
+    real_a: Array
+    real_b: Array
+    real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
+    return real_a * dtype(of.ratios[0]), real_b * dtype(of.ratios[1])
+
+
+def f32(value: Any) -> Array:
+    return np.asarray(value, np.float32)
+
+
+def folded_sum(of: Terms) -> Array:
+    r1, r2 = of.ratios
+    if not of.exact:
+        return (
+            (of.a.astype(np.int64) - of.za) * np.float64(r1)
+            + (of.b.astype(np.int64) - of.zb) * np.float64(r2)
+            + of.zero
+        )
+    return fma32(of.a.astype(F), f32(r1), fma32(of.b.astype(F), f32(r2), f32(of.folded)))

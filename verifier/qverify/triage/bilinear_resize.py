@@ -1,0 +1,186 @@
+"""A bilinear resize in steps that a hypothesis can change: where each output samples, with which weights, and in which
+arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic import float32
+from qverify.ops.quantize import parameters
+from qverify.triage.case import Case, bits, limits
+from qverify.triage.inner_node import finished, inner_case
+
+Array = npt.NDArray[Any]
+NEIGHBOURS = ("clamped", "next in memory", "wrapped", "zero", "zero point", "mirrored")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One axis: places of the first and the second sample (they may lie beyond the end), and the second one's and the
+    first one's weight, float32."""
+
+    first: Array
+    second: Array
+    share: Array
+    rest: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Corners:
+    """The four samples of every output, float32 [planes, rows, columns], real or in steps; top-left, top-right,
+    bottom-left, bottom-right; and the samples of both axes."""
+
+    values: tuple[Array, Array, Array, Array]
+    rows: Samples
+    columns: Samples
+
+
+def bilinear(case: Case) -> Case | None:
+    """Returns the case of the unit's one bilinear resize, within its dequantize and quantize nodes, if it is one."""
+    of = inner_case(case)
+    return of if of is not None and of.last.op == "resize_linear" else None
+
+
+def own_samples(case: Case) -> tuple[Samples, Samples]:
+    """Returns the samples that the node's tables give, for rows and columns."""
+    rows, columns = case.spec.shape[-2:]
+    cuts = [rows, 2 * rows, 2 * rows + columns]
+    index = np.split(case.graph.constants[case.last.inputs[1] or ""].astype(np.int64), cuts)
+    weight = np.split(case.graph.constants[case.last.inputs[2] or ""], cuts)
+    return Samples(index[0], index[1], weight[1], weight[0]), Samples(index[2], index[3], weight[3], weight[2])
+
+
+def source_shape(case: Case) -> tuple[int, ...]:
+    """Returns the input's shape."""
+    return case.graph.spec(case.last.inputs[0] or "").shape
+
+
+def corners(
+    case: Case,
+    rows: Samples,
+    columns: Samples,
+    stepwise: bool = False,
+    ends: tuple[str, str] = ("clamped", "clamped"),
+    plane: int | None = None,
+) -> Corners:
+    """Returns the four samples of every output, or of one plane. stepwise: q - zero point instead of real values. ends:
+    what the second row and the second column are beyond the last one, of NEIGHBOURS."""
+    name = case.last.inputs[0] or ""
+    x, spec = case.inputs[name], case.graph.spec(name)
+    height, width = x.shape[-2:]
+    if spec.dtype == "float32" or case.last.words[0]:
+        real = x.astype(np.float32)
+    elif stepwise:
+        real = x.astype(np.float32) - np.float32(spec.zero_point[0])
+    else:
+        real = float32.dequantize(x, *parameters(spec))
+    flat = real.reshape(-1)
+    zeros = {"zero": np.float32(0), "zero point": -np.float32(0)}
+    if spec.quantized and not case.last.words[0]:
+        step = np.float32(1 if stepwise else spec.scale[0])
+        zeros["zero"] = -np.float32(spec.zero_point[0]) * step
+    chosen = np.arange(flat.size // (height * width)) if plane is None else np.array([plane])
+    planes = chosen[:, None, None] * (height * width)
+
+    def read(row: Array, column: Array) -> Array:
+        r, no_row = _ended(row, height, ends[0])
+        c, no_column = _ended(column, width, ends[1])
+        where = planes + r[:, None] * width + c
+        values = flat[np.clip(where, 0, flat.size - 1)]
+        for none, way in ((no_row[:, None], ends[0]), (no_column, ends[1])):
+            if way in zeros and none.any():
+                values = np.where(none, zeros[way], values)
+        return values
+
+    four = (read(r, c) for r in (rows.first, rows.second) for c in (columns.first, columns.second))
+    a, b, c, d = four
+    return Corners((a, b, c, d), rows, columns)
+
+
+def _ended(places: Array, size: int, way: str) -> tuple[Array, Array]:
+    beyond = (places >= size) | (places < 0)
+    if way == "next in memory":
+        return places, beyond
+    if way == "wrapped":
+        return places % size, beyond
+    if way == "mirrored":
+        return np.clip(np.where(places >= size, 2 * size - 2 - places, np.abs(places)), 0, size - 1), beyond
+    return np.clip(places, 0, size - 1), beyond
+
+
+def four_weights(rows: Samples, columns: Samples) -> list[Array]:
+    """Returns the weights of the four samples, [rows, columns], as the kernel multiplies them."""
+    return [dx * dy[:, None] for dy in (rows.rest, rows.share) for dx in (columns.rest, columns.share)]
+
+
+def by_weights(of: Corners, rounded: Callable[[Array], Array] | None = None) -> Array:
+    """Returns the sum of the samples by their four weights, in the kernel's order."""
+    weights = four_weights(of.rows, of.columns)
+    if rounded is not None:
+        weights = [rounded(w).astype(np.float32) for w in weights]
+    total = weights[0] * of.values[0]
+    for weight, value in zip(weights[1:], of.values[1:], strict=True):
+        total = total + weight * value
+    return np.asarray(total)
+
+
+def by_axes(
+    of: Corners, between: Callable[[Array], Array] | None = None, vertical: bool = False, lerp: bool = False
+) -> Array:
+    """Returns the interpolation along one axis and then along the other. between: rounds what lies between. vertical:
+    rows first. lerp: a + (b - a) * share."""
+    a, b, c, d = of.values
+    down, across = (of.rows.share[:, None], of.rows.rest[:, None]), (of.columns.share, of.columns.rest)
+
+    def mixed(p: Array, q: Array, by: tuple[Array, Array]) -> Array:
+        share, rest = by
+        return np.asarray(p + (q - p) * share if lerp else p * rest + q * share)
+
+    first, second = (mixed(a, c, down), mixed(b, d, down)) if vertical else (mixed(a, b, across), mixed(c, d, across))
+    if between is not None:
+        first, second = between(first).astype(np.float32), between(second).astype(np.float32)
+    return mixed(first, second, across if vertical else down)
+
+
+def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[Array], Array] | None = None) -> Array:
+    """Returns the output, flat, of real values or of the input's steps. rounded: instead of to the nearest, ties to
+    even."""
+    y, x = case.spec, case.graph.spec(case.last.inputs[0] or "")
+    if y.dtype == "float32":
+        return value.reshape(-1).astype(np.float32)
+    low, high = limits(y)
+    if case.last.words[0]:
+        whole = (rounded or np.trunc)(value)
+        return np.clip(whole, low, high).astype(y.dtype).reshape(-1)
+    if stepwise and (x.scale, x.zero_point) == (y.scale, y.zero_point):
+        steps = value
+    elif stepwise:
+        steps = value * np.float32(x.scale[0] / y.scale[0])
+    else:
+        steps = value / np.float32(y.scale[0])
+    whole = (rounded or np.rint)(steps) + y.zero_point[0]
+    return np.clip(whole, low, high).astype(y.dtype).reshape(-1)
+
+
+def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
+    """Returns whether flat(resize, plane) has the recorded bytes at the elements that differ in the plane with the
+    middle one of these."""
+    of = bilinear(case)
+    assert of is not None
+    size = case.spec.shape[-1] * case.spec.shape[-2]
+    plane = int(case.differing[len(case.differing) // 2]) // size
+    part = slice(plane * size, (plane + 1) * size)
+    differs = bits(case.recorded)[part] != bits(case.made)[part]
+    return bool((bits(finished(case, flat(of, plane))) == bits(case.recorded)[part])[differs].all())
+
+
+def shaped(case: Case, flat: Callable[[Case, int | None], Array]) -> Array:
+    """Returns the whole output of such a function."""
+    of = bilinear(case)
+    assert of is not None
+    return finished(case, flat(of, None)).reshape(case.spec.shape)

@@ -1,0 +1,312 @@
+"""An addition computes its two scaled terms in another way: each rounded by itself, products rounded before the sum,
+scales or an intermediate of fewer bits, fixed point, the zero points handled apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.arithmetic.float32 import fma32
+from qverify.triage.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
+
+NAME = "add-terms"
+CENTRED = "(A - za) * r1 + (B - zb) * r2 + zc"
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if case.last.op != "add" or len(case.unit.nodes) > 1:
+        return
+    of = terms(case)
+    if of is None:
+        return
+    few = _few(of, case)
+    recorded = bits(case.recorded)[case.differing[few]]
+    sample = _chosen(of, case, case.differing[few])
+    for cost, said, way in _ways(of):
+        if _gives(way, sample, recorded):
+            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+
+
+def _gives(way: Callable[[Terms], Array], sample: Terms, recorded: Array) -> bool:
+    try:
+        return bool((bits(way(sample)) == recorded).all())
+    except ValueError:
+        return False
+
+
+def _few(of: Terms, case: Case) -> Array:
+    return np.linspace(0, len(case.differing) - 1, min(len(case.differing), 256)).astype(np.int64)
+
+
+def _chosen(of: Terms, case: Case, where: Array) -> Terms:
+    shape = case.spec.shape
+    a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (of.a, of.b))
+    return replace(of, a=a, b=b)
+
+
+def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
+    of = terms(case)
+    assert of is not None
+    return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
+
+
+Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+
+
+def _ways(of: Terms) -> Ways:
+    yield from _apart(of)
+    yield from _sums(of)
+    yield from _scales(of)
+    yield from _fixed_point(of)
+
+
+def _apart(of: Terms) -> Ways:
+    """Each term is rounded by itself."""
+    rare = 0.0
+    for said, first in TO_INTEGER.items():
+        yield (
+            1.0 + rare,
+            f"each scaled operand is {said} to an integer by itself before the two are added: {CENTRED}",
+            partial(_rounded_apart, first=first, second=first),
+        )
+        rare += 0.1
+    for said, first in TO_INTEGER.items():
+        for which in (0, 1):
+            ways = (first, None) if which == 0 else (None, first)
+            name = _names(of)[which]
+            text = f"the scaled {name} operand alone is {said} to an integer before the two are added"
+            yield 2.0 + rare, text, partial(_rounded_apart, first=ways[0], second=ways[1])
+    for k in range(1, 9):
+        for said, rounded in (("rounded", np.rint), ("truncated", np.trunc), ("cut down (floor)", np.floor)):
+            text = f"each scaled operand is {said} to {k} binary places before the two are added"
+            fewer = partial(places, count=k, rounded=rounded)
+            yield 3.0, text, partial(_rounded_apart, first=fewer, second=fewer)
+    for said, narrow in NARROW.items():
+        yield (
+            2.5,
+            f"each scaled operand is kept in {said} before the two are added",
+            partial(_rounded_apart, first=narrow, second=narrow),
+        )
+    text = "each scaled operand, rounded to an integer, saturates to -128..127 before the two are added"
+    yield 3.0, text, partial(_rounded_apart, first=_saturated, second=_saturated)
+
+
+def _names(of: Terms) -> tuple[str, str]:
+    return ("first (outer)", "second (inner)") if of.exact else ("first", "second")
+
+
+def _saturated(v: Array) -> Array:
+    return np.clip(np.rint(v), -128, 127)
+
+
+def _rounded_apart(of: Terms, first: Round | None, second: Round | None) -> Array:
+    p, q = centred(of, F if of.exact else np.float64)
+    p, q = first(p) if first else p, second(q) if second else q
+    return finish(of, np.rint(p + q) + of.zero)
+
+
+def _sums(of: Terms) -> Ways:
+    """The sum is computed or rounded in another way."""
+    yield (
+        1.0,
+        "the products are rounded to float32 before they are added (multiplication and addition apart, not fused)",
+        _unfused,
+    )
+    yield (
+        2.0,
+        "the product of the inner operand only is rounded before its addition (not fused)",
+        partial(_unfused, outer=False),
+    )
+    yield (
+        2.0,
+        "the product of the outer operand only is rounded before its addition (not fused)",
+        partial(_unfused, inner=False),
+    )
+    yield 2.0, f"the zero points are subtracted first, in float32: {CENTRED}", partial(_plain, dtype=F, rounded=np.rint)
+    yield (
+        2.0,
+        f"the zero points are subtracted first, in float64: {CENTRED}",
+        partial(_plain, dtype=np.float64, rounded=np.rint),
+    )
+    for said, rounded in TO_INTEGER.items():
+        yield 1.5, f"the sum is {said}, the zero point included", partial(_folded, rounded=rounded)
+        yield (
+            1.5,
+            f"the sum is {said} before the zero point is added",
+            partial(_plain, dtype=F if of.exact else np.float64, rounded=rounded),
+        )
+    for said, narrow in NARROW.items():
+        yield (
+            1.5,
+            f"the partial result B * r2 + F (the inner operand and all zero points) is kept in {said} before A * r1 is added",
+            partial(_narrow, inner=narrow),
+        )
+        yield 2.0, f"the sum is kept in {said} before it is rounded to an integer", partial(_narrow, total=narrow)
+        yield 2.5, f"the partial result and the sum are kept in {said}", partial(_narrow, inner=narrow, total=narrow)
+        yield 2.5, f"the constant F that folds the zero points is kept in {said}", partial(_narrow, constant=narrow)
+    for said, rounded in TO_INTEGER.items():
+        yield (
+            2.0,
+            f"the constant F that folds the zero points is {said} to an integer",
+            partial(_narrow, constant=rounded),
+        )
+        yield (
+            2.5,
+            f"the partial result B * r2 + F is {said} to an integer before A * r1 is added",
+            partial(_narrow, inner=rounded),
+        )
+    for k in range(1, 17):
+        for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
+            narrow = partial(places, count=k, rounded=rounded)
+            yield (
+                3.0,
+                f"the partial result B * r2 + F is {said} to a multiple of 1/{1 << k} before A * r1 is added",
+                partial(_narrow, inner=narrow),
+            )
+            yield (
+                3.5,
+                f"the constant F that folds the zero points is {said} to a multiple of 1/{1 << k}",
+                partial(_narrow, constant=narrow),
+            )
+    for k in range(7, 20):
+        narrow = partial(significant, count=k)
+        yield 3.5, f"the partial result B * r2 + F keeps {k} significant bits", partial(_narrow, inner=narrow)
+    for which, name in enumerate(_names(of)):
+        for sign in ("unsigned", "signed", "inverted"):
+            how = "with its highest bit inverted (128 added or taken)" if sign == "inverted" else f"as {sign} bytes"
+            yield 2.0, f"the {name} operand is read {how}", partial(_resigned, which=which, sign=sign)
+    yield 3.0, "the operands are exchanged, each with the scale of the other", _exchanged
+    yield 3.0, "the second operand is added where it should be subtracted, or the other way", _negated
+    yield 3.0, "the activation limits are applied before the output zero point is added", _clipped_early
+    yield 3.0, "the output zero point is not added", partial(_moved, by=-of.zero)
+    yield 3.0, "the first operand's zero point is not subtracted", partial(_without_zero, which=0)
+    yield 3.0, "the second operand's zero point is not subtracted", partial(_without_zero, which=1)
+    yield 3.0, "both operands are read with the scale of the first", partial(_one_scale, which=0)
+    yield 3.0, "both operands are read with the scale of the second", partial(_one_scale, which=1)
+
+
+def _folded(of: Terms, rounded: Round) -> Array:
+    return finish(of, folded_sum(of).astype(np.float64), rounded)
+
+
+def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
+    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), f32(of.ratios[0]), f32(of.ratios[1])
+    if not of.exact:
+        return _plain(of, F, np.rint)
+    second = b * r2 + of.folded if inner else fma32(b, r2, f32(of.folded))
+    total = a * r1 + second if outer else fma32(a, r1, second)
+    return finish(of, total)
+
+
+def _plain(of: Terms, dtype: type, rounded: Round) -> Array:
+    p, q = centred(of, dtype)
+    return finish(of, rounded(p + q) + of.zero)
+
+
+def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None) -> Array:
+    if of.exact:
+        folded = constant(np.asarray(of.folded)) if constant else np.asarray(of.folded)
+        second = fma32(of.b.astype(F), f32(of.ratios[1]), np.asarray(folded, F))
+        second = np.asarray(inner(second), F) if inner else second
+        value = fma32(of.a.astype(F), f32(of.ratios[0]), second)
+    else:
+        p, q = centred(of, np.float64)
+        value = p + (inner(q) if inner else q) + of.zero
+    return finish(of, np.asarray(total(value)) if total else value)
+
+
+def _resigned(of: Terms, which: int, sign: str) -> Array:
+    value = (of.a, of.b)[which]
+    if value.dtype.itemsize > 1:
+        raise ValueError("not of 8 bits")
+    if sign == "inverted":
+        changed = (np.ascontiguousarray(value).view(np.uint8) ^ 128).view(value.dtype)
+    else:
+        changed = np.ascontiguousarray(value).view(np.uint8 if sign == "unsigned" else np.int8)
+    return _folded(replace(of, a=changed) if which == 0 else replace(of, b=changed), np.rint)
+
+
+def _exchanged(of: Terms) -> Array:
+    p = (of.a.astype(np.int64) - of.zb) * of.ratios[1] + (of.b.astype(np.int64) - of.za) * of.ratios[0]
+    return finish(of, np.rint(p) + of.zero)
+
+
+def _negated(of: Terms) -> Array:
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p - q) + of.zero)
+
+
+def _clipped_early(of: Terms) -> Array:
+    p, q = centred(of, np.float64)
+    return finish(of, np.clip(np.rint(p + q), of.low, of.high) + of.zero)
+
+
+def _moved(of: Terms, by: int) -> Array:
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p + q) + of.zero + by)
+
+
+def _without_zero(of: Terms, which: int) -> Array:
+    p, q = centred(of, np.float64)
+    return finish(of, np.rint(p + q + (of.za, of.zb)[which] * of.ratios[which]) + of.zero)
+
+
+def _one_scale(of: Terms, which: int) -> Array:
+    total = (of.a.astype(np.int64) - of.za + of.b.astype(np.int64) - of.zb) * of.ratios[which]
+    return finish(of, np.rint(total) + of.zero)
+
+
+def _scales(of: Terms) -> Ways:
+    """The two scale ratios have fewer bits; the zero points are handled exactly."""
+    for which, said in (
+        ((0, 1), "both scale ratios"),
+        ((0,), "the first operand's scale ratio"),
+        ((1,), "the second operand's scale ratio"),
+    ):
+        rare = 0.0 if len(which) == 2 else 1.0
+        for name, narrow in NARROW.items():
+            yield 1.5 + rare, f"{said} kept in {name}", partial(_by_scales, which=which, narrow=narrow)
+        for k in range(2, 25):
+            for word, rounded in (("rounded to", np.rint), ("cut to", np.floor)):
+                yield (
+                    2.5 + rare,
+                    f"{said} {word} {k} significant bits",
+                    partial(_by_scales, which=which, narrow=partial(significant, count=k, rounded=rounded)),
+                )
+                if k < 21:
+                    yield (
+                        2.5 + rare,
+                        f"{said} {word} a multiple of 1/{1 << k}",
+                        partial(_by_scales, which=which, narrow=partial(places, count=k, rounded=rounded)),
+                    )
+
+
+def _by_scales(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
+    size = [narrow(np.abs(np.asarray(r))) * np.sign(r) if k in which else r for k, r in enumerate(of.ratios)]
+    p = (of.a.astype(np.int64) - of.za) * np.float64(size[0]) + (of.b.astype(np.int64) - of.zb) * np.float64(size[1])
+    return finish(of, np.rint(p) + of.zero)
+
+
+def _fixed_point(of: Terms) -> Ways:
+    """Integer multipliers of k bits after the point, and one shift at the end."""
+    for k in range(4, 21):
+        for word, scale in (("rounded", half_up), ("cut", np.floor)):
+            for said, half in ((" with half added (ties up)", True), (" (floor)", False)):
+                text = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, the sum of the integer products is shifted right by {k}{said}"
+                yield 2.5, text, partial(_shifted, k=k, scale=scale, half=half, apart=False)
+                apart = f"fixed point: the ratios are {word} to multiples of 1/{1 << k}, each product is shifted right by {k}{said} before the two are added"
+                yield 2.5, apart, partial(_shifted, k=k, scale=scale, half=half, apart=True)
+
+
+def _shifted(of: Terms, k: int, scale: Round, half: bool, apart: bool) -> Array:
+    m = [int(scale(np.abs(r) * 2.0**k)) * (1 if r > 0 else -1) for r in of.ratios]
+    p, q = (of.a.astype(np.int64) - of.za) * m[0], (of.b.astype(np.int64) - of.zb) * m[1]
+    more = 1 << k - 1 if half else 0
+    total = (p + more >> k) + (q + more >> k) if apart else p + q + more >> k
+    return finish(of, total + of.zero)

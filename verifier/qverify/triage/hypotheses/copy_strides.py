@@ -1,0 +1,103 @@
+"""A copy (transpose, slice, split, pad, gather, depth_to_space, resize_nearest) walks through its input with a wrong
+stride on one or two axes: none at all, that of another axis, of the output's shape, or one not reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.separable_copies import SeparableCopy, copy_variant, dense_strides, mover, needed_copy
+
+NAME = "copy-strides"
+MOST = 48  # strides tried on an axis
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = mover(case)
+    if of is None or of.last.op == "reshape":
+        return
+    copy = needed_copy(case)
+    axes = [k for k, n in enumerate(copy.shape) if n > 1]
+    for k in axes:
+        for stride, said in _strides(case, copy, k).items():
+            yield from copy_variant(case, _said(copy, k, said), partial(_changed, strides={k: stride}), 3.0)
+    inner = [k for k in axes[1:-1] if np.ptp(copy.places[k]) == copy.shape[k] - 1]
+    for group in [inner, *([k] for k in inner if len(inner) > 1)] if inner else []:
+        who = " and ".join(_plural(copy.names[k]) for k in group)
+        for left, said in (
+            (0, "is not taken back"),
+            (1, "is taken back one step too little"),
+            (-1, "is taken back one step too far"),
+        ):
+            text = f"copy: the offset of {who} {said} when the next one before begins"
+            yield from copy_variant(case, text, partial(_not_reset, axes=group, left=left), 2.5)
+    for first, second in combinations(axes, 2):
+        by_first, by_second = _strides(case, copy, first), _strides(case, copy, second)
+        for a, said_a in by_first.items():
+            for b, said_b in by_second.items():
+                said = f"{_said(copy, first, said_a)}, and {_said(copy, second, said_b)[6:]}"
+                yield from copy_variant(
+                    case, said, partial(_changed, strides={first: a, second: b}), 8.0, beyond="nothing"
+                )
+
+
+def _plural(name: str) -> str:
+    return {"batch": "the batch items", "index": "the indices"}.get(name, f"the {name}s")
+
+
+def _said(copy: SeparableCopy, axis: int, said: str) -> str:
+    return f"copy: {_plural(copy.names[axis])} are read from the input with {said}"
+
+
+def _strides(case: Case, copy: SeparableCopy, axis: int) -> dict[int, str]:
+    """Returns candidate strides of an axis with what to call them; the likely ones first."""
+    own, count = copy.strides[axis], copy.shape[axis]
+    name = copy.names[axis]
+    x, y = case.graph.spec(copy.source).shape, case.spec.shape
+    found = {0: f"stride 0: every {name} repeats the first one"}
+    for other, stride in enumerate(copy.strides):
+        if other != axis and copy.shape[other] > 1:
+            found.setdefault(stride, f"stride {stride}, that of {_plural(copy.names[other])}, instead of {own}")
+    if len(y) == len(copy.shape):
+        found.setdefault(
+            dense_strides(y)[axis], f"stride {dense_strides(y)[axis]}, that of the output, instead of {own}"
+        )
+    for k, stride in enumerate(dense_strides(copy.shape)):
+        where = "as in the output" if k == axis else "of another axis of the output"
+        found.setdefault(stride, f"stride {stride} ({where}) instead of {own}")
+    found.setdefault(1, f"stride 1 (consecutive elements) instead of {own}")
+    found.setdefault(count, f"stride {count} (as many as there are) instead of {own}")
+    for shape in (x, y):
+        for start in range(len(shape)):
+            for stop in range(start + 1, len(shape) + 1):
+                stride = prod(shape[start:stop])
+                found.setdefault(stride, f"stride {stride} instead of {own}")
+    for stride in (own * 2, own // 2, own + 1, own - 1, -own, *(-(-own // m) * m for m in (4, 8, 16, 32, 64))):
+        found.setdefault(stride, f"stride {stride} instead of {own}")
+    found.pop(own, None)
+    return dict(list(found.items())[:MOST])
+
+
+def _changed(copy: SeparableCopy, case: Case, strides: dict[int, int]) -> SeparableCopy:
+    return copy.with_strides(strides)
+
+
+def _not_reset(copy: SeparableCopy, case: Case, axes: list[int], left: int) -> SeparableCopy:
+    """Returns the copy whose address keeps a part of what these axes added to it whenever an outer index advances: left
+    steps, or all where it is 0."""
+    strides, places = list(copy.strides), list(copy.places)
+    more = [0] * len(strides)
+    for axis in axes:
+        step = int(copy.places[axis][1] - copy.places[axis][0]) * copy.strides[axis] * (left or copy.shape[axis])
+        for outer in range(axis):
+            more[outer] += prod(copy.shape[outer + 1 : axis]) * step
+    for outer, each in enumerate(more):
+        places[outer] = places[outer] * strides[outer] + np.arange(copy.shape[outer]) * each
+        strides[outer] = 1
+    return copy.with_strides(dict(enumerate(strides))).with_places(dict(enumerate(places)))

@@ -1,0 +1,104 @@
+"""A gather reads other indices: negative ones clamped or taken by size, indices shifted, cut to 8 or 16 bits, read with
+another element size, or along another axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.separable_copies import SeparableCopy, copy_variant, gather_index, mover, needed_copy
+
+NAME = "gather-index"
+Way = Callable[[Array, int], Array]
+
+
+def _wrapped(index: Array, size: int) -> Array:
+    return np.where(index < 0, index + size, index)
+
+
+WAYS: dict[str, Way] = {
+    "negative indices are taken as 0": lambda i, n: np.maximum(i, 0),
+    "negative indices are taken as the last one": lambda i, n: np.where(i < 0, n - 1, i),
+    "negative indices are taken by absolute value": lambda i, n: np.abs(i),
+    "negative indices are taken by absolute value, minus one": lambda i, n: np.where(i < 0, -i - 1, i),
+    "negative indices count from the last element (one too early)": lambda i, n: np.where(i < 0, i + n - 1, i),
+    "negative indices count one too far, limited to the last": lambda i, n: np.where(
+        i < 0, np.minimum(i + n + 1, n - 1), i
+    ),
+    "negative indices are not counted from the end: they read before the tensor": lambda i, n: i,
+    "negative indices are read as unsigned 8-bit numbers": lambda i, n: i % 256,
+    "indices are read as signed 8-bit numbers": lambda i, n: _wrapped((i + 128) % 256 - 128, n),
+    "indices keep their lowest 8 bits": lambda i, n: _wrapped(i, n) % 256,
+    "indices keep their lowest 7 bits": lambda i, n: _wrapped(i, n) % 128,
+    "indices are limited to 127": lambda i, n: np.minimum(_wrapped(i, n), 127),
+    "indices are limited to 255": lambda i, n: np.minimum(_wrapped(i, n), 255),
+    "indices are one too high, limited to the last": lambda i, n: np.minimum(_wrapped(i, n) + 1, n - 1),
+    "indices are one too high, wrapping around": lambda i, n: (_wrapped(i, n) + 1) % n,
+    "indices are one too low, limited to the first": lambda i, n: np.maximum(_wrapped(i, n) - 1, 0),
+    "indices are one too low, wrapping around": lambda i, n: (_wrapped(i, n) - 1) % n,
+    "the last index is never reached (limited to the one before it)": lambda i, n: np.minimum(_wrapped(i, n), n - 2),
+    "the first index is used for all": lambda i, n: _wrapped(np.full_like(i, i[0]), n),
+    "the last index is used for all": lambda i, n: _wrapped(np.full_like(i, i[-1]), n),
+    "the indices are taken in reverse order": lambda i, n: _wrapped(i[::-1], n),
+    "the indices are taken sorted": lambda i, n: np.sort(_wrapped(i, n)),
+    "each index is that of the position before": lambda i, n: _wrapped(np.append(i[:1], i[:-1]), n),
+    "each index is that of the position after": lambda i, n: _wrapped(np.append(i[1:], i[-1:]), n),
+    "the indices are ignored: elements come in order": lambda i, n: np.arange(len(i)) % n,
+    "the tensor is read from its end": lambda i, n: n - 1 - _wrapped(i, n),
+    "64-bit indices are read as 32-bit ones (every second is the high word)": lambda i, n: _wrapped(_halves(i), n),
+    "32-bit indices are read as 64-bit ones (every second is skipped)": lambda i, n: _wrapped(
+        i[np.arange(len(i)) * 2 % len(i)], n
+    ),
+}
+
+
+def _halves(index: Array) -> Array:
+    return index.view("<i4")[: len(index)].astype(np.int64)
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = mover(case, "gather")
+    if of is None:
+        return
+    copy = needed_copy(case)
+    for said, way in WAYS.items():
+        yield from copy_variant(case, f"gather: {said}", partial(_indices, way=way), 2.0)
+    inner = copy.sizes[2]
+    count = copy.shape[1]
+    strides = {
+        count * inner: "the number of indices instead of the size of the gathered axis",
+        inner: "one slice instead of the whole gathered axis",
+        0: "nothing: every outer block reads the first one",
+    }
+    for stride, said in strides.items():
+        text = f"gather: from one outer block to the next the input advances by {said}"
+        yield from copy_variant(case, text, partial(_stride, axis=0, stride=stride), 1.0)
+    shape = of.graph.spec(copy.source).shape
+    for axis in range(len(shape)):
+        block = prod(shape[axis + 1 :])
+        if block != inner:
+            text = f"gather: an index advances by {block} elements, as on axis {axis}, instead of {inner}"
+            yield from copy_variant(case, text, partial(_stride, axis=1, stride=block), 2.0)
+    name = of.last.inputs[1] or ""
+    index_shape = of.graph.spec(name).shape
+    if len(index_shape) == 2 and min(index_shape) > 1:
+        yield from copy_variant(
+            case, "gather: the table of indices is read transposed", partial(_transposed, shape=index_shape), 2.0
+        )
+
+
+def _indices(copy: SeparableCopy, case: Case, way: Way) -> SeparableCopy:
+    return copy.with_places({1: way(gather_index(case), copy.sizes[1])})
+
+
+def _stride(copy: SeparableCopy, case: Case, axis: int, stride: int) -> SeparableCopy:
+    return copy.with_strides({axis: stride})
+
+
+def _transposed(copy: SeparableCopy, case: Case, shape: tuple[int, ...]) -> SeparableCopy:
+    return copy.with_places({1: copy.places[1].reshape(shape[::-1]).T.reshape(-1)})

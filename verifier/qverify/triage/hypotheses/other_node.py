@@ -1,0 +1,85 @@
+"""A node runs with a table, scales or parameter words of another node of its op: kept from the one before, or cached from
+the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.model_bin.graph import Node
+from qverify.triage.case import Array, Case, Change
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.inner_node import inner_case
+from qverify.triage.memory_sources import ROLES
+from qverify.triage.variant_checks import inner_again, where_it_differs
+
+NAME = "other-node"
+MOST = 24  # other nodes of the op tried
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = inner_case(case)
+    if of is None:
+        return
+    for cost, who, other in _others(of):
+        if other.words != of.last.words and len(other.words) == len(of.last.words):
+            text = f"{of.last.op}: it runs with the parameter words of {who}"
+            yield from where_it_differs(case, text, partial(_with_words, words=other.words), cost)
+        shared = []
+        for at in range(min(len(of.last.inputs), len(other.inputs))):
+            mine, theirs = of.last.inputs[at], other.inputs[at]
+            if (
+                mine in of.graph.constants
+                and theirs in of.graph.constants
+                and mine != theirs
+                and _fits(of, mine, theirs)
+            ):
+                shared.append((mine, theirs))
+                roles = ROLES.get(of.last.op, ())
+                role = roles[at] if at < len(roles) else f"constant input {at}"
+                text = f"{of.last.op}: it runs with the {role} of {who}"
+                yield from where_it_differs(case, text, partial(_with_constants, pairs=((mine, theirs),)), cost + 0.5)
+        if len(shared) > 1:
+            text = f"{of.last.op}: it runs with all constants of {who}"
+            yield from where_it_differs(case, text, partial(_with_constants, pairs=tuple(shared)), cost + 1)
+
+
+def _others(of: Case) -> Iterator[tuple[float, str, Node]]:
+    """Yields (cost, text, node): the other nodes of the op, the likely ones first."""
+    nodes = [n for n in of.graph.nodes if n.op == of.last.op]
+    own = next((i for i, n in enumerate(nodes) if n.name == of.last.name), None)
+    if own is None or len(nodes) < 2:
+        return
+    order = [own - 1, 0, own + 1, len(nodes) - 1, *range(len(nodes))]
+    for at in list(dict.fromkeys(i for i in order if 0 <= i < len(nodes) and i != own))[:MOST]:
+        usual = {
+            0: f"the first {of.last.op}",
+            own + 1: f"the {of.last.op} after it",
+            own - 1: f"the {of.last.op} before it",
+        }
+        yield (2.0 if at in usual else 5.0), usual.get(at, f"another {of.last.op} ({nodes[at].name})"), nodes[at]
+
+
+def _fits(of: Case, mine: str, theirs: str) -> bool:
+    a, b = of.graph.constants[mine], of.graph.constants[theirs]
+    same = a.ndim == b.ndim and a.dtype == b.dtype and b.size >= a.size
+    return same and (a.shape == b.shape or a.ndim <= 2) and (np.resize(b, a.shape) != a).any()
+
+
+def _with_words(case: Case, words: tuple[int, ...]) -> Array:
+    of = inner_case(case)
+    assert of is not None
+    return inner_again(case, Change(nodes={of.last.name: replace(of.last, words=words)}))
+
+
+def _with_constants(case: Case, pairs: tuple[tuple[str, str], ...]) -> Array:
+    of = inner_case(case)
+    assert of is not None
+    changed = {}
+    for mine, theirs in pairs:
+        value, other = of.graph.constants[mine], of.graph.constants[theirs]
+        changed[mine] = other[..., : value.shape[-1]] if value.shape != other.shape else other
+    return inner_again(case, Change(constants=changed))

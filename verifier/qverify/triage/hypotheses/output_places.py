@@ -1,0 +1,57 @@
+"""The output's rows, columns, channels or batch items are computed right and written or taken at the wrong places: one
+repeated for several, blocks repeated or exchanged, all one too far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.hypotheses.copy_places import BLOCKS, ORDERS
+from qverify.triage.separable_copies import axis_names
+
+NAME = "output-places"
+SAMPLES = 64
+WHOLE: dict[str, Callable[[Array, int], Array]] = {
+    "repeat the first one": lambda i, n: 0 * i,
+    "repeat the last one": lambda i, n: 0 * i + n - 1,
+    "come in reverse order": lambda i, n: n - 1 - i,
+    "are those one before, the first twice": lambda i, n: np.maximum(i - 1, 0),
+    "are those one after, the last twice": lambda i, n: np.minimum(i + 1, n - 1),
+    "are those one before, wrapping around": lambda i, n: (i - 1) % n,
+    "are those one after, wrapping around": lambda i, n: (i + 1) % n,
+    "are those of the first half, twice": lambda i, n: i % max(n // 2, 1),
+    "are those of the other half": lambda i, n: (i + n // 2) % n,
+    "are the even ones, then the odd ones": lambda i, n: np.concatenate([np.arange(0, n, 2), np.arange(1, n, 2)]),
+}
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    shape = case.recorded.shape
+    names = axis_names(len(shape))
+    chosen = case.differing[np.linspace(0, len(case.differing) - 1, min(SAMPLES, len(case.differing))).astype(int)]
+    wanted, made = bits(case.recorded)[chosen], bits(case.made).reshape(shape)
+    for axis, size in enumerate(shape):
+        for said, order in _orders(size) if size > 1 else ():
+            where = list(np.unravel_index(chosen, shape))
+            where[axis] = order[where[axis]]
+            if (made[tuple(where)] == wanted).all():
+                text = f"the {names[axis]}s of the output {said}"
+                yield FaultVariant(text, partial(_taken, axis=axis, order=order), 6.0, copied=True)
+
+
+def _orders(size: int) -> Iterator[tuple[str, Array]]:
+    places = np.arange(size)
+    for said, whole in WHOLE.items():
+        yield said, whole(places, size)
+    for m in BLOCKS:
+        for said, order in ORDERS.items():
+            if m < size:
+                yield said.format(m), np.clip(order(places, m), 0, size - 1)
+
+
+def _taken(case: Case, axis: int, order: Array) -> Array:
+    return np.ascontiguousarray(case.made.take(order, axis))

@@ -1,0 +1,123 @@
+"""Padding of a pad node is on the wrong side, of another mode, or wrong beside one edge: the edge element repeated or
+skipped, wrapped around, or filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from qverify.triage.case import Array, Case, bits, limits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.inner_node import finished, inner_case
+from qverify.triage.separable_copies import OUTSIDE, SeparableCopy, border, copy_variant, mover, needed_copy
+
+NAME = "pad-border"
+MODES = {
+    "symmetric": "reflected with the edge element repeated (symmetric: position -1 reads element 0, the one after the last reads the last)",
+    "reflect": "reflected without the edge element (position -1 reads element 1)",
+    "edge": "a repetition of the edge element",
+    "wrap": "wrapped around: it continues from the other end",
+    "constant": "filled with the constant",
+    "other edge": "a repetition of the opposite edge's element",
+    "first": "a repetition of the first element on both sides",
+    "unclamped": "read from the memory beside the row (not limited)",
+    "reflect before, symmetric after": "reflected before, and after the end reflected with the last element repeated",
+    "symmetric before, reflect after": "reflected with the first element repeated before, and reflected after the end",
+    "reflect before, edge after": "reflected before, and a repetition of the last element after the end",
+    "edge before, reflect after": "a repetition of the first element before, and reflected after the end",
+    "reflect one too far": "reflected one element too far",
+    "second": "a repetition of the element next to the edge",
+}
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = mover(case, "pad")
+    if of is None:
+        return
+    copy = needed_copy(case)
+    own, begin = of.last.words[0], of.last.words[2:]
+    padded = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
+    for name, said in MODES.items():
+        for axes in [padded, *([k] for k in padded if len(padded) > 1)]:
+            where = "" if len(axes) == len(padded) else f" of the {copy.names[axes[0]]}s"
+            yield from copy_variant(
+                case, f"pad: the padding{where} is {said}", partial(_mode, mode=name, axes=axes), 2.0
+            )
+    sides: dict[str, list[int]] = {
+        "all padding is at the end": [0 for _ in begin],
+        "all padding is at the beginning": [out - n for out, n in zip(copy.shape, copy.sizes, strict=True)],
+        "the padding of the two sides is exchanged": [
+            out - n - b for out, n, b in zip(copy.shape, copy.sizes, begin, strict=True)
+        ],
+        "the padding is shared equally by the two sides": [
+            (out - n) // 2 for out, n in zip(copy.shape, copy.sizes, strict=True)
+        ],
+        "the padding is shared equally by the two sides, the larger half first": [
+            (out - n + 1) // 2 for out, n in zip(copy.shape, copy.sizes, strict=True)
+        ],
+    }
+    for k in padded:
+        for by in (-1, 1):
+            sides[f"the data begin one {copy.names[k]} too {'late' if by > 0 else 'early'}"] = [
+                b + by * (j == k) for j, b in enumerate(begin)
+            ]
+        for other in padded:
+            if other != k:
+                sides[
+                    f"the padding before the {copy.names[k]}s is as large as that before the {copy.names[other]}s"
+                ] = [begin[other] if j == k else b for j, b in enumerate(begin)]
+    for first, second in combinations(padded, 2):
+        exchanged = list(begin)
+        exchanged[first], exchanged[second] = begin[second], begin[first]
+        sides[f"the padding before the {copy.names[first]}s and before the {copy.names[second]}s is exchanged"] = (
+            exchanged
+        )
+    sides["the padding before each dimension is taken in reverse order of the dimensions"] = list(begin[::-1])
+    for said, begins in sides.items():
+        yield from copy_variant(case, f"pad: {said}", partial(_begins, begins=begins, mode=own), 2.0)
+    if own == 0:
+        yield from _values(case, of)
+
+
+def _mode(copy: SeparableCopy, case: Case, mode: str, axes: list[int]) -> SeparableCopy:
+    begin = case.last.words[2:]
+    return copy.with_places({k: border(np.arange(copy.shape[k]) - begin[k], copy.sizes[k], mode) for k in axes})
+
+
+def _begins(copy: SeparableCopy, case: Case, begins: list[int], mode: int) -> SeparableCopy:
+    name = ("constant", "reflect", "edge")[mode]
+    return copy.with_places(
+        {k: border(np.arange(n) - begins[k], copy.sizes[k], name) for k, n in enumerate(copy.shape)}
+    )
+
+
+def _values(case: Case, of: Case) -> Iterator[FaultVariant]:
+    """Yields constant pads of another value."""
+    word, spec = of.last.words[1], of.spec
+    values: dict[str, float]
+    if spec.numpy_dtype.kind == "f":
+        values = {"0": 0.0, "1": 1.0, "the word taken as an integer": float(word), "the lowest number": -np.inf}
+    else:
+        low, high = limits(spec) if spec.quantized else (0, 1)
+        values = {"raw 0 instead of the pad value": 0, "the lowest value of the type": low, "the highest value": high}
+        values["the pad value with its lowest byte only"] = word & 255
+        values["the pad value with its lowest byte only, sign-extended"] = (word + 128) % 256 - 128
+        values["the pad value minus 128"], values["the pad value plus 128"] = word - 128, word + 128
+        if spec.zero_point:
+            values["the zero point"] = spec.zero_point[0]
+            values["the pad value with the zero point subtracted"] = word - spec.zero_point[0]
+    for said, value in values.items():
+        make = partial(_filled, value=value)
+        if (bits(make(case)) == bits(case.recorded))[case.differing].all():
+            yield FaultVariant(f"pad: the padding holds {said}", make, 2.0)
+
+
+def _filled(case: Case, value: float) -> Array:
+    of = inner_case(case)
+    assert of is not None
+    outside = (needed_copy(case).addresses() < OUTSIDE // 2).reshape(of.spec.shape)
+    filled = np.where(outside, np.array(value).astype(of.spec.numpy_dtype), of.made)
+    return finished(case, filled).reshape(case.spec.shape)

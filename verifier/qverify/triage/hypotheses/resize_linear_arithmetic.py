@@ -1,0 +1,112 @@
+"""resize_linear computes in another arithmetic: weights of few bits, one axis after the other with a rounding between,
+float16, or integers without a dequantization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify.triage.bilinear_resize import (
+    Samples,
+    bilinear,
+    by_axes,
+    by_weights,
+    corners,
+    fits_a_plane,
+    own_samples,
+    shaped,
+    stored,
+)
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.narrow_steps import NARROW, TO_INTEGER, half_up, places
+
+NAME = "resize-linear-arithmetic"
+MOST_CHANGES = 3  # of weights, order and rounding, one is left as it should be
+BITS = (8, 10, 11, 7, 12, 6, 5, 4, 14, 15, 16)
+Round = Callable[[Array], Array]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = bilinear(case)
+    if of is None:
+        return
+    for said, flat, cost in _ways(of):
+        if fits_a_plane(case, flat):
+            yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
+
+
+def _ways(case: Case) -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
+    finals: dict[str, Round | None] = {"": None} | {f", the result {k}": r for k, r in TO_INTEGER.items()}
+    domains = {"": False, ", in integer steps without a dequantization": True} if case.spec.quantized else {"": False}
+    for weights, change in _weights().items():
+        for domain, stepwise in domains.items():
+            for order, along in _orders(stepwise).items():
+                for final, rounded in finals.items() if case.spec.quantized else [("", None)]:
+                    few = sum(map(bool, (weights, order, final)))
+                    if few + stepwise > 0 and few < MOST_CHANGES:
+                        said = f"{weights or 'the weights are exact'}{order}{domain}{final}"
+                        make = partial(_made, change=change, along=along, stepwise=stepwise, rounded=rounded)
+                        yield said, make, 1.0 + 2.0 * few + stepwise
+
+
+def _made(
+    case: Case,
+    plane: int | None,
+    change: Callable[[Samples], Samples] | None,
+    along: Callable[..., Array],
+    stepwise: bool,
+    rounded: Round | None,
+) -> Array:
+    rows, columns = own_samples(case)
+    if change is not None:
+        rows, columns = change(rows), change(columns)
+    return stored(case, along(corners(case, rows, columns, stepwise, plane=plane)), stepwise, rounded)
+
+
+def _orders(stepwise: bool) -> dict[str, Callable[..., Array]]:
+    found: dict[str, Callable[..., Array]] = {
+        "": by_weights,
+        ", columns are interpolated first, then rows": by_axes,
+        ", rows are interpolated first, then columns": partial(by_axes, vertical=True),
+        ", columns first, then rows, as a + (b - a) * t": partial(by_axes, lerp=True),
+        ", rows first, then columns, as a + (b - a) * t": partial(by_axes, vertical=True, lerp=True),
+    }
+    for name, narrow in NARROW.items():
+        found[f", the result along columns is kept in {name} before rows"] = partial(by_axes, between=narrow)
+        found[f", the result along rows is kept in {name} before columns"] = partial(
+            by_axes, between=narrow, vertical=True
+        )
+        found[f", the product of the two weights is rounded to {name}"] = partial(by_weights, rounded=narrow)
+    if stepwise:
+        for name, whole in TO_INTEGER.items():
+            found[f", the result along columns is {name} before rows"] = partial(by_axes, between=whole)
+            found[f", the result along rows is {name} before columns"] = partial(by_axes, between=whole, vertical=True)
+        for k in (4, 8):
+            found[f", the result along columns keeps {k} binary places before rows"] = partial(
+                by_axes, between=partial(places, count=k)
+            )
+    for k in (8, 6, 10, 4, 5, 7):
+        found[f", the product of the two weights is rounded to {k} binary places"] = partial(
+            by_weights, rounded=partial(places, count=k)
+        )
+    return found
+
+
+def _weights() -> dict[str, Callable[[Samples], Samples] | None]:
+    found: dict[str, Callable[[Samples], Samples] | None] = {"": None}
+    for k in BITS:
+        for rule, rounded in (("rounded", half_up), ("truncated", np.floor)):
+            found[f"the weights of both axes are {rule} to multiples of 1/{1 << k} ({k} bits)"] = partial(
+                _fewer, narrow=partial(places, count=k, rounded=rounded)
+            )
+    for name, narrow in NARROW.items():
+        found[f"the weights of both axes are {name}"] = partial(_fewer, narrow=narrow)
+    return found
+
+
+def _fewer(of: Samples, narrow: Round) -> Samples:
+    share = narrow(of.share).astype(np.float32)
+    return Samples(of.first, of.second, share, np.float32(1) - share)

@@ -1,0 +1,103 @@
+"""A split's outputs are other parts of its input: in another order, all from the start, or of equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from qverify import ops
+from qverify.triage.case import Case, bits
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
+
+NAME = "split-order"
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    of = mover(case, "split")
+    if of is None:
+        return
+    copy = needed_copy(case)
+    axis = of.last.words[0]
+    sizes = [of.graph.spec(n).shape[axis] for n in of.last.outputs]
+    at, own = list(of.last.outputs).index(of.output), split_start(of)
+    others = _others(case, of)
+    for rare, said in enumerate(_starts(sizes, 0)):
+        start = _starts(sizes, at)[said]
+        if any((_starts(sizes, k)[said] == sum(sizes[:k])) != right for k, right in others.items()):
+            continue
+        cost = 1.0 + 0.2 * rare
+        yield from copy_variant(case, f"split: {said}", partial(_start, axis=axis, start=start), cost)
+    for other in range(len(copy.shape)):
+        if other != axis and copy.sizes[other] > 1:
+            said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
+            yield from copy_variant(case, said, partial(_along, axis=axis, other=other), 3.0)
+    ways = {of.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
+    for stride, said in ways.items():
+        text = f"split: the offset of an output is counted in {said}"
+        yield from copy_variant(case, text, partial(_offset, axis=axis, by=own * stride), 3.0)
+    packed = "split: the outputs are cut from consecutive elements of memory, whatever the axis"
+    yield from copy_variant(case, packed, partial(_packed, axis=axis), 2.0)
+
+
+def _starts(sizes: list[int], at: int) -> dict[str, int]:
+    """Returns where on the axis an output begins, by what the kernel does."""
+    size, own = sum(sizes), sum(sizes[:at])
+    return {
+        "the outputs are taken from the end of the axis: the first output gets the last slices": sum(sizes[at + 1 :]),
+        "every output starts at the beginning of the axis": 0,
+        "outputs start at multiples of the first output's size": at * sizes[0],
+        "outputs start at multiples of their own size": at * sizes[at],
+        "outputs start at multiples of the last output's size": at * sizes[-1],
+        "outputs start at multiples of the mean size": at * (size // len(sizes)),
+        "an output starts at the size of the output before it, not at the sum of all before": sizes[at - 1]
+        if at
+        else 0,
+        "every output takes the last slices of the axis": size - sizes[at],
+        "each output starts one slice too far": own + 1,
+        "each output starts one slice too early": own - 1,
+        "each output takes the slices after its own": own + sizes[at],
+        "each output takes the slices before its own": own - sizes[at],
+    }
+
+
+def _others(case: Case, of: Case) -> dict[int, bool]:
+    """Returns whether the board has the right elements of the node's other outputs, where these are known."""
+    known = {}
+    healthy = ops.simulate_node(of.graph, of.last, of.inputs)
+    for at, name in enumerate(of.last.outputs):
+        reader = next((n for n in case.graph.nodes if n.op == "quantize" and n.inputs[0] == name), None)
+        shown = reader.outputs[0] if reader is not None and case.graph.spec(name).interior else name
+        board = case.board(shown) if name != of.output else None
+        if board is None:
+            continue
+        value = (
+            healthy[name] if shown == name or reader is None else ops.simulate_node(of.graph, reader, healthy)[shown]
+        )
+        known[at] = value.shape == board.shape and bool((bits(value) == bits(board)).all())
+    return known
+
+
+def _start(copy: SeparableCopy, case: Case, axis: int, start: int) -> SeparableCopy:
+    return copy.with_places({axis: start + np.arange(copy.shape[axis])})
+
+
+def _along(copy: SeparableCopy, case: Case, axis: int, other: int) -> SeparableCopy:
+    start = split_start(case)
+    return copy.with_places({axis: np.arange(copy.shape[axis]), other: copy.places[other] + start})
+
+
+def _offset(copy: SeparableCopy, case: Case, axis: int, by: int) -> SeparableCopy:
+    """Returns the copy whose offset is `by` elements; it is put on the first axis."""
+    places = {axis: np.arange(copy.shape[axis])}
+    first = places.get(0, copy.places[0]) * copy.strides[0] + by
+    return copy.with_places(places | {0: first}).with_strides({0: 1})
+
+
+def _packed(copy: SeparableCopy, case: Case, axis: int) -> SeparableCopy:
+    at = list(case.last.outputs).index(case.output)
+    before = sum(case.graph.spec(n).elements for n in case.last.outputs[:at])
+    count = case.recorded.size
+    return SeparableCopy(("element",), (count,), (count,), (1,), (before + np.arange(count),), copy.source)

@@ -1,0 +1,48 @@
+"""A cheap look before a fault is yielded: whether it gives the recorded bytes of every element that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.triage.case import Case, Change, bits
+from qverify.triage.fault import DOES_NOT_FIT
+from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.inner_node import finished, inner_case
+
+Array = npt.NDArray[Any]
+
+
+def where_it_differs(
+    case: Case, said: str, make: Callable[[Case], Array], cost: float = 0.0, copied: bool = False
+) -> list[FaultVariant]:
+    """Returns the fault as a list of one, or nothing where it fails on an element that differs, or cannot be."""
+    try:
+        made = make(case)
+    except DOES_NOT_FIT:
+        return []
+    if made.shape != case.recorded.shape or made.dtype != case.recorded.dtype:
+        return []
+    same = bits(made)[case.differing] == bits(case.recorded)[case.differing]
+    return [FaultVariant(said, make, cost, copied=copied)] if same.all() else []
+
+
+def inner_again(case: Case, change: Change) -> Array:
+    """Returns the unit's output with a change at its inner node alone."""
+    of = inner_case(case)
+    assert of is not None
+    return finished(case, of.again(change)).reshape(case.spec.shape)
+
+
+def operand(case: Case, name: str) -> Array:
+    """Returns the elements of an input or a constant."""
+    return case.inputs[name] if name in case.inputs else case.graph.constants[name]
+
+
+def with_operand(case: Case, name: str, value: Array) -> Change:
+    """Returns the change that gives an operand, an input or a constant, other elements."""
+    value = np.ascontiguousarray(value)
+    return Change(inputs={name: value}) if name in case.inputs else Change(constants={name: value})

@@ -54,6 +54,8 @@ def _describe_confirmed(found: FaultExplanation) -> str:
     )
     least, most = min(r.changed for r in runs), max(r.changed for r in runs)
     text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"
+    if len(found.exact) > 1:
+        text += f"; not told apart from: {found.exact[1][0].said}"
     if found.fallen:
         last = max(found.fallen, key=lambda f: f.experiment)
         text += f"; the next best cause ({last.cause.said}) failed experiment {last.experiment}"

@@ -86,6 +86,15 @@ class Case:
             self.kept[name] = make()
         return self.kept[name]
 
+    def count_tried(self, number: int = 1) -> None:
+        """Counts faults that a hypothesis looked at and did not yield because they do not fit: they were tried, too."""
+        self.kept["tried"] = self.kept.get("tried", 0) + number
+
+    @property
+    def looked_at(self) -> int:
+        """The number of faults that were looked at and may not have been yielded."""
+        return int(self.kept.get("tried", 0))
+
     def again(self, change: Change) -> Array:
         """Returns the output with this change. Raises what the op raises for words or shapes that do not fit."""
         graph = self.graph

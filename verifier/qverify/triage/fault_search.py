@@ -103,7 +103,7 @@ class _FaultTrial:
         if why := self._over():
             self.not_tried.append(f"{page.NAME}: {why}")
             return
-        exact, tried = [], 0
+        exact, tried, looked_at = [], 0, self.case.looked_at
         try:
             for variant in page.variants(self.case):
                 if why := self._over():
@@ -116,6 +116,7 @@ class _FaultTrial:
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
             self.finished.add(page.NAME)
+        tried = max(tried, self.case.looked_at - looked_at)
         self.tried += tried
         for variant in exact:
             choice = (variant.bits or log2(tried)) + variant.part_bits

@@ -27,6 +27,7 @@ AXES = {
 MOST = 6  # parts that fit one fault
 MOST_PAIRED = 60  # parts of which two are tried together
 LOOKED_AT = 500  # elements by which parts are chosen before all elements are
+MATRIX = ("batch item", "row", "column")
 Mask = Callable[[Case], Array]
 
 
@@ -124,7 +125,8 @@ def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
 
 def _parts(case: Case) -> Iterator[OutputPart]:
     shape = case.spec.shape
-    names = AXES.get(len(shape), tuple(f"axis-{i} slice" for i in range(len(shape))))
+    names = MATRIX if len(shape) == 3 and case.last.op == "matmul" else AXES.get(len(shape), ())
+    names = names or tuple(f"axis-{i} slice" for i in range(len(shape)))
     for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
         if size > 1:
             yield from _along(axis, name, size, len(shape))

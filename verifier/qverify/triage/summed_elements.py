@@ -199,12 +199,15 @@ def _sample(case: Case) -> SummedElements | None:
     return elements(case, np.unique(chosen[np.linspace(0, len(chosen) - 1, most).astype(np.int64)]))
 
 
+SUMS = 4.0  # bits of choosing a fault among those of sums, which are looked at before they are yielded
+
+
 def fitting(
     case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False, bits: float | Callable[[str], float] = prior
 ) -> Iterator[FaultVariant]:
     """Yields the faults that give the recorded bytes at some differing elements. ways: (text, how elements are
     computed). Few of those that spoil other elements are yielded: these may be confined to a part of the output. in_parts: the way reads the summands, of which there are too many for all elements at once. bits: of each
-    variant, or what its text says of them."""
+    variant beyond SUMS, or what its text says of them."""
     yield from fitting_alike(case, (([said], way) for said, way in ways), in_parts, bits)
 
 
@@ -223,10 +226,11 @@ def fitting_alike(
     others = case.once(f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size)))
     parts = list[FaultVariant]()
     for texts, way in ways:
+        case.count_tried(len(texts))
         if _agree(case, few, way) and _agree(case, more, way):
             make = partial(whole, way=way, in_parts=in_parts)
             found = [
-                FaultVariant(said, make, (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
+                FaultVariant(said, make, SUMS + (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
                 for at, said in enumerate(texts)
             ]
             if _agree(case, others, way):

@@ -87,6 +87,8 @@ def _candidates(case: Case, place: MemorySource) -> list[int]:
     low, high = limits(place.spec)
     own = place.spec.zero_point[0]
     every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()
+    if place.spec.numpy_dtype.itemsize > 1:
+        every = ()
     usual = {0, low, high, 128, -128, own - 1, own + 1, -own, case.spec.zero_point[0] if case.spec.quantized else 0}
     return [z - own for z in [*every, *sorted(usual - {*every})] if z != own]
 

@@ -162,8 +162,9 @@ class _Series:
                 return
 
     def _is_enough(self) -> bool:
-        """Returns whether further experiments would decide nothing."""
-        return len(self.shown) >= SHOWING and self.result.bits >= self._needed()
+        """Returns whether the first cause is confirmed, and no other that random inputs tell from it stands."""
+        groups = {candidate.group for candidate in self.result.standing}
+        return len(self.shown) >= SHOWING and self.result.bits >= self._needed() and len(groups) == 1
 
     def _needed(self) -> float:
         """Returns the bits of evidence that confirm the first cause."""

@@ -24,8 +24,9 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A cause that gives every recorded byte, and how it computes them. supported: whether the recorded bytes alone are
-    evidence enough to name it."""
+    evidence enough to name it. group: those of one number give equal bytes on random inputs."""
 
     cause: Fault
     variant: FaultVariant
     supported: bool = True
+    group: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, log2
 
 import numpy as np
@@ -183,7 +183,8 @@ def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
     for candidate in exact:
         given = tuple(_digest(candidate.variant, other) for other in noise)
         groups.setdefault((candidate.variant.said,) if given == healthy else given, []).append(candidate)
-    return sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+    ranked = sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
+    return [[replace(candidate, group=at) for candidate in group] for at, group in enumerate(ranked)]
 
 
 def _whole_first(group: list[Candidate]) -> list[Candidate]:

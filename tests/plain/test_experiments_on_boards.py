@@ -118,15 +118,22 @@ def test_a_fault_of_the_run_is_confirmed_on_the_network(graph: Graph, tmp_path: 
     assert [(run.place, run.seed) for run in found.experiments] == [("network", n) for n in range(1, 7)]
 
 
-def test_what_random_inputs_do_not_tell_apart_experiments_do(digits: Path, capsys: pytest.CaptureFixture[str]):
-    """The activation leaves no negative values, so that rounding down is rounding toward zero; but one of its causes
-    computes the product in float32, and the other exactly."""
+def test_rounding_down_is_told_from_a_short_scale(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The activation leaves no negative values, so that rounding down is rounding toward zero; a scale of few bits gives
+    the recorded bytes, too, and falls."""
     board = "faulty:local?fault=round_floor@relu1_QuantizeLinear_Output"
-    assert main(["triage", "-m", str(digits / "digits_quant.onnx"), "-b", board]) == 1
+    words = ["triage", "-m", str(digits / "digits_quant.onnx"), "-b", board, "--json", str(tmp_path / "t.json")]
+    assert main(words) == 1
     (line,) = (t for t in capsys.readouterr().out.splitlines() if t.startswith("board at relu1_QuantizeLinear_Output"))
-    assert ": EXPLAINED: rounding toward zero, float32 product (at this node the same as: " in line
-    assert "rounding down (floor), float32 product" in line
-    assert "the next best cause (rounding toward zero) failed experiment 2" in line
+    first = "the scaled sum plus zero point is rounded toward zero (truncated)"
+    same = "the scaled sum is rounded down (floor); the scaled sum is rounded toward zero (truncated)"
+    assert f": EXPLAINED: {first} (at this node the same as: {same}); confirmed by 6 experiments" in line
+    assert "the next best cause (the requantization scale is kept in too few bits, any of these here: 11 " in line
+    assert line.endswith("failed experiment 1")
+    (one,) = json.loads((tmp_path / "t.json").read_text())["explained"]
+    (group,) = one["explanation"]["exact"]
+    assert {cause["family"] for cause in group} == {"requantize-steps", "product-precision", "rounding"}
+    assert "rounding down (floor), float32 product" in [cause["said"] for cause in group]
 
 
 def test_without_a_board_it_is_a_candidate(graph: Graph, tmp_path: Path):
@@ -158,7 +165,8 @@ class Leaving(BoardExperiments):
 def test_a_board_that_is_lost_leaves_a_candidate(lasts: int, graph: Graph, tmp_path: Path):
     with board_of(graph, tmp_path, "bias_missing") as board:
         found = explained(graph, board, Leaving(board, lasts=lasts)).explanation
-    assert not found.confirmed and found.kinds == ["bias"]
+    assert not found.confirmed and found.exact[0][0].said == "bias left out"
+    assert found.kinds == ["bias", "bias-addition"]  # shifted right by 9 or 10, little of it is left
     assert found.unconfirmed.startswith("an experiment could not be run: ") and "\n" not in found.unconfirmed
     assert verdict(found).startswith("CANDIDATE: bias left out")
 

@@ -68,8 +68,9 @@ def test_what_is_taken_from_the_record_is_said():
     assert cause.taken == 990 - 990 // 16 * 11 - min(11, 990 % 16) and cause.bits > 8 * cause.taken
     assert f"except {count(cause.taken, 'element')} that nothing predicts" in verdict(found)
     other = verdict(c.explained(c.out(c.acc(zero=0))))
+    same = "(at this node the same as: the input is used without subtracting its zero point; each of the two operands is used without subtracting its zero point)"
     assert other.startswith(
-        "CANDIDATE: zero point of the input: 0 instead of -7 fits these 829 elements; not confirmed"
+        f"CANDIDATE: zero point of the input: 0 instead of -7 {same} fits these 829 elements; not confirmed"
     )
     assert "nothing predicts" not in other
 
@@ -110,3 +111,23 @@ def test_ten_elements_of_the_frame_before():
     assert families(small.explained(old, previous=lambda n: old if n == "y" else None)) == [{"stale-buffer"}]
     near = np.where(x == 248, 0, x).astype(np.uint8)
     assert "stale-buffer" not in str(families(small.explained(near, previous=lambda n: near if n == "y" else None)))
+
+
+@pytest.mark.parametrize(("value", "paid"), [(0, 0), (4, 0), (77, 8)])
+def test_a_value_that_the_rest_keeps_is_paid_for_unless_it_is_zero(value: int, paid: int):
+    x = generator(27).integers(-128, 0, (1, 40)).astype(np.int8)
+    small = Small("transpose", (0, 1), ("int8", 0.1, 4), x.shape, x=(x, 0.1, 4))
+    half = x.copy()
+    half[0, 20:] = value
+    cause = next(c for group in small.explained(half).exact for c in group if "the first half only" in c.said)
+    assert cause.said.endswith(f"the rest keeps what was in memory, {value} everywhere") and cause.bits == 2 + paid
+
+
+@pytest.mark.parametrize(("value", "paid"), [(0, 0), (3, 0), (77, 8)])
+def test_a_value_between_the_parts_of_a_concat_is_paid_for_unless_it_is_zero(value: int, paid: int):
+    """Every operand is written one slice too late: nothing is written to the first one."""
+    a, b = (generator(n).integers(100, 256, (1, n, 5)).astype(np.uint8) for n in (2, 4))
+    small = Small("concat", (1,), ("uint8", 0.5, 3), (1, 6, 5), a=(a, 0.5, 3), b=(b, 0.5, 3))
+    late = np.concatenate([np.full((1, 1, 5), value, np.uint8), a, b], 1)[:, :6]
+    (cause,) = (c for group in small.explained(late).exact for c in group if "one slice too late" in c.said)
+    assert cause.said.endswith(f"; what is not written is {value}") and cause.bits == 1.5 + paid

@@ -52,7 +52,10 @@ def test_a_planted_fault_is_named(name: str):
     family, plant = FAULTS[name]
     c = Conv(low=-60, high=90)
     found = c.explained(plant(c))
-    assert families(found) == [{family}], (found.exact, found.partial)
+    (group,) = found.exact
+    assert group[0].family == family, (found.exact, found.partial)
+    same = {"output-places"} if name == "rows dealt two ways" else set()  # "the even ones, then the odd ones"
+    assert families(found) == [{family} | same]
 
 
 @pytest.mark.parametrize("seed", range(3))

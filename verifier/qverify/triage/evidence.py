@@ -38,15 +38,20 @@ def log2_choices(n: int, k: int) -> float:
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
     """Returns whether the differing elements, copies of others except where free, give more evidence than the choice of
-    the source cost. The rarer the copied values are among the computed elements, the more evidence they give."""
+    the source cost."""
     moved = case.differing if free is None else case.differing[~free[case.differing]]
+    return copied_bits(case, moved) >= choice + CHANCE
+
+
+def copied_bits(case: Case, places: Array) -> float:
+    """Returns the evidence, in bits, of the recorded elements at places as copies of others. The rarer their values are
+    among the computed elements, the more evidence they give."""
     values, counts = np.unique(bits(case.made), return_counts=True)
-    copied = bits(case.recorded)[moved]
+    copied = bits(case.recorded)[places]
     at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
     known = np.minimum(np.log2((case.made.size + 1) / counts[at]), most)
-    bits_each = np.where(values[at] == copied, known, most)
-    return bool(bits_each.sum() >= choice + CHANCE)
+    return float(np.where(values[at] == copied, known, most).sum())
 
 
 def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:

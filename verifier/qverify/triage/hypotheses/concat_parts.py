@@ -165,7 +165,9 @@ def _by_offsets(case: Case) -> Iterator[FaultVariant]:
         elif len(values) < 2:
             value = case.recorded.reshape(-1)[left][:1]
             text = f"concat: {said}" + (f"; what is not written is {value[0]}" if len(value) else "")
-            yield FaultVariant(text, partial(_with_left, of=of, value=value, free=left), 1.5, copied=True)
+            known = not len(value) or value[0] in (0, *case.spec.zero_point)  # else taken from the record
+            cost = 1.5 if known else 1.5 + 8 * value.itemsize
+            yield FaultVariant(text, partial(_with_left, of=of, value=value, free=left), cost, copied=True)
 
 
 def _with_left(case: Case, of: str, value: Array | None, free: Array) -> Array:

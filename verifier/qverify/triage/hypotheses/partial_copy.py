@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.inner_node import inner_case
@@ -30,8 +31,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if len(values) == 1:
             value = rest[0]
             made = partial(_filled, count=count, value=value)
-            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", made, cost)
-        elif count and 2 * case.differing.size > size - count:  # what was in memory differs nearly everywhere
+            paid = cost if value in (0, *of.spec.zero_point) else cost + 8 * rest.itemsize  # taken from the record
+            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", made, paid)
+        elif 2 * case.differing.size > size - count and _tells(case, count, cost):  # it differs nearly everywhere
             free = np.arange(size) >= count
             yield FaultVariant(f"{text}; the rest keeps what was in memory", partial(_left, free=free), cost, free=free)
 
@@ -55,6 +57,11 @@ def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
         yield 3.0, f"it counts bytes modulo {limit}", size * item % limit // item
     yield 2.0, "it copies the first half only", size // 2
     yield 2.0, "the last element is not copied", size - 1
+
+
+def _tells(case: Case, count: int, cost: float) -> bool:
+    """Returns whether the elements that were copied are evidence of it: those of a value that is everywhere are not."""
+    return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.CHANCE
 
 
 def _filled(case: Case, count: int, value: Array) -> Array:

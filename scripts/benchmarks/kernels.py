@@ -194,7 +194,8 @@ class _Bench:
     def _judge(self, bug: str, said: str) -> str:
         if bug not in self.right:
             return "new"
-        return "right" if any(re.search(p, said) for p in self.right[bug]) else "wrong"
+        statement = said.partition("; confirmed by")[0]
+        return "right" if any(re.search(p, statement) for p in self.right[bug]) else "wrong"
 
 
 def _digests(binary: Path, network: Network) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -13,8 +14,9 @@ from qverify.triage.fault_search import Partial
 from qverify.triage.forensics import FaultExplanation
 
 SCHEMA = "qverify.forensics/1"
+NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 SHADES = " .:-=+*#@"
-MOST_STEPS, MOST_SAID, MOST_SAME = 6, 4, 2
+MOST_STEPS, MOST_SAID, MOST_SAME = 6, 4, 3
 
 
 def verdict(found: FaultExplanation) -> str:
@@ -76,10 +78,19 @@ def _describe_candidate(found: FaultExplanation) -> str:
 def _describe_first(found: FaultExplanation) -> str:
     taken = found.exact[0][0].taken
     but = f", except {count(taken, 'element')} that nothing predicts" if taken else ""
-    first = found.exact[0][0].said
-    same = [said for said in dict.fromkeys(cause.said for cause in found.exact[0]) if said != first][:MOST_SAME]
-    also = f" (at this node the same as: {'; '.join(same)})" if same else ""
-    return f"{first}{also}{but}"
+    first, *same = _list_different([cause.said for cause in found.exact[0]])
+    text = "; or ".join([first, *same[:MOST_SAME]])
+    more = len(same) - MOST_SAME
+    also = f"; or {more} more" if more > 0 else ""
+    return f"{text}{also} (all the same at this node){but}" if same else f"{first}{but}"
+
+
+def _list_different(texts: list[str]) -> list[str]:
+    """Returns the texts, of those that differ only in numbers the first."""
+    kinds = dict[str, str]()
+    for text in texts:
+        kinds.setdefault(NUMBER.sub("#", text), text)
+    return list(kinds.values())
 
 
 def details(found: FaultExplanation) -> list[str]:

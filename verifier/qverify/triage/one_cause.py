@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,15 +23,26 @@ WORD = re.compile(r"[^\s,;()]+")
 NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
-def describe_kind(case: Case, cause: Fault) -> tuple[str, str]:
+Kind = tuple[str, str]
+MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
+MEASURED = re.compile(r"clamp (at )?-?[0-9]")  # limits that were read off the recorded bytes
+
+
+def describe_kind(case: Case, cause: Fault) -> Kind:
     """Returns the cause's family and its words without numbers and without the graph's tensors: equal for the same
-    fault at another node."""
+    fault at another node. A measured limit keeps its numbers: another limit at another node is another fault."""
+    family, said = describe_exactly(case, cause)
+    return family, said if MEASURED.match(said) else NUMBER.sub("#", said)
+
+
+def describe_exactly(case: Case, cause: Fault) -> Kind:
+    """Returns the cause's family and its words, without the graph's tensors."""
 
     def without_name(word: re.Match[str]) -> str:
         name = word[0].rstrip(":")
         return word[0].replace(name, "#") if name in case.graph.tensors else word[0]
 
-    return cause.family, NUMBER.sub("#", WORD.sub(without_name, cause.said))
+    return cause.family, WORD.sub(without_name, cause.said)
 
 
 def compare_causes(
@@ -45,38 +56,60 @@ def compare_causes(
     for op in dict.fromkeys(search.case.unit.op for search in searches.values()):
         names = [n for n, search in searches.items() if search.case.unit.op == op and n in explanations]
         _compare_blamed(op, {n: (searches[n], explanations[n]) for n in names})
-    tally = dict[str, _Tally]()
+    for name, found in explanations.items():
+        if found.confirmed and _is_measured_once(searches[name].case, found, searches, explanations):
+            _withdraw(found, "this limit is what the board shows, not what makes it, and no other node has the same")
+    for name, by_kind in _try_on_others(searches, explanations, others, deadline).items():
+        _judge_by_others(searches[name].case, explanations[name], by_kind)
+
+
+def _try_on_others(
+    searches: Mapping[str, FaultSearch],
+    explanations: Mapping[str, FaultExplanation],
+    others: Iterable[Case],
+    deadline: float,
+) -> dict[str, dict[Kind, _Tally]]:
+    """Returns, by output and kind of cause, what the confirmed causes predict for nodes that are not blamed."""
+    tallies = dict[str, dict[Kind, _Tally]]()
     for case in others:
         for name, search in searches.items():
             if time.monotonic() > deadline:
-                break
+                return tallies
             if search.case.unit.op == case.unit.op and explanations[name].confirmed:
-                tally.setdefault(name, _Tally()).add(case, describe_kind(search.case, explanations[name].exact[0][0]))
-    for name, found in tally.items():
-        explanation = explanations[name]
-        explanation.scope = found.describe(searches[name].case.unit.op)
-        if found.contradict and explanation.evidence_bits < ALONE:
-            why = f"under the same fault {found.contradict[0]} would differ, and it is right"
-            _withdraw(
-                explanation, f"{why}; {explanation.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted"
-            )
+                kinds = list(dict.fromkeys(describe_kind(search.case, c) for c in explanations[name].exact[0]))
+                for kind in kinds[:MOST_ALTERNATIVES]:
+                    tallies.setdefault(name, {}).setdefault(kind, _Tally()).add(case, kind)
+    return tallies
+
+
+def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:
+    """Keeps the causes that no healthy node contradicts, where there are such, and says what these nodes do."""
+    right = {kind for kind, tally in by_kind.items() if not tally.contradict}
+    found.exact[0] = _kept(case, found.exact[0], right, describe_kind)
+    tally = by_kind.get(describe_kind(case, found.exact[0][0]), _Tally())
+    found.scope = tally.describe(case.unit.op)
+    if tally.contradict and found.evidence_bits < ALONE:
+        why = f"under the same fault {tally.contradict[0]} would differ, and it is right"
+        _withdraw(found, f"{why}; {found.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted")
 
 
 def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]]) -> None:
     confirmed = {n: found for n, (_, found) in nodes.items() if found.confirmed}
     if not confirmed or len(nodes) < 2:
         return
-    kinds = {n: {describe_kind(nodes[n][0].case, c) for g in f.exact for c in g} for n, f in confirmed.items()}
-    shared = set.intersection(*kinds.values())
+    shared = _shared(nodes, confirmed, describe_kind)
     if not shared:
         for found in confirmed.values():
             _withdraw(
                 found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
             )
         return
+    alike = _shared(nodes, confirmed, describe_exactly)
     for name, found in confirmed.items():
         case = nodes[name][0].case
-        found.exact.sort(key=lambda group: not any(describe_kind(case, c) in shared for c in group))
+        describe, wanted = (describe_exactly, alike) if alike else (describe_kind, shared)
+        found.exact.sort(key=lambda group: not any(describe(case, c) in wanted for c in group))
+        found.exact[0] = _kept(case, found.exact[0], wanted, describe)
     for name, (search, found) in nodes.items():
         if (
             name not in confirmed
@@ -86,6 +119,40 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
             for one in confirmed.values():
                 _withdraw(one, f"{name}, another {op} at which the board is blamed, does not have this cause")
             return
+
+
+def _is_measured_once(
+    case: Case,
+    found: FaultExplanation,
+    searches: Mapping[str, FaultSearch],
+    explanations: Mapping[str, FaultExplanation],
+) -> bool:
+    """Returns whether all that is known is a limit read off the record, which no other node of the op has."""
+    if not all(MEASURED.match(cause.said) for cause in found.exact[0]):
+        return False
+    kind = describe_kind(case, found.exact[0][0])
+    others = [
+        n
+        for n, e in explanations.items()
+        if e is not found and e.confirmed and searches[n].case.unit.op == case.unit.op
+    ]
+    return not any(kind in {describe_kind(searches[n].case, c) for c in explanations[n].exact[0]} for n in others)
+
+
+def _shared(
+    nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]],
+    confirmed: Mapping[str, FaultExplanation],
+    describe: Callable[[Case, Fault], Kind],
+) -> set[Kind]:
+    """Returns what causes of all these nodes have in common."""
+    return set.intersection(
+        *({describe(nodes[n][0].case, c) for g in f.exact for c in g} for n, f in confirmed.items())
+    )
+
+
+def _kept(case: Case, group: list[Fault], kinds: set[Kind], describe: Callable[[Case, Fault], Kind]) -> list[Fault]:
+    """Returns the causes of these kinds, or all where none is."""
+    return [cause for cause in group if describe(case, cause) in kinds] or group
 
 
 def _withdraw(found: FaultExplanation, why: str) -> None:

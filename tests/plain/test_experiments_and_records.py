@@ -84,7 +84,9 @@ def test_causes_of_a_group_that_all_stand_are_all_named():
         FaultSearch(unit(LOW), [[cause("it", LOW), other]], tried=50), FaultyUnit(LOW), time.monotonic() + LATER
     )
     assert found.confirmed and {run.stood for run in found.experiments} == {2}
-    assert verdict(found).startswith("EXPLAINED: it (at this node the same as: the same); confirmed by 6 experiments")
+    assert verdict(found).startswith(
+        "EXPLAINED: it; or the same (all the same at this node); confirmed by 6 experiments"
+    )
 
 
 def test_of_a_group_those_that_fall_go():

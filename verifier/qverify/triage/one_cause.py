@@ -84,7 +84,7 @@ def _try_on_others(
 
 def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:
     """Keeps the causes that no healthy node contradicts, where there are such, and says what these nodes do."""
-    right = {kind for kind, tally in by_kind.items() if not tally.contradict}
+    right = {kind for kind, tally in by_kind.items() if tally.fit and not tally.contradict}
     found.exact[0] = _kept(case, found.exact[0], right, describe_kind)
     tally = by_kind.get(describe_kind(case, found.exact[0][0]), _Tally())
     found.scope = tally.describe(case.unit.op)

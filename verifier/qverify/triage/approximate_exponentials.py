@@ -129,6 +129,12 @@ def _named() -> Iterator[tuple[str, Function]]:
         yield f"as exp({end:g}) for arguments below {end:g}", partial(_clamped, low=end, high=np.inf)
     for end in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 16, 20, 32, 80, 87, 88):
         yield f"as exp({end}) for arguments above {end}", partial(_clamped, low=-np.inf, high=float(end))
+    yield from _reduced()
+    yield from _unreduced()
+    yield from _of_tables()
+
+
+def _reduced() -> Iterator[tuple[str, Function]]:
     for base, text in (
         (0.693359375, "0.693359375 (the float16 nearest; the correction of -2.12e-4 left out)"),
         (0.6931471803691238, "its high part only"),
@@ -171,6 +177,9 @@ def _named() -> Iterator[tuple[str, Function]]:
             partial(reduced, fraction=lambda r: 0.3585 * (r + 1.353) ** 2 + 0.344, nearest=nearest),
         )
     yield "by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, to the power of two above", _ibert
+
+
+def _unreduced() -> Iterator[tuple[str, Function]]:
     for degree in (1, 2, 3, 4, 5, 6, 8):
         yield f"by a polynomial of degree {degree} (Taylor) without reduction", partial(polynomial, degree=degree)
         yield (
@@ -195,6 +204,9 @@ def _named() -> Iterator[tuple[str, Function]]:
         yield f"of an argument rounded to {said}", partial(_before, narrow=narrow)
         yield f"of an argument rounded to {said}, and rounded to it", partial(_both, narrow=narrow)
         yield f"as 2^t with t = x*log2(e) rounded to {said}", partial(_power, narrow=narrow)
+
+
+def _of_tables() -> Iterator[tuple[str, Function]]:
     for count in (2, 4, 5, 6, 7, 8, 10, 12, 14, 16):
         step = 2.0**-count
         for said, rule in (("below", np.floor), ("nearest", np.rint), ("above", np.ceil), ("toward zero", np.trunc)):

@@ -161,6 +161,11 @@ def _sums(of: Terms) -> Ways:
             f"the partial result B * r2 + F is {said} to an integer before A * r1 is added",
             partial(_narrow, inner=rounded),
         )
+    yield from _fixed(of)
+
+
+def _fixed(of: Terms) -> Ways:
+    """Partial results of few bits, and operands, zero points or scales that are not those meant."""
     for k in range(1, 17):
         for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
             narrow = partial(places, count=k, rounded=rounded)

@@ -120,6 +120,10 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
         ),
     }.items():
         yield said, kernel, 7.0
+    yield from _narrow_kernels()
+
+
+def _narrow_kernels() -> Iterator[tuple[str, Averages, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"1/count is rounded to {said}, and multiplied",

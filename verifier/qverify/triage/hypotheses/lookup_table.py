@@ -99,6 +99,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
         )
         yield 3.0, f"the lowest {k} bits of the table's entries are lost", partial(_entries, k=k, half=0)
         yield 3.0, f"the table's entries are rounded to multiples of {1 << k}", partial(_entries, k=k, half=1 << k - 1)
+    yield from _of_range(case, width)
+
+
+def _of_range(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
     for said, way in _MIRRORS.items():
         yield 2.0, said, way
     for real in (1, 2, 3, 4, 5, 6, 8, 10, 16):

@@ -163,6 +163,10 @@ def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:
                 Quantizer(real=real, rule={**RULES, **MORE_RULES}[name]),
                 12.0,
             )
+    yield from _narrow_quantizers()
+
+
+def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"x/scale + zero point is rounded to {said} before it is rounded to an integer",

@@ -105,6 +105,11 @@ def _paddings(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str
     yield "the padding before columns is split anew, rounded up", _pads(words, left=up[1])
     yield "the padding before rows is split anew, rounded down", _pads(words, top=down[0])
     yield "the padding before columns is split anew, rounded down", _pads(words, left=down[1])
+    yield from _sizes(case, words)
+
+
+def _sizes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
+    top, left = words["pad_top"], words["pad_left"]
     for said, half in (("SAME_UPPER (the smaller half first)", 0), ("SAME_LOWER (the larger half first)", 1)):
         yield f"the padding is computed anew as {said}", _same(case, words, half)
     for said, by in (("the stride", "stride"), ("the dilation", "dilation")):

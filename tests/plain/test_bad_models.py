@@ -74,15 +74,6 @@ def test_refused(name: str, model: onnx.ModelProto, tmp_path: Path, capsys: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_external_data_missing(model: onnx.ModelProto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "e.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="e.data", size_threshold=0)
-    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 0
-    (tmp_path / "e.data").unlink()
-    assert main(["-m", f"{path},{tmp_path / 'm.bin'}", "-b", "local"]) == 2
-    assert "external data 'e.data'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("data", [b"", b"\x00" * 100, b"\x08\x07garbage", bytes(range(256)) * 20])
 def test_not_onnx(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.onnx"

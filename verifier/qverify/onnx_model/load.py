@@ -14,9 +14,8 @@ from onnx import numpy_helper, shape_inference
 
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
 from qverify.printable import said_by
-
-MAX_BYTES = 2**31 - 1
 
 
 def read_file(path: str) -> bytes:
@@ -30,6 +29,23 @@ def read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise BadFileError(f"{path}: {error.strerror}") from error
+
+
+def read_model(path: str) -> bytes:
+    """Returns the bytes of a file of -m; those of an ONNX with external data contain that data, so that they are the
+    whole model for every reader, hash, capture and bundle. Raises BadFileError."""
+    data = read_file(path)
+    if b"location" not in data:  # the key that every external tensor has
+        return data
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        return data  # no ONNX: whoever reads it says so
+    if not has_external_data(model):
+        return data
+    embed_external_data(model, os.path.basename(path), os.path.dirname(os.path.abspath(path)))
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def parse(data: bytes, name: str) -> onnx.ModelProto:
@@ -64,7 +80,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     folder, NaN in weights. Raises UnsupportedError for an unknown operator."""
     model = parse(data, name)
     _known_operators(model, name)
-    _load_external(model, name, folder)
+    embed_external_data(model, name, folder)
     _fix_shapes(model, name, shapes or {})
     _finite(model, name)
     try:
@@ -132,30 +148,6 @@ def is_quantized(model: onnx.ModelProto) -> bool:
     QGemm)."""
     whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
     return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
-
-
-def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
-    for tensor in model.graph.initializer:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        entries = {e.key: e.value for e in tensor.external_data}
-        if not folder:
-            raise BadFileError(
-                f"{name}: initializer {tensor.name!r} has external data, but the model was not read from a folder"
-            )
-        base, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, entries.get("location", "")))
-        if os.path.commonpath([base, path]) != base:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} is outside the model's folder")
-        if not os.path.isfile(path):
-            raise BadFileError(
-                f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model"
-            )
-        try:
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
-        except Exception as error:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} cannot be read: {said_by(error)}") from error
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
 
 
 def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:

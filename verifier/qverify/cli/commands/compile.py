@@ -59,7 +59,7 @@ def command(
     from qverify.files import write_bytes
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
-    from qverify.onnx_model.load import read_file
+    from qverify.onnx_model.load import read_model
     from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
 
@@ -75,7 +75,7 @@ def command(
         _merge(tables(description), parsed(inputs)),
     )
     with progress_bars() as watch:
-        compiled = compile_model(read_file(model), os.path.basename(model), options, watch)
+        compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
     if result is not None and (result["over"] or not result["units"]):
         beyond = (

@@ -17,6 +17,10 @@ from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
 from qverify.printable import said_by
 
+QUANTIZED = {
+    "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "QAttention", "MatMulIntegerToFloat",
+}  # fmt: skip
+
 
 def read_file(path: str) -> bytes:
     """Returns the file's bytes. Raises BadFileError for a file that is missing, unreadable or above 2 GiB."""
@@ -144,10 +148,9 @@ def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Returns whether the model has QuantizeLinear, DequantizeLinear or an integer operator of onnxruntime (QLinear*,
-    QGemm)."""
-    whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
-    return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
+    """Returns whether the model, or a function of it, has an operator on quantized tensors."""
+    nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+    return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 
 def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:

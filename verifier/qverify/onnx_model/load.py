@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import numpy_helper, shape_inference
+from onnx import numpy_helper
 
 from qverify.errors import BadFileError, UnsupportedError
-from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
+from qverify.onnx_model.model_functions import inline_functions
+from qverify.onnx_model.node_order import sort_nodes
 from qverify.printable import said_by
 
 QUANTIZED = {
@@ -77,74 +78,43 @@ def _known_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
-    """Returns a checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic
+    """Returns a checked model in running order, without functions of its own, with static shapes of all tensors as
+    value_info and with everything computed that depends on constants only. shapes: input name to dims for dynamic
     inputs.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
-    folder, NaN in weights. Raises UnsupportedError for an unknown operator."""
+    folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator."""
     model = parse(data, name)
-    _known_operators(model, name)
     embed_external_data(model, name, folder)
+    model = inline_functions(model, name)
+    _initializers_are_no_inputs(model)
+    _known_operators(model, name)
+    sort_nodes(model.graph, name)
     _fix_shapes(model, name, shapes or {})
     _finite(model, name)
+    _check(model, name)
+    complete_shapes(model, name, shapes or {})
+    return model
+
+
+def _initializers_are_no_inputs(model: onnx.ModelProto) -> None:
+    """Takes initializers out of the graph's inputs, where ir_version 3 had to list them; here they are constants."""
+    constants = {i.name for i in model.graph.initializer}
+    inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in model.graph.input]
+    del model.graph.input[:]
+    model.graph.input.extend(i for i in inputs if i.name not in constants)
+    model.ir_version = max(model.ir_version, 4)
+
+
+def _check(model: onnx.ModelProto, name: str) -> None:
+    del model.graph.value_info[:]  # complete_shapes finds it again
+    for output in model.graph.output:
+        output.type.tensor_type.shape.SetInParent()  # onnxruntime needs none, the checker any
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
             raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
-    if shapes:  # the shapes the file gives for inner tensors may no longer be right
-        del model.graph.value_info[:]
-        for output in model.graph.output:
-            output.type.tensor_type.ClearField("shape")
-        return _completed(model, name, shapes)
-    return complete_shapes(shape_inference.infer_shapes(model))
-
-
-def _completed(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto:
-    """Infers shapes again and runs the model once, to find what inference does not see, such as a Reshape to constant
-    dims."""
-    try:
-        whole = complete_shapes(shape_inference.infer_shapes(model))
-        Engine(whole.SerializeToString()).run(_zeros(whole))
-    except BadFileError as error:
-        options = " ".join(f"--shape {_option(n, shapes)}" for n in shapes)
-        raise BadFileError(f"{name} does not run with {options}: {error}") from error
-    return whole
-
-
-def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Returns zeros for every input that is not an initializer."""
-    constants = {i.name for i in model.graph.initializer}
-    return {
-        i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], _numpy_type(i))
-        for i in model.graph.input
-        if i.name not in constants
-    }
-
-
-def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Adds the shapes ONNX inference does not know (com.microsoft operators), taken from one run on zeros; returns the
-    model."""
-    known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
-    known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
-    unknown = [
-        o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known
-    ]
-    if not unknown:
-        return model
-    open_model = onnx.ModelProto()
-    open_model.CopyFrom(model)
-    existing = {o.name for o in open_model.graph.output}
-    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in existing)
-    finals = {o.name: o for o in model.graph.output}
-    for name, value in Engine(open_model.SerializeToString()).run(_zeros(model), unknown).items():
-        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        info = onnx.helper.make_tensor_value_info(name, kind, value.shape)
-        if name in finals:
-            finals[name].CopyFrom(info)
-        else:
-            model.graph.value_info.append(info)
-    return model
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
@@ -179,15 +149,11 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
             raise BadFileError(
                 f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}={example}"
             )
-        size = math.prod(d.dim_value for d in dims) * _numpy_type(value).itemsize
+        size = math.prod(d.dim_value for d in dims) * numpy_type(value).itemsize
         if value.name in shapes and size > MAX_BYTES:
             raise BadFileError(
                 f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor may have at most {MAX_BYTES}; give smaller dims"
             )
-
-
-def _numpy_type(value: onnx.ValueInfoProto) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:

@@ -210,3 +210,34 @@ def test_folding_is_of_the_same_bits(tmp_path: Path):
     held = {"base": (before / np.float32(3)).astype(np.float32), "by": np.float32(3)}
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in held.items())
     passes(model, tmp_path)
+
+
+OMITTED = {  # inputs of a QLinear operator between uint8 tensors, "" and the end: a zero point left out
+    "QLinearAdd": (["x", "s", "", "x", "t", "z", "s"], {}),
+    "QLinearMul": (["x", "s", "z", "x", "t", "", "t", "z"], {}),
+    "QLinearSigmoid": (["x", "s", "", "t"], {}),
+    "QLinearLeakyRelu": (["x", "s", "", "t", "z"], {"alpha": 0.2}),
+    "QLinearAveragePool": (["x", "s", "", "s"], {"kernel_shape": [2, 2]}),
+    "QLinearSoftmax": (["x", "s", "", "t", "z"], {"axis": -1, "opset": 13}),
+    "QGemm": (["rows", "s", "z", "w", "s", "z", "", "t"], {}),
+}
+
+
+@pytest.mark.parametrize("kind", OMITTED)
+def test_zero_points_left_out(kind: str, tmp_path: Path):
+    inputs, attributes = OMITTED[kind]
+    held = {
+        "s": np.float32(0.05),
+        "t": np.float32(0.03),
+        "z": np.uint8(7),
+        "w": np.arange(15, dtype=np.uint8).reshape(5, 3),
+    }
+    shape = (7, 5) if kind == "QGemm" else (1, 2, 7, 5)
+    x = helper.make_tensor_value_info(inputs[0], TensorProto.UINT8, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+    node = helper.make_node(kind, inputs, ["y"], name="op", domain="com.microsoft", **attributes)
+    graph = helper.make_graph(
+        [node], "g", [x], [y], [numpy_helper.from_array(np.asarray(v), n) for n, v in held.items()]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    passes(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path)

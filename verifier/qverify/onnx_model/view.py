@@ -131,7 +131,7 @@ class View:
                 return np.array(value, np.float32 if "float" in key else np.int64)
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
-    def _zero_of(self, name: str, zero: Array) -> str:
+    def zero_of(self, name: str, zero: Array) -> str:
         """Returns the name of a constant for the zero point that the node leaves out; one per tensor."""
         if name not in self._zeros:
             self._zeros[name] = self.fresh(f"{name}/zero_point")
@@ -180,7 +180,7 @@ class View:
         if zero is None:
             named = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8
             zero = np.zeros(scale.shape, self.dtype(name) if node.op_type == "DequantizeLinear" else named)
-            zero_name = self._zero_of(name, zero)
+            zero_name = self.zero_of(name, zero)
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
         if not (np.isfinite(scale) & (scale > 0)).all():

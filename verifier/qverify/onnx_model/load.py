@@ -75,6 +75,11 @@ def _known_operators(model: onnx.ModelProto, name: str) -> None:
                 f"{name}: node {node.name or node.output[0]!r} is of the unknown operator {kind}; "
                 "replace it with ONNX operators, or cut the model before it"
             )
+        if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:
+            raise UnsupportedError(
+                f"{name}: node {node.name or node.output[0]!r} ({node.op_type}) has no Y_zero_point, which ends onnxruntime "
+                "with its process; give it a zero point of 0"
+            )
 
 
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:

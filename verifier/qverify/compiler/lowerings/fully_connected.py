@@ -55,7 +55,7 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
     x = quantized_input(view, node, 0)
     transposed = bool(attributes(node).get("transB", 0))
     w = quantized_input(view, node, 3, 0 if transposed else len(view.shape(node.input[3])) - 1)
-    if len(node.input) < 8 or not node.input[7]:
+    if len(node.input) < 9:
         raise UnsupportedError(f"{node.name} (QGemm): float output is not supported; requantize it")
     y = quantized_output(view, node, 0, 7)
     bias = constant_operand(view, node, 6, "bias")

@@ -14,6 +14,7 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
+from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
 from qverify.compiler.strip_quantization import strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
@@ -83,6 +84,9 @@ def compile_model(
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
+    loaded, model = model, step_over_movements(model)
+    if options.check and loaded is not model:
+        check_same_bits(loaded, model)
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
         model, ends = strip_quantization(model, name)

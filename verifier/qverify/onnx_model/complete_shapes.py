@@ -11,6 +11,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
+from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.value_shaped import value_shaped
 
 Shapes = dict[str, tuple[int, ...]]
@@ -38,6 +39,7 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
         if not new:
             break
         ran |= new
+    casts_to_identity(graph, types)
     _set_types(graph, types)
 
 

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
+from qverify.onnx_model.plain_casts import casts_to_identity
 
 MOST_BYTES = 1 << 28  # of one folded tensor
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
@@ -28,6 +29,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     _constants_to_initializers(model.graph)
     for _ in range(MOST_ROUNDS):
         types = infer_types(model, known)
+        casts_to_identity(model.graph, types)
         if not _fold_shapes(model.graph, types) and not _fold_nodes(model, types):
             return types
     return infer_types(model, known)

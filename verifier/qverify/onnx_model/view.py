@@ -152,7 +152,7 @@ class View:
             raise UnsupportedError(f"{self.file}: {name!r} is {self.foreign[name]}, which is not supported")
         if name not in self.types:
             raise UnsupportedError(
-                f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape"
+                f"{self.file}: the shape of {name!r} is not known: it depends on the values of the inputs. Export the model with fixed shapes"
             )
         return self.types[name][1]
 

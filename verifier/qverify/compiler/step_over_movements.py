@@ -1,0 +1,242 @@
+"""Movements between DequantizeLinear and an operator, or between an operator and QuantizeLinear, move integers instead.
+
+Both are of the same bits: a movement copies elements, and one scale quantizes and dequantizes each element alone:
+
+  x -> DQ -> move -> op        becomes   x -> move -> DQ -> op
+  op -> move -> Q -> y         becomes   op -> Q -> move -> y
+
+The float tensor that op reads or makes, and y, keep their names. The integer tensor between is new: NAME/quantized."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.compiler.lowerings import lookup, lowerings
+from qverify.errors import InternalError
+from qverify.onnx_model.complete_shapes import numpy_type
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.fold_constants import fold_constants
+
+COPIES = {"Identity", "Dropout"}
+MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather"}
+IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # with what one table can contain besides these: reshapes
+Dims = tuple[int, ...]
+
+
+def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the model with integers moved instead of floats where the integer form of an operator needs that; the
+    model itself where there is no such place. Its nodes are in running order and its value_info is complete."""
+    places = _Places(model)
+    after = places.before_quantize(places.behind_dequantize(list(model.graph.node)))
+    if not places.made:
+        return model
+    stepped = onnx.ModelProto()
+    stepped.CopyFrom(model)
+    del stepped.graph.node[:]
+    stepped.graph.node.extend(after)
+    stepped.graph.value_info.extend(places.made)
+    if any(node.input[0] in places.constants and node.op_type in MOVEMENTS for node in after if node.input):
+        fold_constants(stepped, places.types())
+    return stepped
+
+
+class _Places:
+    """Finds the places in one model. made: the types of the integer tensors that it adds. constants: initializers."""
+
+    def __init__(self, model: onnx.ModelProto):
+        graph = model.graph
+        self.constants = {i.name: i for i in graph.initializer}
+        self.made: list[onnx.ValueInfoProto] = []
+        self._ends = {o.name for o in graph.output}
+        self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
+        self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}
+
+    def types(self) -> dict[str, tuple[int, Dims]]:
+        """Returns type and dims of every tensor."""
+        return {n: (v.type.tensor_type.elem_type, self._dims(n) or ()) for n, v in self._infos.items()}
+
+    def behind_dequantize(self, nodes: list[Any]) -> list[Any]:
+        """Returns the nodes, with movements of dequantized tensors before their DequantizeLinear."""
+        needed, makers, after = self._needed(nodes), dict[str, Any](), list[Any]()
+        for node in nodes:
+            back = makers.get(node.input[0]) if node.op_type in MOVEMENTS and node.output[0] in needed else None
+            pair = [node]
+            if back is not None and back.op_type == "DequantizeLinear" and self._moves(node):
+                pair = self._swapped(back, node)
+            after += pair
+            makers |= {o: one for one in pair for o in one.output}
+        return after
+
+    def _needed(self, nodes: list[Any]) -> set[str]:
+        """Returns the tensors that an operator reads whose integer form needs a DequantizeLinear directly before it,
+        and those from which movements lead to such a tensor or on to a QuantizeLinear."""
+        match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
+        for node in reversed(nodes):
+            if node.op_type == "QuantizeLinear":
+                quantized.add(node.input[0])
+            elif node.op_type in MOVEMENTS:
+                if node.output[0] in in_tables and node.op_type not in (*COPIES, *lookup.SHAPE_ONLY):
+                    needed.add(node.output[0])
+                if node.output[0] in needed or node.output[0] in quantized:
+                    needed.add(node.input[0])
+            elif node.op_type in match:
+                needed.update(node.input)
+            elif node.op_type in IN_TABLES:
+                in_tables.update(node.input)
+        return needed
+
+    def _swapped(self, back: Any, move: Any) -> list[Any]:
+        axis, whole = self._axis(back, move), None
+        if axis is not None and move.output[0] not in self._ends:
+            whole = self._integer(move.output[0], back.input[0])
+        if whole is None or axis is None:
+            return [move]
+        again = _copy(back, [whole, *back.input[1:]], move.output[0])
+        again.ClearField("name")  # the first one keeps it
+        if axis >= 0:
+            _set_axis(again, axis)
+        return [_copy(move, [back.input[0], *move.input[1:]], whole), again]
+
+    def before_quantize(self, nodes: list[Any]) -> list[Any]:
+        """Returns the nodes, with QuantizeLinear before the movements that an operator's result takes to it."""
+        makers = {o: at for at, node in enumerate(nodes) for o in node.output if o}
+        readers: dict[str, int] = {}
+        for name in (n for node in nodes for n in dict.fromkeys(node.input)):
+            readers[name] = readers.get(name, 0) + 1
+        alone = {n for n, count in readers.items() if count == 1} - self._ends
+        for last in reversed(range(len(nodes))):
+            at = last
+            while (first := self._movement_before(nodes, makers, alone, at)) is not None:
+                move, quantize = nodes[first], nodes[at]
+                whole = self._integer(move.input[0], quantize.output[0])
+                if whole is None:
+                    break
+                nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], whole)
+                nodes[at] = _copy(move, [whole, *move.input[1:]], quantize.output[0])
+                at = first
+        return nodes
+
+    def _movement_before(self, nodes: list[Any], makers: dict[str, int], alone: set[str], at: int) -> int | None:
+        """Returns the place of the movement whose result node `at` quantizes; None where it is to stay."""
+        quantize = nodes[at]
+        if quantize.op_type != "QuantizeLinear" or not self._one_scale(quantize) or quantize.input[0] not in alone:
+            return None
+        first = makers.get(quantize.input[0])
+        if first is None or not self._moves(nodes[first]) or nodes[first].input[0] not in alone:
+            return None
+        return first if self._of_an_operator(nodes, makers, nodes[first].input[0]) else None
+
+    def _of_an_operator(self, nodes: list[Any], makers: dict[str, int], name: str) -> bool:
+        """Returns whether an operator computes the tensor that an integer form may exist for; not if functions of one
+        dequantized tensor do, which one table contains with the movement."""
+        while name in makers:
+            node = nodes[makers[name]]
+            if node.op_type in lowerings().match:
+                return True
+            if node.op_type not in IN_TABLES and node.op_type not in MOVEMENTS:
+                return node.op_type not in ("DequantizeLinear", "QuantizeLinear")
+            name = node.input[0]
+        return False
+
+    def _moves(self, node: Any) -> bool:
+        """Returns whether the node copies elements of its first input, as its other inputs, constants, say."""
+        rest = node.input[1:]
+        if node.op_type not in MOVEMENTS or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "Dropout" and any(n and self._true(n) for n in node.input[2:]):
+            return False
+        return node.input[0] not in rest and all(not n or n in self.constants for n in rest)
+
+    def _true(self, name: str) -> bool:
+        return name not in self.constants or bool(numpy_helper.to_array(self.constants[name]).any())
+
+    def _one_scale(self, node: Any) -> bool:
+        scale = self.constants.get(node.input[1])
+        blocks = any(a.name == "block_size" and a.i for a in node.attribute)
+        return scale is not None and prod(scale.dims) == 1 and not blocks
+
+    def _axis(self, back: Any, move: Any) -> int | None:
+        """Returns the axis of the scales after the movement, -1 for one scale; None where they do not follow it."""
+        if self._one_scale(back):
+            return -1
+        before, after = self._dims(move.input[0]), self._dims(move.output[0])
+        scale = self.constants.get(back.input[1])
+        if before is None or after is None or scale is None or len(scale.dims) != 1:
+            return None
+        axis = next((a.i for a in back.attribute if a.name == "axis"), 1)
+        blocks = any(a.name == "block_size" and a.i for a in back.attribute)
+        return None if blocks or not -len(before) <= axis < len(before) else _axis_after(move, axis, before, after)
+
+    def _dims(self, name: str) -> Dims | None:
+        if name in self.constants:
+            return tuple(self.constants[name].dims)
+        info = self._infos.get(name)
+        return None if info is None else tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+
+    def _integer(self, real: str, like: str) -> str | None:
+        """Declares an integer tensor with the shape of `real` and the type of `like`; its name, None where one of them
+        is not known."""
+        dims, name = self._dims(real), f"{real}/quantized"
+        if like in self.constants:
+            kind = self.constants[like].data_type
+        else:
+            kind = self._infos[like].type.tensor_type.elem_type if like in self._infos else 0
+        if dims is None or not kind:
+            return None
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        self._infos[name] = helper.make_tensor_value_info(name, kind, dims)
+        self.made.append(self._infos[name])
+        return name
+
+
+def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    """Raises InternalError where a tensor that both models have differs in a run on random inputs."""
+    names = [o for node in before.graph.node for o in node.output if o]
+    kept = {o for node in after.graph.node for o in node.output}
+    names = [n for n in names if n in kept]
+    random = np.random.Generator(np.random.PCG64(0))
+    feed = {
+        i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))
+        for i in before.graph.input
+    }
+    mine, theirs = (Engine(expose_tensors(m, names).SerializeToString()).run(feed, names) for m in (after, before))
+    for name in names:
+        if mine[name].tobytes() != theirs[name].tobytes():
+            raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")
+
+
+def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
+    """Returns where a movement puts this axis whole; None where it is split, merged or cut."""
+    axis %= len(before)
+    if move.op_type in COPIES:
+        return axis
+    if move.op_type == "Transpose":
+        order = next((list(a.ints) for a in move.attribute if a.name == "perm"), list(range(len(before)))[::-1])
+        return order.index(axis)
+    if move.op_type not in lookup.SHAPE_ONLY:
+        return None
+    places = [at for at, size in enumerate(after) if size == before[axis] and prod(after[:at]) == prod(before[:axis])]
+    return places[0] if len(places) == 1 else None
+
+
+def _copy(node: Any, inputs: list[str], output: str) -> Any:
+    """Returns the node with other inputs and output; Identity for Dropout, which has no integer form."""
+    if node.op_type in COPIES:
+        return helper.make_node("Identity", inputs[:1], [output], name=node.name)
+    made = onnx.NodeProto.FromString(node.SerializeToString())
+    made.input[:], made.output[:] = inputs, [output]
+    return made
+
+
+def _set_axis(node: Any, axis: int) -> None:
+    kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in node.attribute if a.name != "axis"]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute("axis", axis)])

@@ -241,3 +241,16 @@ def left_out(kind: str, inputs: list[str], attributes: dict[str, object]) -> onn
     graph = helper.make_graph([node], "g", [x], [y], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def test_tables_of_16_bits_in_the_domain_of_onnxruntime(tmp_path: Path):
+    """com.microsoft's QuantizeLinear at an opset whose own knows no 16 bits, as Quark writes it."""
+    m = Qdq("uint16", seed=7)
+    m.output(m.quantize(m.op("Sigmoid", [m.input((3, 5))])))
+    model = m.model()
+    for node in model.graph.node:
+        node.domain = "com.microsoft" if "Linear" in node.op_type else node.domain
+    model.opset_import[0].version = 17
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    graph = passes(model, tmp_path)
+    assert "lookup" in {n.op for n in graph.nodes}

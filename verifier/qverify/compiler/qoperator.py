@@ -17,6 +17,8 @@ def _parameters(view: View, node: Any, tensor: str, scale_at: int) -> tuple[Any,
     zero = view.constants.get(name) if name else np.zeros((), view.dtype(tensor))
     if scale is None or zero is None:
         raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is not a constant")
+    if not scale.size or zero.size not in (1, scale.size):
+        raise UnsupportedError(f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points")
     return scale.reshape(-1), zero.reshape(-1), name or view.zero_of(tensor, zero)
 
 

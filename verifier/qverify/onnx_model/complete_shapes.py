@@ -81,4 +81,7 @@ def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def numpy_type(value: onnx.ValueInfoProto) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+    except KeyError:
+        raise BadFileError(f"input {value.name!r} is no tensor of a known element type") from None

@@ -15,7 +15,7 @@ from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.plain_casts import casts_to_identity
 
-MOST_BYTES = 1 << 28  # of one folded tensor
+MOST_BYTES = 1 << 31  # of all folded tensors: what a model may have
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 STANDARD = ("", "ai.onnx", "com.microsoft")
@@ -27,10 +27,13 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     the untouched model. Nodes must be in running order. known: types that inference does not find. Returns all types
     that are known in the end."""
     _constants_to_initializers(model.graph)
+    left = MOST_BYTES
     for _ in range(MOST_ROUNDS):
         types = infer_types(model, known)
         casts_to_identity(model.graph, types)
-        if not _fold_shapes(model.graph, types) and not _fold_nodes(model, types):
+        shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, left)
+        left -= folded or 0
+        if not shapes and folded is None:
             return types
     return infer_types(model, known)
 
@@ -64,7 +67,7 @@ def _fold_shapes(graph: onnx.GraphProto, types: Types) -> bool:
     """Replaces Shape and Size of tensors whose shape is known. Returns whether there was one."""
     finals, made = {o.name for o in graph.output}, list[onnx.TensorProto]()
     for node in graph.node:
-        if node.op_type in ("Shape", "Size") and node.input[0] in types and node.output[0] not in finals:
+        if node.op_type in ("Shape", "Size") and node.input and node.input[0] in types and node.output[0] not in finals:
             dims = types[node.input[0]][1]
             ends = {a.name: a.i for a in node.attribute}
             part = dims[ends.get("start", 0) : ends.get("end", len(dims))]
@@ -74,11 +77,11 @@ def _fold_shapes(graph: onnx.GraphProto, types: Types) -> bool:
     return bool(made)
 
 
-def _fold_nodes(model: onnx.ModelProto, types: Types) -> bool:
-    """Replaces the nodes whose inputs are constants. Returns whether there was one."""
-    nodes, wanted = _computable(model.graph, types)
+def _fold_nodes(model: onnx.ModelProto, types: Types, left: int) -> int | None:
+    """Replaces the nodes whose inputs are constants. Returns the bytes of the new ones; None where there are none."""
+    nodes, wanted = _computable(model.graph, types, left)
     if not wanted:
-        return False
+        return None
     graph, read = model.graph, {i for node in nodes for i in node.input}
     part = helper.make_model(
         helper.make_graph(
@@ -94,30 +97,45 @@ def _fold_nodes(model: onnx.ModelProto, types: Types) -> bool:
     try:
         values = Engine(part.SerializeToString()).run({}, wanted)
     except BadFileError:
-        return False  # they stay, and are refused by name where they cannot be compiled
+        return None  # they stay, and are refused by name where they cannot be compiled
     _replace(graph, [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in values.items()])
-    return True
+    return sum(v.nbytes for v in values.values())
 
 
-def _computable(graph: onnx.GraphProto, types: Types) -> tuple[list[onnx.NodeProto], list[str]]:
-    """Returns the nodes to compute and those of their tensors that other nodes read."""
-    constants, dequantized = {i.name for i in graph.initializer}, set[str]()
+def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[onnx.NodeProto], list[str]]:
+    """Returns the nodes to compute and those of their tensors that other nodes read. left: the bytes they may have."""
+    constants = {i.name for i in graph.initializer}
+    available = set(constants)  # and what DequantizeLinear makes of constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if not _depends_on(node, constants | dequantized) or not _bounded(node, types):
+        if not _depends_on(node, constants if node.op_type == "DequantizeLinear" else available):
             continue
+        size = _size_bytes(node, types)
         if node.op_type == "DequantizeLinear":
-            dequantized.update(node.output)
+            available.update(node.output)
+        elif size is None or size > left or finals.intersection(node.output):
+            continue
         elif node.op_type not in MOVEMENTS or node.input[0] in constants:
-            if finals.intersection(node.output):
-                continue
+            left -= size
             constants.update(node.output)
+            available.update(node.output)
             folded.update(node.output)
         else:
             continue
         nodes.append(node)
     read = {i for node in graph.node if not folded.intersection(node.output) for i in node.input}
-    return nodes, [n for n in folded if n in read and n]
+    wanted = [o for node in nodes for o in node.output if o in folded and o in read]
+    return _leading_to(nodes, wanted), wanted
+
+
+def _leading_to(nodes: list[onnx.NodeProto], wanted: list[str]) -> list[onnx.NodeProto]:
+    """Returns the nodes that these tensors depend on, in their order."""
+    needed, kept = set(wanted), list[onnx.NodeProto]()
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+    return kept[::-1]
 
 
 def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
@@ -128,9 +146,15 @@ def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
     return known and bool(given) and all(i in constants for i in given)
 
 
-def _bounded(node: onnx.NodeProto, types: Types) -> bool:
-    """Returns whether the sizes of all its outputs are known and bounded, before anything is computed."""
-    return all(n in types and prod(types[n][1]) * 8 <= MOST_BYTES for n in node.output if n)
+def _size_bytes(node: onnx.NodeProto, types: Types) -> int | None:
+    """Returns the bytes of the node's outputs before anything is computed; None where one is not known."""
+    sizes = [(types[n][0], prod(types[n][1])) if n in types else None for n in node.output if n]
+    known = [s for s in sizes if s is not None]
+    return (
+        sum(8 * size if kind == onnx.TensorProto.INT64 else 4 * size for kind, size in known)
+        if known == sizes
+        else None
+    )
 
 
 def _replace(graph: onnx.GraphProto, made: list[onnx.TensorProto]) -> None:

@@ -6,17 +6,15 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import numpy_helper
 
-from qverify.errors import BadFileError, UnsupportedError
+from qverify.errors import BadFileError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
+from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import sort_nodes
-from qverify.printable import said_by
 
 QUANTIZED = {
     "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "QAttention", "MatMulIntegerToFloat",
@@ -65,23 +63,6 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     return model
 
 
-def _known_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError naming the first node whose type is neither in ONNX nor in com.microsoft."""
-    for node in model.graph.node:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
-            kind = f"{domain}::{node.op_type}" if domain else node.op_type
-            raise UnsupportedError(
-                f"{name}: node {node.name or node.output[0]!r} is of the unknown operator {kind}; "
-                "replace it with ONNX operators, or cut the model before it"
-            )
-        if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:
-            raise UnsupportedError(
-                f"{name}: node {node.name or node.output[0]!r} ({node.op_type}) has no Y_zero_point, which ends onnxruntime "
-                "with its process; give it a zero point of 0"
-            )
-
-
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
     """Returns a checked model in running order, without functions of its own, with static shapes of all tensors as
     value_info and with everything computed that depends on constants only. shapes: input name to dims for dynamic
@@ -92,12 +73,13 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     model = parse(data, name)
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
+    check_names(model, name)
     _initializers_are_no_inputs(model)
-    _known_operators(model, name)
+    check_operators(model, name)
     sort_nodes(model.graph, name)
     _fix_shapes(model, name, shapes or {})
-    _finite(model, name)
-    _check(model, name)
+    check_constants(model, name)
+    check_valid(model, name)
     complete_shapes(model, name, shapes or {})
     return model
 
@@ -109,17 +91,6 @@ def _initializers_are_no_inputs(model: onnx.ModelProto) -> None:
     del model.graph.input[:]
     model.graph.input.extend(i for i in inputs if i.name not in constants)
     model.ir_version = max(model.ir_version, 4)
-
-
-def _check(model: onnx.ModelProto, name: str) -> None:
-    del model.graph.value_info[:]  # complete_shapes finds it again
-    for output in model.graph.output:
-        output.type.tensor_type.shape.SetInParent()  # onnxruntime needs none, the checker any
-    try:
-        onnx.checker.check_model(model)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
-            raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
@@ -182,24 +153,3 @@ def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -
             )
         dim.Clear()
         dim.dim_value = size
-
-
-def _finite(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for NaN in an initializer or a Constant node. Infinities are allowed (limits of Clip, masks);
-    biases are checked for them elsewhere."""
-    tensors = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
-    tensors += [
-        (f"constant {node.output[0]!r}", attribute.t)
-        for node in model.graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.HasField("t")
-    ]
-    for what, tensor in tensors:
-        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16):
-            try:
-                values = numpy_helper.to_array(tensor)
-            except Exception as error:
-                raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
-            if values.size and np.isnan(values).any():
-                raise BadFileError(f"{name}: {what} contains NaN")

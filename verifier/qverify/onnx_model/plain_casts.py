@@ -12,6 +12,8 @@ def casts_to_identity(graph: onnx.GraphProto, types: Types) -> None:
     for node in graph.node:
         if node.op_type not in ("Cast", "CastLike") or node.domain not in ("", "ai.onnx"):
             continue
+        if not node.input:
+            continue
         before, after = types.get(node.input[0]), types.get(node.output[0])
         if before is not None and after is not None and before[0] == after[0]:
             node.op_type = "Identity"

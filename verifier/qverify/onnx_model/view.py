@@ -187,8 +187,13 @@ class View:
             raise UnsupportedError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
         if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
             raise UnsupportedError(f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use 8-bit or 16-bit")
-        rank = len(self.shape(name)) or 1
-        axis = attributes(node).get("axis", 1) % rank if scale.size > 1 else -1
+        shape = self.shape(name)
+        axis = attributes(node).get("axis", 1) % (len(shape) or 1) if scale.size > 1 else -1
+        if scale.size != zero.size or not scale.size or (scale.size > 1 and shape[axis : axis + 1] != (scale.size,)):
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points for a tensor of shape "
+                f"{list(shape)} along axis {axis}; wanted one of each, or one for each element of that axis"
+            )
         return Quantized(
             name,
             scale.reshape(-1),

@@ -73,6 +73,26 @@ def slices_and_gathers(m: Qdq) -> None:
     m.output(m.quantize(m.op("Add", [part, other])))
 
 
+def pools_and_resizes(m: Qdq) -> None:
+    """Padded MaxPool, DepthToSpace and nearest Resize without quantization between, as NNCF and TensorRT have them."""
+    x = m.input((1, 4, 7, 5))
+    w, w2 = m.weight((8, 4, 2, 2), axis=0), m.weight((3, 2, 1, 1), axis=0)
+    pooled = m.op("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    m.constant("scales", np.array([1, 1, 2, 2], np.float32))
+    wide = m.op("Resize", [pooled, "", "scales"], mode="nearest")
+    y = m.quantize(m.op("DepthToSpace", [m.op("Relu", [m.op("Conv", [wide, w])])], blocksize=2))
+    m.output(m.quantize(m.op("Conv", [m.op("MaxPool", [y], kernel_shape=[2, 2]), w2])))
+
+
+def splits_and_concats(m: Qdq) -> None:
+    """Halves of one tensor, exchanged and joined again, quantized alike all the way."""
+    x, w = m.input((1, 4, 5, 5)), m.weight((3, 4, 1, 1), axis=0)
+    half = m.constant("half", np.array([1, 3], INT))
+    left = m.op("Split", [x, half], 2, axis=1)
+    joined = m.op("Concat", [f"{left}_1", m.op("Transpose", [left], perm=[0, 1, 3, 2])], axis=1)
+    m.output(m.quantize(m.op("Conv", [joined, w])))
+
+
 def same_type_casts(m: Qdq) -> None:
     x, w = m.input((3, 7)), m.weight((7, 5), axis=1)
     product = m.op("MatMul", [m.op("Cast", [x], to=TensorProto.FLOAT), m.op("Cast", [w], to=TensorProto.FLOAT)])
@@ -81,7 +101,7 @@ def same_type_casts(m: Qdq) -> None:
 
 BUILDS: list[Callable[[Qdq], None]] = [
     transposed_weights, reshaped_weights, unsqueezed_weights, activation_behind_dequantize, heads_of_attention, patches,
-    slices_and_gathers, same_type_casts,
+    slices_and_gathers, pools_and_resizes, splits_and_concats, same_type_casts,
 ]  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.fold_constants import fold_constants
 
 COPIES = {"Identity", "Dropout"}
-MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather"}
+EIGHT_BIT_FROM = {"MaxPool": 12, "DepthToSpace": 11, "Resize": 11}  # opset with which onnxruntime moves 8-bit integers
+MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *EIGHT_BIT_FROM}
 IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # with what one table can contain besides these: reshapes
 Dims = tuple[int, ...]
 
@@ -53,6 +54,7 @@ class _Places:
         graph = model.graph
         self.constants = {i.name: i for i in graph.initializer}
         self.made: list[onnx.ValueInfoProto] = []
+        self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self._ends = {o.name for o in graph.output}
         self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
         self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}
@@ -65,10 +67,13 @@ class _Places:
         """Returns the nodes, with movements of dequantized tensors before their DequantizeLinear."""
         needed, makers, after = self._needed(nodes), dict[str, Any](), list[Any]()
         for node in nodes:
-            back = makers.get(node.input[0]) if node.op_type in MOVEMENTS and node.output[0] in needed else None
             pair = [node]
-            if back is not None and back.op_type == "DequantizeLinear" and self._moves(node):
-                pair = self._swapped(back, node)
+            if node.op_type == "Concat" and node.output[0] in needed:
+                pair = self._joined([makers.get(n) for n in node.input], node)
+            elif node.op_type in MOVEMENTS and needed.intersection(node.output):
+                back = makers.get(node.input[0])
+                if back is not None and back.op_type == "DequantizeLinear" and self._moves(node, back.input[0]):
+                    pair = self._swapped(back, node)
             after += pair
             makers |= {o: one for one in pair for o in one.output}
         return after
@@ -81,10 +86,13 @@ class _Places:
             if node.op_type == "QuantizeLinear":
                 quantized.add(node.input[0])
             elif node.op_type in MOVEMENTS:
-                if node.output[0] in in_tables and node.op_type not in (*COPIES, *lookup.SHAPE_ONLY):
-                    needed.add(node.output[0])
-                if node.output[0] in needed or node.output[0] in quantized:
+                if node.op_type not in (*COPIES, *lookup.SHAPE_ONLY):
+                    needed |= in_tables.intersection(node.output)
+                if needed.intersection(node.output) or quantized.intersection(node.output):
                     needed.add(node.input[0])
+            elif node.op_type == "Concat" and node.output[0] in quantized:
+                needed.discard(node.output[0])  # it has an integer form of its own
+                needed.update(node.input)
             elif node.op_type in match:
                 needed.update(node.input)
             elif node.op_type in IN_TABLES:
@@ -92,16 +100,33 @@ class _Places:
         return needed
 
     def _swapped(self, back: Any, move: Any) -> list[Any]:
-        axis, whole = self._axis(back, move), None
-        if axis is not None and move.output[0] not in self._ends:
-            whole = self._integer(move.output[0], back.input[0])
-        if whole is None or axis is None:
+        """Returns the movement of integers and a DequantizeLinear for each of its outputs; the movement alone where
+        that cannot be said."""
+        axis = self._axis(back, move)
+        if axis is None or self._ends.intersection(move.output):
             return [move]
-        again = _copy(back, [whole, *back.input[1:]], move.output[0])
-        again.ClearField("name")  # the first one keeps it
-        if axis >= 0:
-            _set_axis(again, axis)
-        return [_copy(move, [back.input[0], *move.input[1:]], whole), again]
+        wholes = [self._integer(o, back.input[0]) for o in move.output]
+        if not all(wholes):
+            return [move]
+        moved = _copy(move, [back.input[0], *move.input[1:]], wholes)
+        return [moved, *(_again(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
+
+    def _joined(self, backs: list[Any], concat: Any) -> list[Any]:
+        """Returns the Concat of integers that are quantized alike, and its DequantizeLinear; else the Concat alone."""
+        first, end = backs[0] if backs else None, concat.output[0]
+        if first is None or end in self._ends or any(b is None or b.op_type != "DequantizeLinear" for b in backs):
+            return [concat]
+        alike = all(self._one_scale(b) and self._parameters(b) == self._parameters(first) for b in backs)
+        whole = self._integer(end, first.input[0]) if alike else ""
+        if not whole:
+            return [concat]
+        return [_copy(concat, [b.input[0] for b in backs], [whole]), _again(first, whole, end, -1)]
+
+    def _parameters(self, back: Any) -> tuple[Any, ...]:
+        """Returns scale and zero point of a DequantizeLinear, comparable, with the type of its input."""
+        held = [self.constants.get(n) if n else None for n in back.input[1:3]]
+        values = [None if h is None else numpy_helper.to_array(h).reshape(-1).tolist() for h in held]
+        return (self._kind(back.input[0]), back.domain, len(back.input), *back.input[3:], *map(str, values))
 
     def before_quantize(self, nodes: list[Any]) -> list[Any]:
         """Returns the nodes, with QuantizeLinear before the movements that an operator's result takes to it."""
@@ -115,10 +140,10 @@ class _Places:
             while (first := self._movement_before(nodes, makers, alone, at)) is not None:
                 move, quantize = nodes[first], nodes[at]
                 whole = self._integer(move.input[0], quantize.output[0])
-                if whole is None:
+                if not whole:
                     break
-                nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], whole)
-                nodes[at] = _copy(move, [whole, *move.input[1:]], quantize.output[0])
+                nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], [whole])
+                nodes[at] = _copy(move, [whole, *move.input[1:]], [quantize.output[0]])
                 at = first
         return nodes
 
@@ -128,7 +153,9 @@ class _Places:
         if quantize.op_type != "QuantizeLinear" or not self._one_scale(quantize) or quantize.input[0] not in alone:
             return None
         first = makers.get(quantize.input[0])
-        if first is None or not self._moves(nodes[first]) or nodes[first].input[0] not in alone:
+        if first is None or len(nodes[first].output) > 1 or not self._moves(nodes[first], quantize.output[0]):
+            return None
+        if nodes[first].input[0] not in alone:
             return None
         return first if self._of_an_operator(nodes, makers, nodes[first].input[0]) else None
 
@@ -144,14 +171,23 @@ class _Places:
             name = node.input[0]
         return False
 
-    def _moves(self, node: Any) -> bool:
-        """Returns whether the node copies elements of its first input, as its other inputs, constants, say."""
+    def _moves(self, node: Any, whole: str) -> bool:
+        """Returns whether the node copies elements of its first input, as its other inputs, constants, say, and
+        onnxruntime can do so with integers like `whole`."""
         rest = node.input[1:]
-        if node.op_type not in MOVEMENTS or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
+            return False
+        if len(node.output) > 1 and node.op_type != "Split":
+            return False
+        if node.op_type in EIGHT_BIT_FROM and not self._in_eight_bits(node, whole):
             return False
         if node.op_type == "Dropout" and any(n and self._true(n) for n in node.input[2:]):
             return False
         return node.input[0] not in rest and all(not n or n in self.constants for n in rest)
+
+    def _in_eight_bits(self, node: Any, whole: str) -> bool:
+        eight = self._kind(whole) in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+        return eight and self._opset >= EIGHT_BIT_FROM[node.op_type] and lowerings().moves(node)
 
     def _true(self, name: str) -> bool:
         return name not in self.constants or bool(numpy_helper.to_array(self.constants[name]).any())
@@ -179,16 +215,18 @@ class _Places:
         info = self._infos.get(name)
         return None if info is None else tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
 
-    def _integer(self, real: str, like: str) -> str | None:
-        """Declares an integer tensor with the shape of `real` and the type of `like`; its name, None where one of them
+    def _kind(self, name: str) -> int:
+        """Returns ONNX's number of the tensor's type; 0 where it is not known."""
+        if name in self.constants:
+            return int(self.constants[name].data_type)
+        return int(self._infos[name].type.tensor_type.elem_type) if name in self._infos else 0
+
+    def _integer(self, real: str, like: str) -> str:
+        """Declares an integer tensor with the shape of `real` and the type of `like`; its name, "" where one of them
         is not known."""
-        dims, name = self._dims(real), f"{real}/quantized"
-        if like in self.constants:
-            kind = self.constants[like].data_type
-        else:
-            kind = self._infos[like].type.tensor_type.elem_type if like in self._infos else 0
+        dims, name, kind = self._dims(real), f"{real}/quantized", self._kind(like)
         if dims is None or not kind:
-            return None
+            return ""
         while name in self._taken:
             name += "~"
         self._taken.add(name)
@@ -227,12 +265,21 @@ def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _copy(node: Any, inputs: list[str], output: str) -> Any:
-    """Returns the node with other inputs and output; Identity for Dropout, which has no integer form."""
+def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """Returns the node with other inputs and outputs; Identity for Dropout, which has no integer form."""
     if node.op_type in COPIES:
-        return helper.make_node("Identity", inputs[:1], [output], name=node.name)
+        return helper.make_node("Identity", inputs[:1], outputs, name=node.name)
     made = onnx.NodeProto.FromString(node.SerializeToString())
-    made.input[:], made.output[:] = inputs, [output]
+    made.input[:], made.output[:] = inputs, outputs
+    return made
+
+
+def _again(back: Any, whole: str, output: str, axis: int) -> Any:
+    """Returns the DequantizeLinear of another tensor. axis: of its scales, -1 for one scale."""
+    made = _copy(back, [whole, *back.input[1:]], [output])
+    made.ClearField("name")  # the first one keeps it
+    if axis >= 0:
+        _set_axis(made, axis)
     return made
 
 

@@ -23,8 +23,9 @@ def has_external_data(model: onnx.ModelProto) -> bool:
 def embed_external_data(model: onnx.ModelProto, name: str, folder: str) -> None:
     """Reads every external tensor into the model. folder: the model's; "" where it has none. Raises BadFileError for a
     place outside the folder, a link, a size that is not the tensor's, and above 2 GiB in all."""
-    left = MAX_BYTES - model.ByteSize()
-    for tensor in filter(_external, _tensors(model)):
+    stored = list(filter(_external, _tensors(model)))
+    left = MAX_BYTES - model.ByteSize() if stored else 0
+    for tensor in stored:
         where = f"{name}: external data of {tensor.name!r}"
         if not folder:
             raise BadFileError(f"{where}: the model was not read from a folder")

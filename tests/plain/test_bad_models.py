@@ -115,6 +115,12 @@ DAMAGED: dict[str, tuple[Spoil, str]] = {
     ),
     "a type that nobody knows": (lambda m: setattr(m.graph.initializer[0], "data_type", 99), "is damaged"),
     "a node without outputs": (lambda m: m.graph.node.add(op_type="Relu", input=["image"]) and None, "has no output"),
+    "a stride of 0": (
+        lambda m: next(n for n in m.graph.node if n.op_type == "Conv").attribute.append(
+            onnx.helper.make_attribute("strides", [1, 0])
+        ),
+        "strides has a value below 1",
+    ),
     "an input without a type": (
         lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0),
         "no tensor of a known element type",

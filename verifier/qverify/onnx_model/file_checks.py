@@ -12,6 +12,8 @@ from qverify.errors import BadFileError, BlockedError, UnsupportedError
 from qverify.printable import said_by
 
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+SIZES = {"strides", "dilations", "kernel_shape", "blocksize", "group", "num_outputs", "num_groups", "size"}
+MOST = 2**30
 CHECKED_BY_RUNNING = ("com.microsoft", "No Op registered")  # what the checker does not know
 
 
@@ -68,6 +70,17 @@ def _unknown(node: onnx.NodeProto) -> str:
             f"({node.op_type}) has no Y_zero_point, which ends onnxruntime with its process; give it a zero point of 0"
         )
     return ""
+
+
+def check_sizes(model: onnx.ModelProto, name: str) -> None:
+    """Raises BadFileError for a stride, window, block or group that is no size; onnxruntime would divide by zero and
+    end this process."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in SIZES and any(not 1 <= i <= MOST for i in (attribute.ints or [attribute.i])):
+                raise BadFileError(
+                    f"{name}: node {node.name or node.output[0]!r} ({node.op_type}): {attribute.name} has a value below 1 or above {MOST}"
+                )
 
 
 def check_valid(model: onnx.ModelProto, name: str) -> None:

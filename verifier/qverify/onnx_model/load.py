@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from qverify.errors import BadFileError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
-from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_valid
+from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import sort_nodes
 
@@ -76,6 +76,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     check_names(model, name)
     _initializers_are_no_inputs(model)
     check_operators(model, name)
+    check_sizes(model, name)
     sort_nodes(model.graph, name)
     _fix_shapes(model, name, shapes or {})
     check_constants(model, name)

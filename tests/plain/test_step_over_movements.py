@@ -84,6 +84,15 @@ def pools_and_resizes(m: Qdq) -> None:
     m.output(m.quantize(m.op("Conv", [m.op("MaxPool", [y], kernel_shape=[2, 2]), w2])))
 
 
+def pads(m: Qdq) -> None:
+    """Pad by zeros, reflected and by edges, before and behind a Conv."""
+    x, w, w2 = m.input((1, 2, 7, 5)), m.weight((3, 2, 3, 3), axis=0), m.weight((2, 3, 1, 1))
+    wide, zero = m.constant("wide", np.array([0, 0, 1, 2, 0, 0, 2, 1], INT)), m.constant("zero", np.float32(0))
+    y = m.op("Conv", [m.op("Pad", [m.op("Pad", [x, wide]), wide], mode="reflect"), w])
+    y = m.quantize(m.op("Pad", [m.op("Relu", [y]), wide, zero]))
+    m.output(m.quantize(m.op("Conv", [m.op("Pad", [y, wide], mode="edge"), w2])))
+
+
 def splits_and_concats(m: Qdq) -> None:
     """Halves of one tensor, exchanged and joined again, quantized alike all the way."""
     x, w = m.input((1, 4, 5, 5)), m.weight((3, 4, 1, 1), axis=0)
@@ -101,7 +110,7 @@ def same_type_casts(m: Qdq) -> None:
 
 BUILDS: list[Callable[[Qdq], None]] = [
     transposed_weights, reshaped_weights, unsqueezed_weights, activation_behind_dequantize, heads_of_attention, patches,
-    slices_and_gathers, pools_and_resizes, splits_and_concats, same_type_casts,
+    slices_and_gathers, pools_and_resizes, pads, splits_and_concats, same_type_casts,
 ]  # fmt: skip
 
 
@@ -125,6 +134,18 @@ def test_a_reshape_that_mixes_channels_is_not_stepped_over():
     shape = m.constant("shape", np.array([4, 5], INT))
     m.output(m.quantize(m.op("MatMul", [x, m.op("Reshape", [w, shape])])))
     with pytest.raises(UnsupportedError, match="MatMul"):
+        compile_model(m.model().SerializeToString(), "q.onnx")
+
+
+def test_a_border_that_is_not_zero_is_not_stepped_over():
+    from qverify.compiler.compile_model import compile_model
+    from qverify.errors import UnsupportedError
+
+    m = Qdq(seed=8)
+    x, w = m.input((1, 2, 7, 5)), m.weight((3, 2, 3, 3), axis=0)
+    wide, value = m.constant("wide", np.array([0, 0, 1, 2, 0, 0, 2, 1], INT)), m.constant("value", np.float32(0.013))
+    m.output(m.quantize(m.op("Conv", [m.op("Pad", [x, wide, value]), w])))
+    with pytest.raises(UnsupportedError, match="Conv"):
         compile_model(m.model().SerializeToString(), "q.onnx")
 
 

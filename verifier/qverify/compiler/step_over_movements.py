@@ -24,7 +24,12 @@ from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.fold_constants import fold_constants
 
 COPIES = {"Identity", "Dropout"}
-EIGHT_BIT_FROM = {"MaxPool": 12, "DepthToSpace": 11, "Resize": 11}  # opset with which onnxruntime moves 8-bit integers
+EIGHT_BIT_FROM = {
+    "MaxPool": 12,
+    "DepthToSpace": 11,
+    "Resize": 11,
+    "Pad": 11,
+}  # opset with which onnxruntime moves 8-bit integers
 MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *EIGHT_BIT_FROM}
 IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # with what one table can contain besides these: reshapes
 Dims = tuple[int, ...]
@@ -42,18 +47,21 @@ def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
     del stepped.graph.node[:]
     stepped.graph.node.extend(after)
     stepped.graph.value_info.extend(places.made)
+    stepped.graph.initializer.extend(places.borders)
     if any(node.input[0] in places.constants and node.op_type in MOVEMENTS for node in after if node.input):
         fold_constants(stepped, places.types())
     return stepped
 
 
 class _Places:
-    """Finds the places in one model. made: the types of the integer tensors that it adds. constants: initializers."""
+    """Finds the places in one model. made: the types of the integer tensors that it adds. constants: initializers.
+    borders: new ones, what a Pad of integers writes around them."""
 
     def __init__(self, model: onnx.ModelProto):
         graph = model.graph
         self.constants = {i.name: i for i in graph.initializer}
         self.made: list[onnx.ValueInfoProto] = []
+        self.borders: list[onnx.TensorProto] = []
         self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self._ends = {o.name for o in graph.output}
         self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
@@ -108,7 +116,7 @@ class _Places:
         wholes = [self._integer(o, back.input[0]) for o in move.output]
         if not all(wholes):
             return [move]
-        moved = _copy(move, [back.input[0], *move.input[1:]], wholes)
+        moved = _copy(move, [back.input[0], *self._rest(move, back, wholes[0])], wholes)
         return [moved, *(_again(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
 
     def _joined(self, backs: list[Any], concat: Any) -> list[Any]:
@@ -143,7 +151,7 @@ class _Places:
                 if not whole:
                     break
                 nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], [whole])
-                nodes[at] = _copy(move, [whole, *move.input[1:]], [quantize.output[0]])
+                nodes[at] = _copy(move, [whole, *self._rest(move, quantize, whole)], [quantize.output[0]])
                 at = first
         return nodes
 
@@ -179,23 +187,45 @@ class _Places:
             return False
         if len(node.output) > 1 and node.op_type != "Split":
             return False
+        if node.input[0] in rest or any(n and n not in self.constants for n in rest):
+            return False
         if node.op_type in EIGHT_BIT_FROM and not self._in_eight_bits(node, whole):
             return False
-        if node.op_type == "Dropout" and any(n and self._true(n) for n in node.input[2:]):
-            return False
-        return node.input[0] not in rest and all(not n or n in self.constants for n in rest)
+        return node.op_type != "Dropout" or not any(n and self._true(n) for n in node.input[2:])
 
     def _in_eight_bits(self, node: Any, whole: str) -> bool:
         eight = self._kind(whole) in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
-        return eight and self._opset >= EIGHT_BIT_FROM[node.op_type] and lowerings().moves(node)
+        moves = self._pads_zeros(node) if node.op_type == "Pad" else lowerings().moves(node)
+        return eight and moves and self._opset >= EIGHT_BIT_FROM[node.op_type]
+
+    def _pads_zeros(self, pad: Any) -> bool:
+        """Returns whether the borders are copies of elements or 0.0, which the zero point stands for."""
+        value = pad.input[2] if len(pad.input) > 2 else ""
+        return _mode(pad) != b"constant" or not value or not any(numpy_helper.to_array(self.constants[value]).tobytes())
+
+    def _rest(self, move: Any, scaled: Any, whole: str) -> list[str]:
+        """Returns the movement's inputs after the first, where it moves integers. scaled: the QuantizeLinear or
+        DequantizeLinear beside it. whole: the name of the integer tensor that is made."""
+        rest = list(move.input[1:])
+        if move.op_type != "Pad" or _mode(move) != b"constant":
+            return rest
+        zero = scaled.input[2] if len(scaled.input) > 2 else ""
+        kind, name = onnx.helper.tensor_dtype_to_np_dtype(self._kind(whole)), f"{whole}/border"
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        value = numpy_helper.to_array(self.constants[zero]).reshape(-1)[0] if zero else 0
+        self.borders.append(numpy_helper.from_array(np.array(value, kind), name))
+        return [rest[0], name, *rest[2:]]
 
     def _true(self, name: str) -> bool:
-        return name not in self.constants or bool(numpy_helper.to_array(self.constants[name]).any())
+        return bool(numpy_helper.to_array(self.constants[name]).any())
 
     def _one_scale(self, node: Any) -> bool:
         scale = self.constants.get(node.input[1])
         blocks = any(a.name == "block_size" and a.i for a in node.attribute)
-        return scale is not None and prod(scale.dims) == 1 and not blocks
+        zero = all(not n or n in self.constants for n in node.input[2:])
+        return scale is not None and zero and prod(scale.dims) == 1 and not blocks
 
     def _axis(self, back: Any, move: Any) -> int | None:
         """Returns the axis of the scales after the movement, -1 for one scale; None where they do not follow it."""
@@ -263,6 +293,10 @@ def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
         return None
     places = [at for at, size in enumerate(after) if size == before[axis] and prod(after[:at]) == prod(before[:axis])]
     return places[0] if len(places) == 1 else None
+
+
+def _mode(pad: Any) -> bytes:
+    return next((bytes(a.s) for a in pad.attribute if a.name == "mode"), b"constant")
 
 
 def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:

@@ -266,10 +266,12 @@ class _Places:
 
 
 def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    """Raises InternalError where a tensor that both models have differs in a run on random inputs."""
-    names = [o for node in before.graph.node for o in node.output if o]
-    kept = {o for node in after.graph.node for o in node.output}
-    names = [n for n in names if n in kept]
+    """Raises InternalError where a tensor that both models have, but make by other operators, or an output differs in a
+    run on random inputs."""
+    makers = {o: node.op_type for node in after.graph.node for o in node.output}
+    made = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
+    finals = {o.name for o in before.graph.output}
+    names = [name for name, kind in made if kind != makers[name] or name in finals]
     random = np.random.Generator(np.random.PCG64(0))
     feed = {
         i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))

@@ -74,15 +74,6 @@ def test_refused(name: str, model: onnx.ModelProto, tmp_path: Path, capsys: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_external_data_missing(model: onnx.ModelProto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "e.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="e.data", size_threshold=0)
-    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 0
-    (tmp_path / "e.data").unlink()
-    assert main(["-m", f"{path},{tmp_path / 'm.bin'}", "-b", "local"]) == 2
-    assert "external data 'e.data'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("data", [b"", b"\x00" * 100, b"\x08\x07garbage", bytes(range(256)) * 20])
 def test_not_onnx(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.onnx"
@@ -111,3 +102,50 @@ def test_the_model_itself_is_never_overwritten(
     assert main(["compile", str(path), "-o", str(path)]) == 2
     assert path.read_bytes() == (digits / "digits_quant.onnx").read_bytes()
     assert "would be overwritten" in capsys.readouterr().err
+
+
+DAMAGED: dict[str, tuple[Spoil, str]] = {
+    "two unknown operators": (
+        lambda m: (_operator("MadeUpOp")(m), m.graph.node.add(op_type="Other", output=["o"]), None)[-1],
+        "2 operators keep it from being read",
+    ),
+    "a weight with other dims": (
+        lambda m: next(t for t in m.graph.initializer if len(t.dims) == 4).dims.append(3),
+        "is damaged: cannot reshape",
+    ),
+    "a type that nobody knows": (lambda m: setattr(m.graph.initializer[0], "data_type", 99), "is damaged"),
+    "a node without outputs": (lambda m: m.graph.node.add(op_type="Relu", input=["image"]) and None, "has no output"),
+    "a stride of 0": (
+        lambda m: next(n for n in m.graph.node if n.op_type == "Conv").attribute.append(
+            onnx.helper.make_attribute("strides", [1, 0])
+        ),
+        "strides has a value below 1",
+    ),
+    "an input without a type": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0),
+        "no tensor of a known element type",
+    ),
+    "more zero points than scales": (
+        lambda m: next(t for t in m.graph.initializer if t.name == "w1_scale").dims.__setitem__(0, 4),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged(name: str, model: onnx.ModelProto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil, said = DAMAGED[name]
+    spoil(model)
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 2
+    text = capsys.readouterr().err
+    assert said in text and "internal error" not in text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_that_is_no_utf_8(model: onnx.ModelProto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(model.SerializeToString().replace(b"w1_scale", b"w1\xff\xfecale"))
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 2
+    assert "a name is not UTF-8" in capsys.readouterr().err

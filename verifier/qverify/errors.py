@@ -4,6 +4,7 @@ QVerifyError                 one line for the user: what, where, got, wanted, ne
  +- UsageError      exit 2   a mistake in the request
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
+ |   +- BlockedError          several of these at once, a line each
  +- BoardError      exit 3   anything at or from the board
  +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """
@@ -25,6 +26,14 @@ class BadFileError(QVerifyError):
 
 class UnsupportedError(QVerifyError):
     pass
+
+
+class BlockedError(UnsupportedError):
+    """lines: one for each operator and reason, the most frequent first."""
+
+    def __init__(self, header: str, lines: list[str]):
+        super().__init__(f"{header}: {'; '.join(lines)}")
+        self.header, self.lines = header, tuple(lines)
 
 
 class BoardError(QVerifyError):

@@ -98,7 +98,7 @@ def _run(name: str, words: list[str]) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.printable import one_line
 
-    from qverify.errors import QVerifyError
+    from qverify.errors import BlockedError, QVerifyError
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
@@ -109,6 +109,11 @@ def _run(name: str, words: list[str]) -> int:
     except click.ClickException as error:
         print(f"qverify: {one_line(error.format_message())}", file=sys.stderr)
         return 2
+    except BlockedError as error:
+        print(
+            f"qverify: {one_line(error.header)}:", *(f"  {one_line(n)}" for n in error.lines), sep="\n", file=sys.stderr
+        )
+        return error.exit_status
     except (QVerifyError, LinkError) as error:
         print(f"qverify: {one_line(str(error))}", file=sys.stderr)
         return error.exit_status

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from qverify.compiler.blockers import Blockers
 from qverify.compiler.lowerings import lowerings
+from qverify.compiler.next_step import next_step
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View, attributes
 
@@ -33,27 +35,32 @@ QUANTIZE: dict[str, frozenset[Any] | None] = {
 CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
-def check_attributes(view: View) -> None:
-    """Raises UnsupportedError for an attribute that no lowering reads, an unsupported value, or a further output that
-    is used."""
-    pages, needed = lowerings(), _needed(view)
+def check_attributes(view: View, blockers: Blockers) -> None:
+    """Refuses nodes with an attribute that no lowering reads, an unsupported value, or a further output that is
+    used."""
+    needed = _needed(view)
     for node in view.nodes:
-        read = pages.read.get(node.op_type)
-        for name, value in attributes(node).items():
-            if read is None and node.name in needed:
-                raise UnsupportedError(
-                    f"{node.name} ({node.op_type}): this operator and its attribute {name} are not supported. Replace the operator, "
-                    "or cut the model before it"
-                )
-            if read is None:
-                continue
-            if name not in read or ((allowed := read[name]) is not None and value not in allowed):
-                shown = value.decode(errors="replace") if isinstance(value, bytes) else value
-                raise UnsupportedError(
-                    f"{node.name} ({node.op_type}): {name}={shown} is not supported; export without it, or cut the model before it"
-                )
-        if read is not None and len(node.output) > 1 and node.op_type not in pages.several_outputs:
-            _single_output(view, node)
+        with blockers.at(node):
+            _check_node(view, node, node.name in needed)
+
+
+def _check_node(view: View, node: Any, needed: bool) -> None:
+    pages = lowerings()
+    read = pages.read.get(node.op_type)
+    for name, value in attributes(node).items():
+        if read is None and needed:
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): this operator and its attribute {name} are not supported. {next_step(view, node)}"
+            )
+        if read is None:
+            continue
+        if name not in read or ((allowed := read[name]) is not None and value not in allowed):
+            shown = value.decode(errors="replace") if isinstance(value, bytes) else value
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {name}={shown} is not supported; export without it, or cut the model before it"
+            )
+    if read is not None and len(node.output) > 1 and node.op_type not in pages.several_outputs:
+        _single_output(view, node)
 
 
 def _needed(view: View) -> set[str]:

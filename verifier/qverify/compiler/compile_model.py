@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.attributes import check_attributes
+from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
+from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
 from qverify.compiler.strip_quantization import strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
@@ -82,6 +84,9 @@ def compile_model(
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
+    loaded, model = model, step_over_movements(model)
+    if options.check and loaded is not model:
+        check_same_bits(loaded, model)
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
         model, ends = strip_quantization(model, name)
@@ -89,11 +94,12 @@ def compile_model(
     if on_host and not options.strip_io_quant:
         model, ends = strip_quantization(model, name, on_host)
     view = View(model, name)
-    check_attributes(view)
+    blockers = Blockers(view)
+    check_attributes(view, blockers)
     _check_outputs(view)
-    matched = match(view, watch)
+    matched = match(view, blockers, watch)
     integer = matched.model.SerializeToString(deterministic=True)
-    graph = _graph(matched, options)
+    graph = _graph(matched, options, blockers)
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
@@ -104,7 +110,11 @@ def compile_model(
     }
     compiled = Compiled(graph, integer, source)
     if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
-        plain = graph if options.rounding == "ref-exact" else _graph(matched, replace(options, rounding="ref-exact"))
+        plain = (
+            graph
+            if options.rounding == "ref-exact"
+            else _graph(matched, replace(options, rounding="ref-exact"), blockers)
+        )
         graph.meta["check"] = check_against_original(plain, model, watch)
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
@@ -119,7 +129,7 @@ def _check_outputs(view: View) -> None:
             raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
-def _graph(matched: Matched, options: CompileOptions) -> Graph:
+def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Graph:
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
     floats = FloatStream(builder, view, _interior(view))
     for name in view.inputs:
@@ -127,12 +137,14 @@ def _graph(matched: Matched, options: CompileOptions) -> Graph:
     for step in matched.steps:
         first = len(builder.nodes)
         if isinstance(step, LoweredUnit):
-            step.lower(builder)
-            covers = step.covers
+            node, covers = view.producer[step.output], step.covers
         else:
-            lower_node(floats, step)
-            covers = (step.name,)
+            node, covers = step, (step.name,)
+        if not blockers.follows(node):
+            with blockers.at(node):
+                step.lower(builder) if isinstance(step, LoweredUnit) else lower_node(floats, step)
         builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
+    blockers.check()
     graph = builder.graph(list(view.inputs), list(view.outputs), {})
     if options.align > 1:
         graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.compiler.builder import Builder
+from qverify.compiler.next_step import next_step
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
@@ -60,6 +61,5 @@ class FloatStream:
     def no_kernel(self, node: Any) -> UnsupportedError:
         """Returns the error for a node that no page lowers."""
         return UnsupportedError(
-            f"{node.name} ({node.op_type}): no integer form and no float kernel for it. Quantize its inputs and output, "
-            "replace the operator, or cut the model before it"
+            f"{node.name} ({node.op_type}): no integer form and no float kernel for it. {next_step(self.view, node)}"
         )

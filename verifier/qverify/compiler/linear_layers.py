@@ -33,6 +33,10 @@ def integer_bias(
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): bias {name!r} is not a constant; only constant biases can be compiled"
         )
+    if steps.size not in (1, real.size):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): bias {name!r} has {real.size} values for {steps.size} scales of the weights"
+        )
     if not np.isfinite(real).all():
         raise UnsupportedError(f"{node.name} ({node.op_type}): bias {name!r} contains infinite values")
     limit = 2**62 if wide else 2**31 - 1

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import lowerings
@@ -31,8 +32,9 @@ class Matched:
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def match(view: View, watch: Watch | None = None) -> Matched:
-    """Matches all nodes. Raises UnsupportedError naming the node that has no integer form."""
+def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched:
+    """Matches all nodes that are not refused, and refuses those whose unit cannot be made. The integer ONNX is empty
+    where a node is refused."""
     operators = lowerings().operators
     matched: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
@@ -40,22 +42,23 @@ def match(view: View, watch: Watch | None = None) -> Matched:
         unit = None
         if watch is not None:
             watch("matching", done, len(view.nodes))
-        if node.op_type == "QuantizeLinear":
-            unit = _unit(view, node)
-        elif node.op_type in operators:
-            unit = operators[node.op_type].from_operator(view, node)
+        with blockers.at(node):
+            if node.op_type == "QuantizeLinear":
+                unit = _unit(view, node, blockers)
+            elif node.op_type in operators and node.name not in blockers.nodes:
+                unit = operators[node.op_type].from_operator(view, node)
         if unit is not None:
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
-    steps, kept = _alive(view, matched, watch)
-    return Matched(view, _integer_model(view, kept), steps, covers)
+    steps, kept = _alive(view, matched, blockers, watch)
+    return Matched(view, onnx.ModelProto() if blockers else _integer_model(view, kept), steps, covers)
 
 
-def _unit(view: View, quantize: Any) -> LoweredUnit | None:
+def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
     """Returns the unit that ends in this QuantizeLinear, or None if that stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
-    if producer is None:
+    if producer is None or blockers.nodes & {producer.name, quantize.name}:
         return None
     pages, act = lowerings(), whole_range(y.dtype)
     core, names = producer, tuple([producer.name])
@@ -63,6 +66,8 @@ def _unit(view: View, quantize: Any) -> LoweredUnit | None:
         before = view.producer[producer.input[0]]
         if before.op_type in pages.match and view.sole_consumer(producer.input[0]) is not None and len(y.scale) == 1:
             core, names, act = before, (before.name, producer.name), _activation(view, producer, y)
+    if core.name in blockers.nodes:
+        return None
     page = pages.match.get(core.op_type)
     unit: LoweredUnit | None = page.match(view, core, y, act) if page is not None else None
     if unit is None:
@@ -120,8 +125,11 @@ def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
     return unit
 
 
-def _alive(view: View, matched: dict[str, LoweredUnit], watch: Watch | None) -> tuple[list[Any], list[Any]]:
-    """Returns the steps for model.bin and the nodes of the integer ONNX, without those that no output needs."""
+def _alive(
+    view: View, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
+) -> tuple[list[Any], list[Any]]:
+    """Returns the steps for model.bin and the nodes of the integer ONNX, without those that no output needs and those
+    that are refused."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
     kept: list[Any] = []
@@ -130,12 +138,16 @@ def _alive(view: View, matched: dict[str, LoweredUnit], watch: Watch | None) -> 
             watch("lowering", done, len(view.nodes))
         unit = matched.get(node.name)
         if unit is not None and unit.output in needed_bin:
-            steps.append((node, unit))
             probe = Builder("ref-exact")
-            unit_inputs(unit, probe)
+            with blockers.at(node):
+                unit_inputs(unit, probe)
+                steps.append((node, unit))
+            if node.name in blockers.nodes:
+                needed_bin |= _read_by(view, unit)
             needed_bin |= {n for made in probe.nodes for n in made.inputs if n is not None and n not in probe.constants}
         elif unit is None and needed_bin & set(node.output):
-            steps.append((node, None))
+            if node.name not in blockers.nodes:
+                steps.append((node, None))
             needed_bin |= set(node.input)
         if unit is not None and unit.onnx and unit.output in needed_onnx:
             kept.append((node, unit))
@@ -144,6 +156,12 @@ def _alive(view: View, matched: dict[str, LoweredUnit], watch: Watch | None) -> 
             kept.append((node, None))
             needed_onnx |= set(node.input)
     return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
+
+
+def _read_by(view: View, unit: LoweredUnit) -> set[str]:
+    """Returns the float tensors that the unit's ONNX nodes read from outside it."""
+    inside = [view.nodes[view.order[n]] for n in unit.covers if n in view.order]
+    return {i for node in inside for i in node.input} - {o for node in inside for o in node.output}
 
 
 def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:

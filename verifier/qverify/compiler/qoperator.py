@@ -10,18 +10,22 @@ from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 
-def _parameters(view: View, node: Any, scale_at: int) -> tuple[Any, Any]:
-    scale = view.constants.get(node.input[scale_at])
-    zero = view.constants.get(node.input[scale_at + 1]) if len(node.input) > scale_at + 1 else None
+def _parameters(view: View, node: Any, tensor: str, scale_at: int) -> tuple[Any, Any, str]:
+    """Returns scale and zero point of a tensor, and the name of the zero point; one that the node leaves out is 0."""
+    name = node.input[scale_at + 1] if len(node.input) > scale_at + 1 else ""
+    scale = view.constants.get(node.input[scale_at]) if len(node.input) > scale_at else None
+    zero = view.constants.get(name) if name else np.zeros((), view.dtype(tensor))
     if scale is None or zero is None:
         raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is not a constant")
-    return scale.reshape(-1), zero.reshape(-1)
+    if not scale.size or zero.size not in (1, scale.size):
+        raise UnsupportedError(f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points")
+    return scale.reshape(-1), zero.reshape(-1), name or view.zero_of(tensor, zero)
 
 
 def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
     """Returns the operand (tensor, scale, zero point) whose tensor is input `at`."""
     name = node.input[at]
-    scale, zero = _parameters(view, node, at + 1)
+    scale, zero, zero_name = _parameters(view, node, name, at + 1)
     if len(zero) == 1 < len(scale):
         zero = np.repeat(zero, len(scale))
     return Quantized(
@@ -31,17 +35,16 @@ def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
         str(zero.dtype),
         axis if len(scale) > 1 else -1,
         node.input[at + 1],
-        node.input[at + 2],
+        zero_name,
         view.constants.get(name),
     )
 
 
 def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quantized:
     """Returns output number `output` with the scale at input `scale_at` and the zero point after it."""
-    scale, zero = _parameters(view, node, scale_at)
-    return Quantized(
-        node.output[output], scale, zero, str(zero.dtype), -1, node.input[scale_at], node.input[scale_at + 1]
-    )
+    name = node.output[output]
+    scale, zero, zero_name = _parameters(view, node, name, scale_at)
+    return Quantized(name, scale, zero, str(zero.dtype), -1, node.input[scale_at], zero_name)
 
 
 def constant_operand(view: View, node: Any, at: int, what: str) -> Any:

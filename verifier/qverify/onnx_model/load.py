@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import numpy_helper, shape_inference
 
-from qverify.errors import BadFileError, UnsupportedError
-from qverify.onnx_model.engine import Engine
-from qverify.printable import said_by
+from qverify.errors import BadFileError
+from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
+from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has_external_data
+from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
+from qverify.onnx_model.model_functions import inline_functions
+from qverify.onnx_model.node_order import sort_nodes
 
-MAX_BYTES = 2**31 - 1
+QUANTIZED = {
+    "QuantizeLinear", "DequantizeLinear", "QGemm", "MatMulInteger", "ConvInteger", "MatMulNBits", "QAttention", "MatMulIntegerToFloat",
+}  # fmt: skip
 
 
 def read_file(path: str) -> bytes:
@@ -32,6 +34,23 @@ def read_file(path: str) -> bytes:
         raise BadFileError(f"{path}: {error.strerror}") from error
 
 
+def read_model(path: str) -> bytes:
+    """Returns the bytes of a file of -m; those of an ONNX with external data contain that data, so that they are the
+    whole model for every reader, hash, capture and bundle. Raises BadFileError."""
+    data = read_file(path)
+    if b"location" not in data:  # the key that every external tensor has
+        return data
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        return data  # no ONNX: whoever reads it says so
+    if not has_external_data(model):
+        return data
+    embed_external_data(model, os.path.basename(path), os.path.dirname(os.path.abspath(path)))
+    return bytes(model.SerializeToString(deterministic=True))
+
+
 def parse(data: bytes, name: str) -> onnx.ModelProto:
     """Parses the bytes as a model with at least one node, without further checks. Raises BadFileError."""
     model = onnx.ModelProto()
@@ -44,118 +63,41 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     return model
 
 
-def _known_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError naming the first node whose type is neither in ONNX nor in com.microsoft."""
-    for node in model.graph.node:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
-            kind = f"{domain}::{node.op_type}" if domain else node.op_type
-            raise UnsupportedError(
-                f"{name}: node {node.name or node.output[0]!r} is of the unknown operator {kind}; "
-                "replace it with ONNX operators, or cut the model before it"
-            )
-
-
 def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
-    """Returns a checked model with static shapes and inferred value_info. shapes: input name to dims for dynamic
+    """Returns a checked model in running order, without functions of its own, with static shapes of all tensors as
+    value_info and with everything computed that depends on constants only. shapes: input name to dims for dynamic
     inputs.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
-    folder, NaN in weights. Raises UnsupportedError for an unknown operator."""
+    folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator."""
     model = parse(data, name)
-    _known_operators(model, name)
-    _load_external(model, name, folder)
+    embed_external_data(model, name, folder)
+    model = inline_functions(model, name)
+    check_names(model, name)
+    _initializers_are_no_inputs(model)
+    check_operators(model, name)
+    check_sizes(model, name)
+    sort_nodes(model.graph, name)
     _fix_shapes(model, name, shapes or {})
-    _finite(model, name)
-    try:
-        onnx.checker.check_model(model)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        if "com.microsoft" not in str(error) and "No Op registered" not in str(error):
-            raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
-    if shapes:  # the shapes the file gives for inner tensors may no longer be right
-        del model.graph.value_info[:]
-        for output in model.graph.output:
-            output.type.tensor_type.ClearField("shape")
-        return _completed(model, name, shapes)
-    return complete_shapes(shape_inference.infer_shapes(model))
-
-
-def _completed(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto:
-    """Infers shapes again and runs the model once, to find what inference does not see, such as a Reshape to constant
-    dims."""
-    try:
-        whole = complete_shapes(shape_inference.infer_shapes(model))
-        Engine(whole.SerializeToString()).run(_zeros(whole))
-    except BadFileError as error:
-        options = " ".join(f"--shape {_option(n, shapes)}" for n in shapes)
-        raise BadFileError(f"{name} does not run with {options}: {error}") from error
-    return whole
-
-
-def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Returns zeros for every input that is not an initializer."""
-    constants = {i.name for i in model.graph.initializer}
-    return {
-        i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], _numpy_type(i))
-        for i in model.graph.input
-        if i.name not in constants
-    }
-
-
-def complete_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Adds the shapes ONNX inference does not know (com.microsoft operators), taken from one run on zeros; returns the
-    model."""
-    known = {v.name for v in [*model.graph.value_info, *model.graph.input]}
-    known |= {o.name for o in model.graph.output if o.type.tensor_type.HasField("shape")}
-    unknown = [
-        o for node in model.graph.node if node.op_type != "Constant" for o in node.output if o and o not in known
-    ]
-    if not unknown:
-        return model
-    open_model = onnx.ModelProto()
-    open_model.CopyFrom(model)
-    existing = {o.name for o in open_model.graph.output}
-    open_model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in existing)
-    finals = {o.name: o for o in model.graph.output}
-    for name, value in Engine(open_model.SerializeToString()).run(_zeros(model), unknown).items():
-        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        info = onnx.helper.make_tensor_value_info(name, kind, value.shape)
-        if name in finals:
-            finals[name].CopyFrom(info)
-        else:
-            model.graph.value_info.append(info)
+    check_constants(model, name)
+    check_valid(model, name)
+    complete_shapes(model, name, shapes or {})
     return model
 
 
+def _initializers_are_no_inputs(model: onnx.ModelProto) -> None:
+    """Takes initializers out of the graph's inputs, where ir_version 3 had to list them; here they are constants."""
+    constants = {i.name for i in model.graph.initializer}
+    inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in model.graph.input]
+    del model.graph.input[:]
+    model.graph.input.extend(i for i in inputs if i.name not in constants)
+    model.ir_version = max(model.ir_version, 4)
+
+
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Returns whether the model has QuantizeLinear, DequantizeLinear or an integer operator of onnxruntime (QLinear*,
-    QGemm)."""
-    whole = {"QuantizeLinear", "DequantizeLinear", "QGemm"}
-    return any(node.op_type in whole or node.op_type.startswith("QLinear") for node in model.graph.node)
-
-
-def _load_external(model: onnx.ModelProto, name: str, folder: str) -> None:
-    for tensor in model.graph.initializer:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        entries = {e.key: e.value for e in tensor.external_data}
-        if not folder:
-            raise BadFileError(
-                f"{name}: initializer {tensor.name!r} has external data, but the model was not read from a folder"
-            )
-        base, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, entries.get("location", "")))
-        if os.path.commonpath([base, path]) != base:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} is outside the model's folder")
-        if not os.path.isfile(path):
-            raise BadFileError(
-                f"{name}: external data {entries.get('location')!r} of {tensor.name!r} is missing beside the model"
-            )
-        try:
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
-        except Exception as error:
-            raise BadFileError(f"{name}: external data of {tensor.name!r} cannot be read: {said_by(error)}") from error
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
+    """Returns whether the model, or a function of it, has an operator on quantized tensors."""
+    nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+    return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 
 def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -184,15 +126,11 @@ def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, 
             raise BadFileError(
                 f"{name}: input {value.name!r} has dynamic shape {shown}; give --shape {value.name}={example}"
             )
-        size = math.prod(d.dim_value for d in dims) * _numpy_type(value).itemsize
+        size = math.prod(d.dim_value for d in dims) * numpy_type(value).itemsize
         if value.name in shapes and size > MAX_BYTES:
             raise BadFileError(
                 f"{name}: --shape {_option(value.name, shapes)}: {size} bytes, a tensor may have at most {MAX_BYTES}; give smaller dims"
             )
-
-
-def _numpy_type(value: onnx.ValueInfoProto) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
@@ -216,24 +154,3 @@ def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -
             )
         dim.Clear()
         dim.dim_value = size
-
-
-def _finite(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for NaN in an initializer or a Constant node. Infinities are allowed (limits of Clip, masks);
-    biases are checked for them elsewhere."""
-    tensors = [(f"initializer {t.name!r}", t) for t in model.graph.initializer]
-    tensors += [
-        (f"constant {node.output[0]!r}", attribute.t)
-        for node in model.graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.HasField("t")
-    ]
-    for what, tensor in tensors:
-        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16):
-            try:
-                values = numpy_helper.to_array(tensor)
-            except Exception as error:
-                raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
-            if values.size and np.isnan(values).any():
-                raise BadFileError(f"{name}: {what} contains NaN")

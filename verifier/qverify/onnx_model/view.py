@@ -131,7 +131,7 @@ class View:
                 return np.array(value, np.float32 if "float" in key else np.int64)
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
-    def _zero_of(self, name: str, zero: Array) -> str:
+    def zero_of(self, name: str, zero: Array) -> str:
         """Returns the name of a constant for the zero point that the node leaves out; one per tensor."""
         if name not in self._zeros:
             self._zeros[name] = self.fresh(f"{name}/zero_point")
@@ -152,7 +152,7 @@ class View:
             raise UnsupportedError(f"{self.file}: {name!r} is {self.foreign[name]}, which is not supported")
         if name not in self.types:
             raise UnsupportedError(
-                f"{self.file}: the shape of {name!r} is not known; run shape inference or give --shape"
+                f"{self.file}: the shape of {name!r} is not known: it depends on the values of the inputs. Export the model with fixed shapes"
             )
         return self.types[name][1]
 
@@ -180,15 +180,20 @@ class View:
         if zero is None:
             named = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8
             zero = np.zeros(scale.shape, self.dtype(name) if node.op_type == "DequantizeLinear" else named)
-            zero_name = self._zero_of(name, zero)
+            zero_name = self.zero_of(name, zero)
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
         if not (np.isfinite(scale) & (scale > 0)).all():
             raise UnsupportedError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
         if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
             raise UnsupportedError(f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use 8-bit or 16-bit")
-        rank = len(self.shape(name)) or 1
-        axis = attributes(node).get("axis", 1) % rank if scale.size > 1 else -1
+        shape = self.shape(name)
+        axis = attributes(node).get("axis", 1) % (len(shape) or 1) if scale.size > 1 else -1
+        if scale.size != zero.size or not scale.size or (scale.size > 1 and shape[axis : axis + 1] != (scale.size,)):
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points for a tensor of shape "
+                f"{list(shape)} along axis {axis}; wanted one of each, or one for each element of that axis"
+            )
         return Quantized(
             name,
             scale.reshape(-1),

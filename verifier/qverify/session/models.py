@@ -11,7 +11,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.records import decode, encode
-from qverify.onnx_model.load import is_quantized, parse, read_file
+from qverify.onnx_model.load import is_quantized, parse, read_model
 from qverify.session.model_claims import contradiction
 
 FOREIGN = {
@@ -67,7 +67,7 @@ def open_models(
     quantized: tuple[str, bytes] | None = None
     rows = []
     for path in paths:
-        data = read_file(path)
+        data = read_model(path)
         kind = kind_of(path, data)
         rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
         if kind == "model.bin":

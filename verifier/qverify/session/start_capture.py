@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
-from qverify.onnx_model.load import read_file
+from qverify.onnx_model.load import read_model
 from qverify.session.models import Models
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
         ending = "bin" if row["kind"] == "model.bin" else "onnx"
-        writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_file(path))
+        writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
     if not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()
         writer.model("compiled.bin", "", "model.bin", digest, models.binary)

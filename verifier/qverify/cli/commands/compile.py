@@ -9,12 +9,16 @@ import click
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
+    from qverify.compiler.compile_model import CompileOptions
     from qverify.model_bin.graph import Graph
 
 
 @click.command(help=__doc__)
 @click.argument("model", type=click.Path(dir_okay=False))
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="model.bin to write")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="model.bin to write")
+@click.option(
+    "--list", "only_list", is_flag=True, help="print all that keeps the model from being compiled, write nothing"
+)
 @click.option("--integer-onnx", type=click.Path(dir_okay=False), help="also write the integer ONNX")
 @click.option(
     "--rounding",
@@ -41,7 +45,8 @@ if TYPE_CHECKING:
 @click.option("--check/--no-check", default=True, show_default=True, help="check every node against the original ONNX")
 def command(
     model: str,
-    output: str,
+    output: str | None,
+    only_list: bool,
     integer_onnx: str | None,
     rounding: str,
     align: int,
@@ -53,16 +58,20 @@ def command(
     check: bool,
 ) -> int:
     import os
+    from dataclasses import replace
 
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompileOptions, compile_model
+    from qverify.errors import UsageError
     from qverify.files import write_bytes
     from qverify.inputs.description_tables import parsed, tables
     from qverify.model_bin.records import encode
-    from qverify.onnx_model.load import read_file
+    from qverify.onnx_model.load import read_model
     from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
 
+    if output is None and not only_list:
+        raise UsageError("Missing option '-o' / '--output': where to write model.bin; --list writes nothing")
     _check_outputs(model, output, integer_onnx)
     options = CompileOptions(
         rounding,
@@ -74,8 +83,10 @@ def command(
         os.path.dirname(os.path.abspath(model)),
         _merge(tables(description), parsed(inputs)),
     )
+    if output is None or only_list:
+        return _list(model, replace(options, check=False))
     with progress_bars() as watch:
-        compiled = compile_model(read_file(model), os.path.basename(model), options, watch)
+        compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
     if result is not None and (result["over"] or not result["units"]):
         beyond = (
@@ -93,7 +104,29 @@ def command(
     return 0
 
 
-def _check_outputs(model: str, output: str, integer_onnx: str | None) -> None:
+def _list(path: str, options: CompileOptions) -> int:
+    """Prints what keeps the model from being compiled; 0 where nothing does, else 2."""
+    import os
+
+    from qverify.compiler.compile_model import compile_model
+    from qverify.errors import BlockedError, UnsupportedError
+    from qverify.onnx_model.load import read_model
+
+    try:
+        compile_model(read_model(path), os.path.basename(path), options)
+    except BlockedError as error:
+        say(f"{error.header}:")
+        for line in error.lines:
+            say(f"  {line}")
+    except UnsupportedError as error:
+        say(str(error))
+    else:
+        say(f"{path}: nothing keeps it from being compiled")
+        return 0
+    return 2
+
+
+def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> None:
     """Raises UsageError where two of the files are one."""
     import os
 
@@ -102,7 +135,7 @@ def _check_outputs(model: str, output: str, integer_onnx: str | None) -> None:
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
             raise UsageError(f"output {path} is the model itself, which would be overwritten; give another file")
-    if integer_onnx and os.path.realpath(integer_onnx) == os.path.realpath(output):
+    if integer_onnx and output and os.path.realpath(integer_onnx) == os.path.realpath(output):
         raise UsageError(f"-o and --integer-onnx both name {output}; give two files")
 
 

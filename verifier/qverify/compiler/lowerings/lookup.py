@@ -116,7 +116,8 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
         kernel.input[0], kernel.output[0] = source, result
         body.append(kernel)
     else:
-        body.append(helper.make_node("DequantizeLinear", [source, x.scale_name, x.zero_name], [dequantized]))
+        x_names, y_names = [source, x.scale_name, x.zero_name], [y.scale_name, y.zero_name]
+        body.append(helper.make_node("DequantizeLinear", x_names, [dequantized], domain=_domain(view, x)))
         leaf = {n.output[0] for n in view.consumers[x.name] if n.op_type == "DequantizeLinear" and n.input[0] == x.name}
         for node in nodes:
             copy = onnx.NodeProto()
@@ -131,7 +132,7 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
                     initializers[name] = value.reshape(())
             body.append(copy)
         last = dequantized if output in leaf else output
-        body.append(helper.make_node("QuantizeLinear", [last, y.scale_name, y.zero_name], [result]))
+        body.append(helper.make_node("QuantizeLinear", [last, *y_names], [result], domain=_domain(view, y)))
     graph = helper.make_graph(
         body,
         "table",
@@ -142,6 +143,11 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     model = helper.make_model(graph, opset_imports=[*view.model.opset_import, *missing_domain(view)])
     model.ir_version = view.model.ir_version
     return Engine(model.SerializeToString(), threads=1).run({source: every})[result]
+
+
+def _domain(view: View, q: Quantized) -> str:
+    """Returns the domain whose QuantizeLinear and DequantizeLinear know the type: ONNX has 16 bits from opset 21 on."""
+    return "com.microsoft" if q.sixteen_bit and view.opset < 21 else ""
 
 
 def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from qverify.errors import UsageError
-from qverify.onnx_model.load import read_file
+from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
 
@@ -65,14 +65,14 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
 def _kind(path: str) -> str:
     if os.path.isdir(path) or path.endswith(".npz"):
         return "dump"
-    return kind_of(path, read_file(path)[: 1 << 31])
+    return kind_of(path, read_model(path)[: 1 << 31])
 
 
 def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
     word = {"float.onnx": "float", "quant.onnx": "fake-quantized"}.get(kind, "float")
     same = sum(o.stage.kind == word for o in before)
     name = word + (str(same + 1) if same else "")
-    data = b"" if kind == "dump" else read_file(path)
+    data = b"" if kind == "dump" else read_model(path)
     return SourceStage(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
 
 

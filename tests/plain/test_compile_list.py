@@ -1,0 +1,84 @@
+"""compile --list and the refusal name everything that keeps a model from being compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from qverify.cli.main import main
+
+from tests.ops.qdq import Qdq
+
+SHAPE = (1, 2, 5, 5)
+
+
+def blocked() -> onnx.ModelProto:
+    """Three operators without a page, a Conv without QuantizeLinear, a window that no page reads."""
+    m = Qdq(seed=2)
+    x = m.input(SHAPE)
+    first = m.quantize(m.op("Shrink", [x], lambd=0.5))
+    second = m.op("Shrink", [first], lambd=0.25)
+    third = m.op("Det", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])])
+    m.output(second)
+    m.output(third)
+    return m.model()
+
+
+def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path, target = tmp_path / "q.onnx", tmp_path / "m.bin"
+    path.write_bytes(blocked().SerializeToString())
+    assert main(["compile", str(path), "--list"]) == 2
+    listed = capsys.readouterr().out.splitlines()
+    assert listed[0] == "q.onnx: 3 things keep 4 nodes from being compiled:"
+    shrink, rest = listed[1], "\n".join(listed[2:])
+    assert "(Shrink): this operator and its attribute lambd are not supported. Replace the operator" in shrink
+    assert shrink.endswith("(2 Shrink nodes in all)") and "cut" not in shrink  # nothing comes before the first
+    assert (
+        "(Conv): no integer form and no float kernel for it. Quantize its output, replace the operator, or cut" in rest
+    )
+    assert "(Det): no integer form" in rest
+    assert main(["compile", str(path), "-o", str(target)]) == 2
+    assert capsys.readouterr().err.splitlines() == [f"qverify: {listed[0]}", *listed[1:]]
+    assert main(["-m", str(path)]) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_blocks_the_example(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["compile", str(digits / "digits_quant.onnx"), "--list"]) == 0
+    assert "nothing keeps it from being compiled" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_an_output_it_is_said(digits: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["compile", str(digits / "digits_quant.onnx")]) == 2
+    assert "'-o'" in capsys.readouterr().err
+
+
+def test_dynamic_quantization_is_quantization(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], name="dyn"),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["y"], name="product"),
+    ]
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    y = [helper.make_tensor_value_info("y", TensorProto.INT32, [2, 4])]
+    graph = helper.make_graph(nodes, "g", ends, y, [numpy_helper.from_array(np.ones((3, 4), np.uint8), "w")])
+    path = tmp_path / "q.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert main(["compile", str(path), "--list"]) == 2
+    out = capsys.readouterr().out
+    assert "product (MatMulInteger)" in out and "dyn (DynamicQuantizeLinear)" in out
+
+
+def test_names_of_the_file_add_no_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model = blocked()
+    for node in model.graph.node:
+        node.name = f"{node.name}\nqverify: PASSED"
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert main(["compile", str(path), "--list"]) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 4

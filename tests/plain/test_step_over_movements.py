@@ -1,0 +1,180 @@
+"""Movements between DequantizeLinear and an operator and before QuantizeLinear: integers move, the bits stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+from qverify.compiler.step_over_movements import check_same_bits
+from qverify.errors import InternalError
+
+from tests.ops.qdq import Qdq
+from tests.plain.verified_model import passes, small
+
+INT = np.int64
+
+
+def transposed_weights(m: Qdq) -> None:
+    """Per-channel weights stored transposed, as torch exports x @ w.T."""
+    x, w = m.input((3, 7)), m.weight((5, 7), axis=0)
+    m.output(m.quantize(m.op("MatMul", [x, m.op("Transpose", [w], perm=[1, 0])])))
+
+
+def reshaped_weights(m: Qdq) -> None:
+    x, w = m.input((1, 3, 5, 5)), m.weight((4, 27), axis=0)
+    shape = m.constant("shape", np.array([4, 3, 3, 3], INT))
+    m.output(m.quantize(m.op("Conv", [x, m.op("Reshape", [w, shape])])))
+
+
+def unsqueezed_weights(m: Qdq) -> None:
+    x, w = m.input((1, 3, 11)), m.weight((4, 3), axis=0)
+    axes = m.constant("axes", np.array([2], INT))
+    m.output(m.quantize(m.op("Conv", [x, m.op("Identity", [m.op("Unsqueeze", [w, axes])])])))
+
+
+def activation_behind_dequantize(m: Qdq) -> None:
+    """DQ -> Dropout -> Flatten -> Gemm, as the ends of classifiers are."""
+    x, w = m.input((2, 3, 4, 5)), m.weight((60, 7), axis=1)
+    m.output(m.quantize(m.op("Gemm", [m.op("Flatten", [m.op("Dropout", [x])]), w, m.bias(x, w, 7)])))
+
+
+def heads_of_attention(m: Qdq) -> None:
+    """Reshape and Transpose on both sides of two MatMuls."""
+    x, w = m.input((1, 6, 8)), m.weight((8, 8))
+    shape, back = m.constant("shape", np.array([1, 6, 2, 4], INT)), m.constant("back", np.array([1, 6, 8], INT))
+    q = m.quantize(m.op("MatMul", [x, w]))
+    heads = m.op("Transpose", [m.op("Reshape", [q, shape])], perm=[0, 2, 1, 3])
+    keys = m.op("Transpose", [m.op("Reshape", [q, shape])], perm=[0, 2, 3, 1])
+    scores = m.quantize(m.op("MatMul", [heads, keys]))
+    rows = m.op("Transpose", [m.op("MatMul", [scores, heads])], perm=[0, 2, 1, 3])
+    m.output(m.quantize(m.op("Reshape", [rows, back])))
+
+
+def patches(m: Qdq) -> None:
+    """Conv -> Reshape -> Transpose -> Q, as patch embeddings are; the same with an activation between."""
+    x, w = m.input((1, 3, 6, 6)), m.weight((5, 3, 2, 2), axis=0)
+    shape = m.constant("shape", np.array([1, 5, 9], INT))
+    y = m.op(
+        "Transpose", [m.op("Reshape", [m.op("Relu", [m.op("Conv", [x, w], strides=[2, 2])]), shape])], perm=[0, 2, 1]
+    )
+    m.output(m.quantize(y))
+
+
+def slices_and_gathers(m: Qdq) -> None:
+    x = m.input((1, 6, 5))
+    for name, value in (("from", [1]), ("to", [4]), ("axes", [1])):
+        m.constant(name, np.array(value, INT))
+    part = m.op("Slice", [x, "from", "to", "axes"])
+    other = m.op("Gather", [x, m.constant("which", np.array([5, 0, 2], INT))], axis=1)
+    m.output(m.quantize(m.op("Add", [part, other])))
+
+
+def pools_and_resizes(m: Qdq) -> None:
+    """Padded MaxPool, DepthToSpace and nearest Resize without quantization between, as NNCF and TensorRT have them."""
+    x = m.input((1, 4, 7, 5))
+    w, w2 = m.weight((8, 4, 2, 2), axis=0), m.weight((3, 2, 1, 1), axis=0)
+    pooled = m.op("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    m.constant("scales", np.array([1, 1, 2, 2], np.float32))
+    wide = m.op("Resize", [pooled, "", "scales"], mode="nearest")
+    y = m.quantize(m.op("DepthToSpace", [m.op("Relu", [m.op("Conv", [wide, w])])], blocksize=2))
+    m.output(m.quantize(m.op("Conv", [m.op("MaxPool", [y], kernel_shape=[2, 2]), w2])))
+
+
+def pads(m: Qdq) -> None:
+    """Pad by zeros, reflected and by edges, before and behind a Conv."""
+    x, w, w2 = m.input((1, 2, 7, 5)), m.weight((3, 2, 3, 3), axis=0), m.weight((2, 3, 1, 1))
+    wide, zero = m.constant("wide", np.array([0, 0, 1, 2, 0, 0, 2, 1], INT)), m.constant("zero", np.float32(0))
+    y = m.op("Conv", [m.op("Pad", [m.op("Pad", [x, wide]), wide], mode="reflect"), w])
+    y = m.quantize(m.op("Pad", [m.op("Relu", [y]), wide, zero]))
+    m.output(m.quantize(m.op("Conv", [m.op("Pad", [y, wide], mode="edge"), w2])))
+
+
+def splits_and_concats(m: Qdq) -> None:
+    """Halves of one tensor, exchanged and joined again, quantized alike all the way."""
+    x, w = m.input((1, 4, 5, 5)), m.weight((3, 4, 1, 1), axis=0)
+    half = m.constant("half", np.array([1, 3], INT))
+    left = m.op("Split", [x, half], 2, axis=1)
+    joined = m.op("Concat", [f"{left}_1", m.op("Transpose", [left], perm=[0, 1, 3, 2])], axis=1)
+    m.output(m.quantize(m.op("Conv", [joined, w])))
+
+
+def same_type_casts(m: Qdq) -> None:
+    x, w = m.input((3, 7)), m.weight((7, 5), axis=1)
+    product = m.op("MatMul", [m.op("Cast", [x], to=TensorProto.FLOAT), m.op("Cast", [w], to=TensorProto.FLOAT)])
+    m.output(m.quantize(m.op("Cast", [product], to=TensorProto.FLOAT)))
+
+
+BUILDS: list[Callable[[Qdq], None]] = [
+    transposed_weights, reshaped_weights, unsqueezed_weights, activation_behind_dequantize, heads_of_attention, patches,
+    slices_and_gathers, pools_and_resizes, pads, splits_and_concats, same_type_casts,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", ["uint8", "int8"])
+@pytest.mark.parametrize("build", BUILDS)
+def test_bits_stay(build: Callable[[Qdq], None], act: str, tmp_path: Path):
+    m = Qdq(act, act == "int8", seed=8)
+    build(m)
+    graph = passes(m.model(), tmp_path)
+    assert not [n for n in graph.nodes if not n.integer_reference]
+    assert {n.op for n in graph.nodes} - {"reshape", "transpose", "slice", "gather", "quantize", "dequantize"}
+
+
+def test_a_reshape_that_mixes_channels_is_not_stepped_over():
+    """The scales of a per-channel weight do not follow it."""
+    from qverify.compiler.compile_model import compile_model
+    from qverify.errors import UnsupportedError
+
+    m = Qdq(seed=8)
+    x, w = m.input((3, 4)), m.weight((2, 10), axis=0)
+    shape = m.constant("shape", np.array([4, 5], INT))
+    m.output(m.quantize(m.op("MatMul", [x, m.op("Reshape", [w, shape])])))
+    with pytest.raises(UnsupportedError, match="MatMul"):
+        compile_model(m.model().SerializeToString(), "q.onnx")
+
+
+def test_a_border_that_is_not_zero_is_not_stepped_over():
+    from qverify.compiler.compile_model import compile_model
+    from qverify.errors import UnsupportedError
+
+    m = Qdq(seed=8)
+    x, w = m.input((1, 2, 7, 5)), m.weight((3, 2, 3, 3), axis=0)
+    wide, value = m.constant("wide", np.array([0, 0, 1, 2, 0, 0, 2, 1], INT)), m.constant("value", np.float32(0.013))
+    m.output(m.quantize(m.op("Conv", [m.op("Pad", [x, wide, value]), w])))
+    with pytest.raises(UnsupportedError, match="Conv"):
+        compile_model(m.model().SerializeToString(), "q.onnx")
+
+
+def test_a_dropout_that_trains_is_refused():
+    from qverify.compiler.compile_model import compile_model
+    from qverify.errors import UnsupportedError
+
+    m = Qdq(seed=8)
+    x, w = m.input((3, 4)), m.weight((4, 5))
+    ratio, train = m.constant("ratio", np.float32(0.5)), m.constant("train", np.array(True))
+    m.output(m.quantize(m.op("MatMul", [m.op("Dropout", [x, ratio, train]), w])))
+    with pytest.raises(UnsupportedError, match=r"Dropout.*training"):
+        compile_model(m.model().SerializeToString(), "q.onnx")
+
+
+def test_names_of_the_file_that_the_compiler_would_make(tmp_path: Path):
+    m = Qdq(seed=8)
+    activation_behind_dequantize(m)
+    model = m.model()
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["flatten6/quantized" if n == "dropout5" else n for n in names]
+    passes(model, tmp_path)
+
+
+def test_other_bits_are_a_bug_that_is_said():
+    one, other = small(), small()
+    conv = next(n for n in other.graph.node if n.op_type == "Relu")
+    conv.op_type = "Abs"
+    with pytest.raises(InternalError, match="changed it"):
+        check_same_bits(one, other)
+    check_same_bits(one, onnx.ModelProto.FromString(one.SerializeToString()))

@@ -1,0 +1,325 @@
+"""Movements between DequantizeLinear and an operator, or between an operator and QuantizeLinear, move integers instead.
+
+Both are of the same bits: a movement copies elements, and one scale quantizes and dequantizes each element alone:
+
+  x -> DQ -> move -> op        becomes   x -> move -> DQ -> op
+  op -> move -> Q -> y         becomes   op -> Q -> move -> y
+
+The float tensor that op reads or makes, and y, keep their names. The integer tensor between is new: NAME/quantized."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.compiler.lowerings import lookup, lowerings
+from qverify.errors import InternalError
+from qverify.onnx_model.complete_shapes import numpy_type
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.fold_constants import fold_constants
+
+COPIES = {"Identity", "Dropout"}
+EIGHT_BIT_FROM = {
+    "MaxPool": 12,
+    "DepthToSpace": 11,
+    "Resize": 11,
+    "Pad": 11,
+}  # opset with which onnxruntime moves 8-bit integers
+MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *EIGHT_BIT_FROM}
+IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # with what one table can contain besides these: reshapes
+Dims = tuple[int, ...]
+
+
+def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the model with integers moved instead of floats where the integer form of an operator needs that; the
+    model itself where there is no such place. Its nodes are in running order and its value_info is complete."""
+    places = _Places(model)
+    after = places.before_quantize(places.behind_dequantize(list(model.graph.node)))
+    if not places.made:
+        return model
+    stepped = onnx.ModelProto()
+    stepped.CopyFrom(model)
+    del stepped.graph.node[:]
+    stepped.graph.node.extend(after)
+    stepped.graph.value_info.extend(places.made)
+    stepped.graph.initializer.extend(places.borders)
+    if any(node.input[0] in places.constants and node.op_type in MOVEMENTS for node in after if node.input):
+        fold_constants(stepped, places.types())
+    return stepped
+
+
+class _Places:
+    """Finds the places in one model. made: the types of the integer tensors that it adds. constants: initializers.
+    borders: new ones, what a Pad of integers writes around them."""
+
+    def __init__(self, model: onnx.ModelProto):
+        graph = model.graph
+        self.constants = {i.name: i for i in graph.initializer}
+        self.made: list[onnx.ValueInfoProto] = []
+        self.borders: list[onnx.TensorProto] = []
+        self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self._ends = {o.name for o in graph.output}
+        self._infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
+        self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}
+
+    def types(self) -> dict[str, tuple[int, Dims]]:
+        """Returns type and dims of every tensor."""
+        return {n: (v.type.tensor_type.elem_type, self._dims(n) or ()) for n, v in self._infos.items()}
+
+    def behind_dequantize(self, nodes: list[Any]) -> list[Any]:
+        """Returns the nodes, with movements of dequantized tensors before their DequantizeLinear."""
+        needed, makers, after = self._needed(nodes), dict[str, Any](), list[Any]()
+        for node in nodes:
+            pair = [node]
+            if node.op_type == "Concat" and node.output[0] in needed:
+                pair = self._joined([makers.get(n) for n in node.input], node)
+            elif node.op_type in MOVEMENTS and needed.intersection(node.output):
+                back = makers.get(node.input[0])
+                if back is not None and back.op_type == "DequantizeLinear" and self._moves(node, back.input[0]):
+                    pair = self._swapped(back, node)
+            after += pair
+            makers |= {o: one for one in pair for o in one.output}
+        return after
+
+    def _needed(self, nodes: list[Any]) -> set[str]:
+        """Returns the tensors that an operator reads whose integer form needs a DequantizeLinear directly before it,
+        and those from which movements lead to such a tensor or on to a QuantizeLinear."""
+        match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
+        for node in reversed(nodes):
+            if node.op_type == "QuantizeLinear":
+                quantized.add(node.input[0])
+            elif node.op_type in MOVEMENTS:
+                if node.op_type not in (*COPIES, *lookup.SHAPE_ONLY):
+                    needed |= in_tables.intersection(node.output)
+                if needed.intersection(node.output) or quantized.intersection(node.output):
+                    needed.add(node.input[0])
+            elif node.op_type == "Concat" and node.output[0] in quantized:
+                needed.discard(node.output[0])  # it has an integer form of its own
+                needed.update(node.input)
+            elif node.op_type in match:
+                needed.update(node.input)
+            elif node.op_type in IN_TABLES:
+                in_tables.update(node.input)
+        return needed
+
+    def _swapped(self, back: Any, move: Any) -> list[Any]:
+        """Returns the movement of integers and a DequantizeLinear for each of its outputs; the movement alone where
+        that cannot be said."""
+        axis = self._axis(back, move)
+        if axis is None or self._ends.intersection(move.output):
+            return [move]
+        wholes = [self._integer(o, back.input[0]) for o in move.output]
+        if not all(wholes):
+            return [move]
+        moved = _copy(move, [back.input[0], *self._rest(move, back, wholes[0])], wholes)
+        return [moved, *(_again(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
+
+    def _joined(self, backs: list[Any], concat: Any) -> list[Any]:
+        """Returns the Concat of integers that are quantized alike, and its DequantizeLinear; else the Concat alone."""
+        first, end = backs[0] if backs else None, concat.output[0]
+        if first is None or end in self._ends or any(b is None or b.op_type != "DequantizeLinear" for b in backs):
+            return [concat]
+        alike = all(self._one_scale(b) and self._parameters(b) == self._parameters(first) for b in backs)
+        whole = self._integer(end, first.input[0]) if alike else ""
+        if not whole:
+            return [concat]
+        return [_copy(concat, [b.input[0] for b in backs], [whole]), _again(first, whole, end, -1)]
+
+    def _parameters(self, back: Any) -> tuple[Any, ...]:
+        """Returns scale and zero point of a DequantizeLinear, comparable, with the type of its input."""
+        held = [self.constants.get(n) if n else None for n in back.input[1:3]]
+        values = [None if h is None else numpy_helper.to_array(h).reshape(-1).tolist() for h in held]
+        return (self._kind(back.input[0]), back.domain, len(back.input), *back.input[3:], *map(str, values))
+
+    def before_quantize(self, nodes: list[Any]) -> list[Any]:
+        """Returns the nodes, with QuantizeLinear before the movements that an operator's result takes to it."""
+        makers = {o: at for at, node in enumerate(nodes) for o in node.output if o}
+        readers: dict[str, int] = {}
+        for name in (n for node in nodes for n in dict.fromkeys(node.input)):
+            readers[name] = readers.get(name, 0) + 1
+        alone = {n for n, count in readers.items() if count == 1} - self._ends
+        for last in reversed(range(len(nodes))):
+            at = last
+            while (first := self._movement_before(nodes, makers, alone, at)) is not None:
+                move, quantize = nodes[first], nodes[at]
+                whole = self._integer(move.input[0], quantize.output[0])
+                if not whole:
+                    break
+                nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], [whole])
+                nodes[at] = _copy(move, [whole, *self._rest(move, quantize, whole)], [quantize.output[0]])
+                at = first
+        return nodes
+
+    def _movement_before(self, nodes: list[Any], makers: dict[str, int], alone: set[str], at: int) -> int | None:
+        """Returns the place of the movement whose result node `at` quantizes; None where it is to stay."""
+        quantize = nodes[at]
+        if quantize.op_type != "QuantizeLinear" or not self._one_scale(quantize) or quantize.input[0] not in alone:
+            return None
+        first = makers.get(quantize.input[0])
+        if first is None or len(nodes[first].output) > 1 or not self._moves(nodes[first], quantize.output[0]):
+            return None
+        if nodes[first].input[0] not in alone:
+            return None
+        return first if self._of_an_operator(nodes, makers, nodes[first].input[0]) else None
+
+    def _of_an_operator(self, nodes: list[Any], makers: dict[str, int], name: str) -> bool:
+        """Returns whether an operator computes the tensor that an integer form may exist for; not if functions of one
+        dequantized tensor do, which one table contains with the movement."""
+        while name in makers:
+            node = nodes[makers[name]]
+            if node.op_type in lowerings().match:
+                return True
+            if node.op_type not in IN_TABLES and node.op_type not in MOVEMENTS:
+                return node.op_type not in ("DequantizeLinear", "QuantizeLinear")
+            name = node.input[0]
+        return False
+
+    def _moves(self, node: Any, whole: str) -> bool:
+        """Returns whether the node copies elements of its first input, as its other inputs, constants, say, and
+        onnxruntime can do so with integers like `whole`."""
+        rest = node.input[1:]
+        if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
+            return False
+        if len(node.output) > 1 and node.op_type != "Split":
+            return False
+        if node.input[0] in rest or any(n and n not in self.constants for n in rest):
+            return False
+        if node.op_type in EIGHT_BIT_FROM and not self._in_eight_bits(node, whole):
+            return False
+        return node.op_type != "Dropout" or not any(n and self._true(n) for n in node.input[2:])
+
+    def _in_eight_bits(self, node: Any, whole: str) -> bool:
+        eight = self._kind(whole) in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+        moves = self._pads_zeros(node) if node.op_type == "Pad" else lowerings().moves(node)
+        return eight and moves and self._opset >= EIGHT_BIT_FROM[node.op_type]
+
+    def _pads_zeros(self, pad: Any) -> bool:
+        """Returns whether the borders are copies of elements or 0.0, which the zero point stands for."""
+        value = pad.input[2] if len(pad.input) > 2 else ""
+        return _mode(pad) != b"constant" or not value or not any(numpy_helper.to_array(self.constants[value]).tobytes())
+
+    def _rest(self, move: Any, scaled: Any, whole: str) -> list[str]:
+        """Returns the movement's inputs after the first, where it moves integers. scaled: the QuantizeLinear or
+        DequantizeLinear beside it. whole: the name of the integer tensor that is made."""
+        rest = list(move.input[1:])
+        if move.op_type != "Pad" or _mode(move) != b"constant":
+            return rest
+        zero = scaled.input[2] if len(scaled.input) > 2 else ""
+        kind, name = onnx.helper.tensor_dtype_to_np_dtype(self._kind(whole)), f"{whole}/border"
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        value = numpy_helper.to_array(self.constants[zero]).reshape(-1)[0] if zero else 0
+        self.borders.append(numpy_helper.from_array(np.array(value, kind), name))
+        return [rest[0], name, *rest[2:]]
+
+    def _true(self, name: str) -> bool:
+        return bool(numpy_helper.to_array(self.constants[name]).any())
+
+    def _one_scale(self, node: Any) -> bool:
+        scale = self.constants.get(node.input[1])
+        blocks = any(a.name == "block_size" and a.i for a in node.attribute)
+        zero = all(not n or n in self.constants for n in node.input[2:])
+        return scale is not None and zero and prod(scale.dims) == 1 and not blocks
+
+    def _axis(self, back: Any, move: Any) -> int | None:
+        """Returns the axis of the scales after the movement, -1 for one scale; None where they do not follow it."""
+        if self._one_scale(back):
+            return -1
+        before, after = self._dims(move.input[0]), self._dims(move.output[0])
+        scale = self.constants.get(back.input[1])
+        if before is None or after is None or scale is None or len(scale.dims) != 1:
+            return None
+        axis = next((a.i for a in back.attribute if a.name == "axis"), 1)
+        blocks = any(a.name == "block_size" and a.i for a in back.attribute)
+        return None if blocks or not -len(before) <= axis < len(before) else _axis_after(move, axis, before, after)
+
+    def _dims(self, name: str) -> Dims | None:
+        if name in self.constants:
+            return tuple(self.constants[name].dims)
+        info = self._infos.get(name)
+        return None if info is None else tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+
+    def _kind(self, name: str) -> int:
+        """Returns ONNX's number of the tensor's type; 0 where it is not known."""
+        if name in self.constants:
+            return int(self.constants[name].data_type)
+        return int(self._infos[name].type.tensor_type.elem_type) if name in self._infos else 0
+
+    def _integer(self, real: str, like: str) -> str:
+        """Declares an integer tensor with the shape of `real` and the type of `like`; its name, "" where one of them
+        is not known."""
+        dims, name, kind = self._dims(real), f"{real}/quantized", self._kind(like)
+        if dims is None or not kind:
+            return ""
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        self._infos[name] = helper.make_tensor_value_info(name, kind, dims)
+        self.made.append(self._infos[name])
+        return name
+
+
+def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    """Raises InternalError where a tensor that both models have, but make by other operators, or an output differs in a
+    run on random inputs."""
+    makers = {o: node.op_type for node in after.graph.node for o in node.output}
+    made = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
+    finals = {o.name for o in before.graph.output}
+    names = [name for name, kind in made if kind != makers[name] or name in finals]
+    random = np.random.Generator(np.random.PCG64(0))
+    feed = {
+        i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))
+        for i in before.graph.input
+    }
+    mine, theirs = (Engine(expose_tensors(m, names).SerializeToString()).run(feed, names) for m in (after, before))
+    for name in names:
+        if mine[name].tobytes() != theirs[name].tobytes():
+            raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")
+
+
+def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
+    """Returns where a movement puts this axis whole; None where it is split, merged or cut."""
+    axis %= len(before)
+    if move.op_type in COPIES:
+        return axis
+    if move.op_type == "Transpose":
+        order = next((list(a.ints) for a in move.attribute if a.name == "perm"), list(range(len(before)))[::-1])
+        return order.index(axis)
+    if move.op_type not in lookup.SHAPE_ONLY:
+        return None
+    places = [at for at, size in enumerate(after) if size == before[axis] and prod(after[:at]) == prod(before[:axis])]
+    return places[0] if len(places) == 1 else None
+
+
+def _mode(pad: Any) -> bytes:
+    return next((bytes(a.s) for a in pad.attribute if a.name == "mode"), b"constant")
+
+
+def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """Returns the node with other inputs and outputs; Identity for Dropout, which has no integer form."""
+    if node.op_type in COPIES:
+        return helper.make_node("Identity", inputs[:1], outputs, name=node.name)
+    made = onnx.NodeProto.FromString(node.SerializeToString())
+    made.input[:], made.output[:] = inputs, outputs
+    return made
+
+
+def _again(back: Any, whole: str, output: str, axis: int) -> Any:
+    """Returns the DequantizeLinear of another tensor. axis: of its scales, -1 for one scale."""
+    made = _copy(back, [whole, *back.input[1:]], [output])
+    made.ClearField("name")  # the first one keeps it
+    if axis >= 0:
+        _set_axis(made, axis)
+    return made
+
+
+def _set_axis(node: Any, axis: int) -> None:
+    kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in node.attribute if a.name != "axis"]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute("axis", axis)])

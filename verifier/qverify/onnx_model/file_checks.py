@@ -1,0 +1,114 @@
+"""Refuses a file that is damaged, is no valid ONNX, or has operators that nothing knows, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from qverify.errors import BadFileError, BlockedError, UnsupportedError
+from qverify.printable import said_by
+
+FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+SIZES = {"strides", "dilations", "kernel_shape", "blocksize", "group", "num_outputs", "num_groups", "size"}
+MOST = 2**30
+CHECKED_BY_RUNNING = ("com.microsoft", "No Op registered")  # what the checker does not know
+
+
+def check_names(model: onnx.ModelProto, name: str) -> None:
+    """Raises BadFileError for a name that is not UTF-8, and for a node without outputs."""
+    graph = model.graph
+    for node in graph.node:
+        if not any(node.output):
+            raise BadFileError(f"{name}: a node {node.op_type!r} has no output; remove it")
+    try:
+        readable = all(isinstance(text, str) for text in _names(graph))  # protobuf gives bytes where it cannot decode
+    except UnicodeDecodeError:
+        readable = False
+    if not readable:
+        raise BadFileError(f"{name}: not a valid ONNX model: a name is not UTF-8")
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[object]:
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+    for part in (graph.input, graph.output, graph.value_info, graph.initializer):
+        yield from (value.name for value in part)
+    for value in graph.input:
+        yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
+
+
+def check_operators(model: onnx.ModelProto, name: str) -> None:
+    """Raises UnsupportedError naming every operator that is neither in ONNX nor in com.microsoft, and those that would
+    end this process."""
+    found: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        said = _unknown(node)
+        if said:
+            found.setdefault(said, []).append(node.name or next(filter(None, node.output)))
+    lines = [
+        f"node {nodes[0]!r} {said}" + (f" ({len(nodes)} such nodes in all)" if len(nodes) > 1 else "")
+        for said, nodes in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+    if len(lines) == 1:
+        raise UnsupportedError(f"{name}: {lines[0]}")
+    if lines:
+        raise BlockedError(
+            f"{name}: {len(lines)} operators keep it from being read; others may, once these are known", lines
+        )
+
+
+def _unknown(node: onnx.NodeProto) -> str:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
+        kind = f"{domain}::{node.op_type}" if domain else node.op_type
+        return f"is of the unknown operator {kind}; replace it with ONNX operators, or cut the model before it"
+    if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:
+        return (
+            f"({node.op_type}) has no Y_zero_point, which ends onnxruntime with its process; give it a zero point of 0"
+        )
+    return ""
+
+
+def check_sizes(model: onnx.ModelProto, name: str) -> None:
+    """Raises BadFileError for a stride, window, block or group that is no size; onnxruntime would divide by zero and
+    end this process."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in SIZES and any(not 1 <= i <= MOST for i in (attribute.ints or [attribute.i])):
+                raise BadFileError(
+                    f"{name}: node {node.name or node.output[0]!r} ({node.op_type}): {attribute.name} has a value below 1 or above {MOST}"
+                )
+
+
+def check_valid(model: onnx.ModelProto, name: str) -> None:
+    """Raises BadFileError for what ONNX's checker refuses. The shapes of inner tensors and outputs, which are found
+    again, are taken out."""
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.shape.SetInParent()  # onnxruntime needs none, the checker any
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        if not any(word in str(error) for word in CHECKED_BY_RUNNING):
+            raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
+
+
+def check_constants(model: onnx.ModelProto, name: str) -> None:
+    """Raises BadFileError for an initializer or a Constant node that has other data than its type and dims say, or
+    NaN. Infinities are allowed (limits of Clip, masks); biases are checked for them elsewhere."""
+    for what, tensor in _constants(model.graph):
+        try:
+            values = numpy_helper.to_array(tensor)
+        except Exception as error:
+            raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
+        if tensor.data_type in FLOATS and values.size and np.isnan(values).any():
+            raise BadFileError(f"{name}: {what} contains NaN")
+
+
+def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    yield from ((f"initializer {t.name!r}", t) for t in graph.initializer)
+    for node in (n for n in graph.node if n.op_type == "Constant"):
+        yield from ((f"constant {node.output[0]!r}", a.t) for a in node.attribute if a.HasField("t"))

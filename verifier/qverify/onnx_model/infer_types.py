@@ -1,0 +1,47 @@
+"""Types and shapes that ONNX's inference finds from a graph's inputs and constants alone, with the values of shapes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import onnx
+from onnx import shape_inference
+
+LARGE = 1024  # bytes; a larger constant is no shape, and only its type is looked at
+Types = dict[str, tuple[int, tuple[int, ...]]]  # by tensor: ONNX's number of the type, dims
+
+
+def infer_types(model: onnx.ModelProto, more: Types) -> Types:
+    """Returns what is known of the tensors with static shapes. more: what is known of some of them already. What the file states about inner tensors and the shapes
+    of outputs is not used: it may be partial or wrong."""
+    skeleton = _without_large_constants(model)
+    made = {o for node in model.graph.node for o in node.output}
+    infos = [onnx.helper.make_tensor_value_info(n, *more[n]) for n in more if n in made]
+    skeleton.graph.value_info.extend(infos)
+    try:
+        inferred = shape_inference.infer_shapes(skeleton, data_prop=True)
+    except Exception:  # of the C++ library: then a run has to tell
+        inferred = skeleton
+    graph = inferred.graph
+    known: Types = {i.name: (i.data_type, tuple(i.dims)) for i in model.graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        kind = value.type.tensor_type
+        if kind.elem_type and kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
+            known[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return known
+
+
+def _without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
+    skeleton.opset_import.extend(model.opset_import)
+    graph, fed = skeleton.graph, {i.name for i in model.graph.input}
+    graph.name = "types"
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.output)
+    for tensor in model.graph.initializer:
+        if prod(tensor.dims) * 8 <= LARGE:
+            graph.initializer.append(tensor)
+        elif tensor.name not in fed:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return skeleton

@@ -1,0 +1,59 @@
+"""Puts the nodes of a graph into running order, whatever order the file has them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from qverify.errors import BadFileError
+
+
+def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
+    """Sorts the nodes so that each comes after those that make its inputs; the file's order is kept where that is so
+    already. Raises BadFileError for a cycle and for a tensor that two nodes make."""
+    nodes = list(graph.node)
+    makers = _makers(nodes, name)
+    waits = [{makers[n] for n in _reads(node) if n in makers} for node in nodes]
+    readers: dict[int, list[int]] = {}
+    for at, needed in enumerate(waits):
+        for maker in needed:
+            readers.setdefault(maker, []).append(at)
+    if all(maker < at for at, needed in enumerate(waits) for maker in needed):
+        return
+    ready, order = [at for at, needed in reversed(list(enumerate(waits))) if not needed], list[int]()
+    while ready:
+        order.append(ready.pop())
+        for reader in reversed(readers.get(order[-1], [])):
+            waits[reader].discard(order[-1])
+            if not waits[reader]:
+                ready.append(reader)
+    if len(order) < len(nodes):
+        stuck = nodes[min(set(range(len(nodes))) - set(order))]
+        raise BadFileError(
+            f"{name}: node {stuck.name or stuck.output[0]!r} ({stuck.op_type}) waits for its own result: the graph has a cycle"
+        )
+    copies = [onnx.NodeProto.FromString(nodes[at].SerializeToString()) for at in order]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _makers(nodes: list[onnx.NodeProto], name: str) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        for output in filter(None, node.output):
+            if makers.setdefault(output, at) != at:
+                raise BadFileError(f"{name}: two nodes make the tensor {output!r}; rename one of them")
+    return makers
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Yields every tensor that the node reads, also inside its graphs."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        yield from one.input
+        for attribute in one.attribute:
+            for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
+                todo += graph.node
+                yield from (o.name for o in graph.output)

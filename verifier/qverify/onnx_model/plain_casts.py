@@ -1,0 +1,20 @@
+"""Casts that cast nothing."""
+
+from __future__ import annotations
+
+import onnx
+
+from qverify.onnx_model.infer_types import Types
+
+
+def casts_to_identity(graph: onnx.GraphProto, types: Types) -> None:
+    """Makes every Cast and CastLike to the type that its input has an Identity, in place."""
+    for node in graph.node:
+        if node.op_type not in ("Cast", "CastLike") or node.domain not in ("", "ai.onnx"):
+            continue
+        if not node.input:
+            continue
+        before, after = types.get(node.input[0]), types.get(node.output[0])
+        if before is not None and after is not None and before[0] == after[0]:
+            node.op_type = "Identity"
+            del node.attribute[:], node.input[1:]

@@ -1,0 +1,33 @@
+"""Tensors whose shape depends on the values of a model's inputs: one run does not tell it."""
+
+from __future__ import annotations
+
+import onnx
+
+from qverify.onnx_model.infer_types import Types
+
+# operators whose output's shape is a function of the values of these inputs
+SHAPED_BY = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Resize": (1, 2, 3), "Upsample": (1,), "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3), "Squeeze": (1,), "Unsqueeze": (1,), "TopK": (1,), "OneHot": (1,), "Range": (0, 1, 2),
+    "ConstantOfShape": (0,), "Split": (1,), "CenterCropPad": (1,), "AffineGrid": (1,), "MaxUnpool": (2,),
+    "ReduceMean": (1,), "ReduceSum": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceL1": (1,),
+    "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceSumSquare": (1,), "DFT": (1, 2),
+    "STFT": (1, 3), "Col2Im": (1, 2), "NonZero": (0,), "Unique": (0,), "Compress": (0, 1),
+    "NonMaxSuppression": (0, 1, 2, 3, 4), "BlackmanWindow": (0,), "HannWindow": (0,), "HammingWindow": (0,),
+    "MelWeightMatrix": (0, 1),
+}  # fmt: skip
+
+
+def value_shaped(graph: onnx.GraphProto, types: Types) -> set[str]:
+    """Returns the tensors whose shape may be another one for other values of the inputs, and all that is computed of
+    them; without those whose shape is known. Nodes must be in running order."""
+    constants = {i.name for i in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
+    varying: set[str] = set()
+    for node in graph.node:
+        shaping = [node.input[at] for at in SHAPED_BY.get(node.op_type, ()) if at < len(node.input)]
+        by_values = any(n and n not in constants for n in shaping)
+        inner = any(a.HasField("g") or a.graphs for a in node.attribute)
+        if by_values or inner or varying.intersection(node.input):
+            varying.update(o for o in node.output if o not in types)
+    return varying

@@ -132,7 +132,7 @@ def test_rounding_down_is_told_from_a_short_scale(digits: Path, tmp_path: Path, 
     assert line.endswith("failed experiment 1")
     (one,) = json.loads((tmp_path / "t.json").read_text())["explained"]
     (group,) = one["explanation"]["exact"]
-    assert {cause["family"] for cause in group} == {"requantize-steps", "product-precision"}
+    assert {cause["family"] for cause in group} == {"requantize-steps", "product-precision", "rounding"}
 
 
 def test_without_a_board_it_is_a_candidate(graph: Graph, tmp_path: Path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.triage import hypotheses
+from qverify.triage.altered_kernels.memory_sources import memory_sources
 from qverify.triage.hypotheses import FaultVariant, pages
-from qverify.triage.memory_sources import memory_sources
 
 from tests.plain.fault_units import Table, small_case
 from tests.plain.forensic_units import Small

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.model_bin.units import units
+from qverify.triage.altered_kernels.summands import summands
+from qverify.triage.altered_kernels.summed_elements import bias_of
 from qverify.triage.case import Case
-from qverify.triage.summands import summands
-from qverify.triage.summed_elements import bias_of
 
 from tests.plain.fault_units import PAGES, Dense, case_of, small_case
 from tests.plain.forensic_units import SX, SY, ZX, ZY, Conv, Small, generator

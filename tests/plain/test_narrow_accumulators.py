@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.model_bin.units import units
+from qverify.triage.altered_kernels.stepwise import ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import pages
-from qverify.triage.stepwise import ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
 from tests.plain.fault_units import Dense, case_of, small_case
 from tests.plain.forensic_units import ZX, Conv, Small

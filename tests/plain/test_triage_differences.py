@@ -11,11 +11,11 @@ from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.view import View
 from qverify.report.document import Forced
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from_all
 from qverify.triage.case import Case, noise
 from qverify.triage.difference_description import describe_difference, drawing
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.loss import nearest
-from qverify.triage.memory_sources import memory_sources, output_from_all
 from qverify.triage.neighbourhood import neighbourhoods, numbers
 
 from tests.plain.fault_units import Table

@@ -8,10 +8,18 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.stepwise import (
+    MOST_STEPS,
+    ORDERS,
+    largest_product,
+    largest_sum,
+    pairwise,
+    steps,
+    stepwise,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
-from qverify.triage.stepwise import MOST_STEPS, ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
 
 NAME = "accumulator"
 LATE = 2

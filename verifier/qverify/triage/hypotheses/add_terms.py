@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.float32 import fma32
-from qverify.triage.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 
 NAME = "add-terms"
 CENTRED = "(A - za) * r1 + (B - zb) * r2 + zc"

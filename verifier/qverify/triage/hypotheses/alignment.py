@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "alignment"
 LATE = 1

@@ -10,9 +10,9 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
 
 NAME = "applied-twice"
 OPS = {"lookup": "the lookup", "elementwise_float": "the float function"}

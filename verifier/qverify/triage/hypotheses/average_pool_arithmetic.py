@@ -10,12 +10,12 @@ import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
 
 NAME = "average-pool-arithmetic"
 F = np.float32

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "bias"
 WAYS: dict[str, Callable[[Array], Array]] = {

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, significant
+from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, has_bias, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.narrow_floats import FORMATS, Narrow, significant
-from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded
-from qverify.triage.summed_elements import SummedElements, fitting, has_bias, sample
 
 NAME = "bias-addition"
 LATE = -1

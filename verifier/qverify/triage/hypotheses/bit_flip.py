@@ -8,12 +8,12 @@ from math import inf, log2
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
+from qverify.triage.altered_kernels.solve_multiplier import flipped_weights
 from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.evidence import difference_bits, log2_choices
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.solve_multiplier import flipped_weights
 
 NAME = "bit-flip"
 MOST_FLIPS = 16  # of one tensor

@@ -10,11 +10,11 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.inner_node import inner_case
+from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
+from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
 from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import inner_case
-from qverify.triage.separable_copies import axis_names, dense_strides
-from qverify.triage.variant_checks import inner_again, operand, where_it_differs, with_operand
 
 NAME = "broadcast-operand"
 OPS = {"add": 2, "mul": 2, "mod": 2, "elementwise_float": 2, "where": 3}

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, bias_of, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.summed_elements import SummedElements, bias_of, fitting
 
 NAME = "carried-sum"
 LATE = -1

@@ -11,12 +11,12 @@ import numpy as np
 
 from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.channel_choice import channel_choices
+from qverify.triage.altered_kernels.float_formats import FORMATS, flushed
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.channel_choice import channel_choices
-from qverify.triage.float_formats import FORMATS, flushed
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
 
 NAME = "channel-affine"
 F = np.float32

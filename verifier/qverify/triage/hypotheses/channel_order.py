@@ -9,9 +9,9 @@ from math import comb, log2
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "channel-order"
 ORDERS: dict[str, Callable[[Array], Array]] = {

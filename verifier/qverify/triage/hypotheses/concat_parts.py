@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 
 from qverify.ops.quantize import as_quantized
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
+from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
-from qverify.triage.variant_checks import operand, where_it_differs
 
 NAME = "concat-parts"
 Join = Callable[[list[Array], int, Sequence[int]], Array]

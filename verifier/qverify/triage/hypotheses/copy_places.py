@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import OUTSIDE, SeparableCopy, copy_variant, mover, needed_copy
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import OUTSIDE, SeparableCopy, copy_variant, mover, needed_copy
 
 NAME = "copy-places"
 BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128)

@@ -10,9 +10,15 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import (
+    SeparableCopy,
+    copy_variant,
+    dense_strides,
+    mover,
+    needed_copy,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, dense_strides, mover, needed_copy
 
 NAME = "copy-strides"
 MOST = 48  # strides tried on an axis

@@ -8,9 +8,9 @@ from itertools import permutations
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, mover, needed_copy
 
 NAME = "depth-to-space-order"
 PARTS = {1: "the output channel", 3: "the row in the block", 5: "the column in the block"}

@@ -13,11 +13,11 @@ from qverify.arithmetic import float32
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.channel_choice import channel_choices
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format, flushed
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.channel_choice import channel_choices
-from qverify.triage.float_formats import FORMATS, Format, flushed
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
 
 NAME = "dequantize-steps"
 COPIES = ("concat", "where")

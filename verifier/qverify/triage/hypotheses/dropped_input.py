@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from qverify import ops
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, accumulator, linear
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "dropped-input"
 FEW, MOST_WORK = 16, 4_000_000  # channels tried one by one; elements of one output's sums, channel by channel

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from qverify.triage.approximate_exponentials import exponentials
+from qverify.triage.altered_kernels.approximate_exponentials import exponentials
+from qverify.triage.altered_kernels.float_formats import in_float32
+from qverify.triage.altered_kernels.replaced_functions import Functions, kernels_with, uses
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
 from qverify.triage.case import Case
-from qverify.triage.float_formats import in_float32
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_functions import Functions, kernels_with, uses
-from qverify.triage.replaced_kernels import kernel_variant
 
 NAME = "exponential"
 LATE = 1

@@ -12,12 +12,12 @@ import numpy as np
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, page
 from qverify.ops.elementwise_float import TWO
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly, flushed
+from qverify.triage.altered_kernels.replaced_functions import function_of
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly, flushed
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_functions import function_of
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
 
 NAME = "float-elements"
 One = Callable[[Array, float, float], Array]

@@ -10,13 +10,13 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page
-from qverify.triage import approximate_functions as approximate
-from qverify.triage.approximate_roots import reciprocals, sqrts
+from qverify.triage.altered_kernels import approximate_functions as approximate
+from qverify.triage.altered_kernels.approximate_roots import reciprocals, sqrts
+from qverify.triage.altered_kernels.float_formats import in_float32
+from qverify.triage.altered_kernels.replaced_functions import Functions, function_of, kernels_with, uses
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import in_float32
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_functions import Functions, function_of, kernels_with, uses
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
 
 NAME = "float-functions"
 LATE = 1

@@ -9,9 +9,15 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import (
+    SeparableCopy,
+    copy_variant,
+    gather_index,
+    mover,
+    needed_copy,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, gather_index, mover, needed_copy
 
 NAME = "gather-index"
 Way = Callable[[Array, int], Array]

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.channel_order import axes, ordered
-from qverify.triage.memory_sources import output_from
 
 NAME = "group-order"
 LATE = 1

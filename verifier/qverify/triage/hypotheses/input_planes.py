@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import words_of
 
 NAME = "input-planes"
 OPS = (

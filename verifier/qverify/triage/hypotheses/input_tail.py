@@ -9,11 +9,11 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
+from qverify.triage.altered_kernels.variant_checks import where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.partial_copy import OPS
-from qverify.triage.memory_sources import memory_sources, output_from
-from qverify.triage.variant_checks import where_it_differs
 
 NAME = "input-tail"
 LATE = 1

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import memory_sources, output_from
 
 NAME = "kernel-order"
 

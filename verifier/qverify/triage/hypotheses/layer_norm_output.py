@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.approximate_roots import reciprocals, rsqrts, sqrts
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.approximate_roots import reciprocals, rsqrts, sqrts
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.channel_choice import channel_choices
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly, flushed
+from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, root_of
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.channel_choice import channel_choices
-from qverify.triage.float_formats import FORMATS, Format, exactly, flushed
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.layer_norm_kernel import LayerNorm, affine, root_of
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
 
 NAME = "layer-norm-output"
 LATE = 1

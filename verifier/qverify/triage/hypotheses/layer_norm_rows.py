@@ -9,11 +9,11 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, mean_of, variance_of
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_choice import row_choices
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.layer_norm_kernel import LayerNorm, affine, mean_of, variance_of
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
-from qverify.triage.row_choice import row_choices
 
 NAME = "layer-norm-rows"
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.layer_norm_kernel import LayerNorm
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
-from qverify.triage.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
 
 NAME = "layer-norm-sums"
 Mean = Callable[[Array], Array]

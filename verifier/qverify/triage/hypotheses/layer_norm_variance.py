@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
+from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sums import narrow_sums
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
-from qverify.triage.replaced_kernels import kernel_variant, nodes_of
-from qverify.triage.row_sums import narrow_sums
 
 NAME = "layer-norm-variance"
 Roots = dict[str, Callable[[Array, float], Array]]

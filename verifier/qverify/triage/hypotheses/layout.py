@@ -8,9 +8,9 @@ from itertools import permutations
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "layout"
 KNOWN = {

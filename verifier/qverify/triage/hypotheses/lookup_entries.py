@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
 
 NAME = "lookup-entries"
 Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift

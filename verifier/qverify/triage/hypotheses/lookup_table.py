@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.narrow_steps import TO_INTEGER
+from qverify.triage.altered_kernels.variant_checks import where_it_differs
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_steps import TO_INTEGER
-from qverify.triage.variant_checks import where_it_differs
 
 NAME = "lookup-table"
 Way = Callable[[Array, TensorSpec, TensorSpec], Array]  # of the table and the specs of input and output

@@ -11,11 +11,11 @@ import numpy as np
 from qverify.arithmetic.float32 import pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly
+from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FORMATS, Format, exactly
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 
 NAME = "lrn-window"
 Power = Callable[[Array, float], Array]

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summands import operand_batches
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summands import operand_batches
 
 NAME = "matrix-operands"
 Move = Callable[[Array], Array]  # of matrices [B, rows, columns]

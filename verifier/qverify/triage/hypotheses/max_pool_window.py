@@ -11,10 +11,10 @@ import numpy as np
 
 from qverify import ops
 from qverify.arithmetic.windows import as_planes
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
+from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
-from qverify.triage.variant_checks import operand, where_it_differs
 
 NAME = "max-pool-window"
 Taps = Callable[[int, int, int, int], bool]  # of tap row and column and the kernel's height and width: is it read

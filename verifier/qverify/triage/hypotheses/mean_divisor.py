@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, significant
+from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike, words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.narrow_floats import FORMATS, fixed, significant
-from qverify.triage.rounding_rules import RULES, Rule
-from qverify.triage.summed_elements import SummedElements, fitting_alike, words_of
 
 NAME = "mean-divisor"
 LATE = -1

@@ -9,10 +9,10 @@ from itertools import combinations
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.summed_elements import SummedElements, fitting, words_of
 
 NAME = "mean-reads"
 LATE = -1

@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FORMATS, Format
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
-from qverify.triage.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
 
 NAME = "mean-sums"
 

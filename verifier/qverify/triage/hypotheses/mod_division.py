@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
+from qverify.triage.altered_kernels.narrow_steps import float16
+from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
-from qverify.triage.narrow_steps import float16
-from qverify.triage.variant_checks import operand, where_it_differs
 
 NAME = "mod-division"
 F = np.float32

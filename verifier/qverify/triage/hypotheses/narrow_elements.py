@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
+from qverify.triage.altered_kernels.narrow_steps import NARROW
+from qverify.triage.altered_kernels.variant_checks import where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import memory_sources, output_from
-from qverify.triage.narrow_steps import NARROW
-from qverify.triage.variant_checks import where_it_differs
 
 NAME = "narrow-elements"
 Way = Callable[[Array], Array]

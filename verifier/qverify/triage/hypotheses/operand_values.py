@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.linear import along_axis
+from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, sample
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_floats import significant
-from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "operand-values"
 LATE = -1

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Node
+from qverify.triage.altered_kernels.inner_node import inner_case
+from qverify.triage.altered_kernels.memory_sources import ROLES
+from qverify.triage.altered_kernels.variant_checks import inner_again, where_it_differs
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import inner_case
-from qverify.triage.memory_sources import ROLES
-from qverify.triage.variant_checks import inner_again, where_it_differs
 
 NAME = "other-node"
 MOST = 24  # other nodes of the op tried

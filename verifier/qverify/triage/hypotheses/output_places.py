@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import axis_names
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.copy_places import BLOCKS, ORDERS
-from qverify.triage.separable_copies import axis_names
 
 NAME = "output-places"
 SAMPLES = 64

@@ -9,10 +9,17 @@ from itertools import combinations
 
 import numpy as np
 
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
+from qverify.triage.altered_kernels.separable_copies import (
+    OUTSIDE,
+    SeparableCopy,
+    border,
+    copy_variant,
+    mover,
+    needed_copy,
+)
 from qverify.triage.case import Array, Case, bits, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
-from qverify.triage.separable_copies import OUTSIDE, SeparableCopy, border, copy_variant, mover, needed_copy
 
 NAME = "pad-border"
 MODES = {

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
+from qverify.triage.altered_kernels.solve_multiplier import multiples
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
-from qverify.triage.solve_multiplier import multiples
 
 NAME = "pad-value"
 PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")

@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
+from qverify.triage.altered_kernels.variant_checks import where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.pad_value import PADS
-from qverify.triage.variant_checks import where_it_differs
 
 NAME = "padding-from-memory"
 OPS = ("conv", "max_pool", "average_pool")

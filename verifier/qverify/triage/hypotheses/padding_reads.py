@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summands import Summands, reads_padding
+from qverify.triage.altered_kernels.summed_elements import SummedElements, at_touched, fitting, sample
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summands import Summands, reads_padding
-from qverify.triage.summed_elements import SummedElements, at_touched, fitting, sample
 
 NAME = "padding-reads"
 LATE = -1

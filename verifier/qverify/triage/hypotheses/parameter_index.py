@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import (
+    BIASED,
+    SummedElements,
+    bias_of,
+    fitting,
+    fitting_alike,
+    words_of,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
-from qverify.triage.summed_elements import BIASED, SummedElements, bias_of, fitting, fitting_alike, words_of
 
 NAME = "parameter-index"
 LATE = -1

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from qverify.triage import evidence
+from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import inner_case
 
 NAME = "partial-copy"
 OPS = ("reshape", "transpose", "slice", "split", "gather", "pad", "depth_to_space", "concat", "resize_nearest")

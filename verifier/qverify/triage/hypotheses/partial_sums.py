@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.summed_elements import SummedElements, has_bias, requantization, sample, whole
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_floats import significant
-from qverify.triage.summed_elements import SummedElements, has_bias, requantization, sample, whole
 
 NAME = "partial-sums"
 LATE = 1

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
+from qverify.triage.altered_kernels.summed_elements import PooledElements, SummedElements, fitting, words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.rounding_rules import RULES, Rule
-from qverify.triage.summed_elements import PooledElements, SummedElements, fitting, words_of
 
 NAME = "pool-divisor"
 LATE = -1

@@ -8,13 +8,13 @@ from itertools import product
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
+from qverify.triage.altered_kernels.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
+from qverify.triage.altered_kernels.same_here import prior
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.narrow_floats import FORMATS, Narrow, fixed, significant
-from qverify.triage.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
-from qverify.triage.same_here import prior
-from qverify.triage.summed_elements import SummedElements, fitting
 
 NAME = "product-precision"
 LATE = -1

@@ -13,15 +13,15 @@ from qverify.arithmetic import float32
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.approximate_roots import reciprocals
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.approximate_roots import reciprocals
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.channel_choice import channel_choices
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
+from qverify.triage.altered_kernels.float_formats import float32 as to_float32
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case, Change
-from qverify.triage.channel_choice import channel_choices
-from qverify.triage.float_formats import FIXED, FORMATS, Format, flushed
-from qverify.triage.float_formats import float32 as to_float32
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
-from qverify.triage.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 
 NAME = "quantize-steps"
 COPIES = ("concat", "where")

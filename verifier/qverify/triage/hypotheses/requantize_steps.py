@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.rounding_rules import EVEN, RULES, Rule
-from qverify.triage.summed_elements import SummedElements, fitting
 
 NAME = "requantize-steps"
 LATE = -1

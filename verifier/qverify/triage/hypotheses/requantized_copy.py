@@ -12,9 +12,9 @@ import numpy as np
 from qverify.arithmetic import float32
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 from qverify.triage.case import Array, Case, bits, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 
 NAME = "requantized-copy"
 F = np.float32

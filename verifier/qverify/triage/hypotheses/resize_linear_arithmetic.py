@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.bilinear_resize import (
+from qverify.triage.altered_kernels.bilinear_resize import (
     Samples,
     bilinear,
     by_axes,
@@ -19,9 +19,9 @@ from qverify.triage.bilinear_resize import (
     shaped,
     stored,
 )
+from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_steps import NARROW, TO_INTEGER, half_up, places
 
 NAME = "resize-linear-arithmetic"
 MOST_CHANGES = 3  # of weights, order and rounding, one is left as it should be

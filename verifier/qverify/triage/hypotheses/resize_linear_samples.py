@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from qverify.triage.bilinear_resize import (
+from qverify.triage.altered_kernels.bilinear_resize import (
     NEIGHBOURS,
     Corners,
     Samples,

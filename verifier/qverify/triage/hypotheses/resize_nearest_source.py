@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_steps import bfloat16, float16
+from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, tables_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.narrow_steps import bfloat16, float16
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, tables_of
 
 NAME = "resize-nearest-source"
 Table = Callable[[int, int], Array]  # from the sizes of the input's and the output's dim

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, float16, significant
+from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
+from qverify.triage.altered_kernels.same_here import ALL
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.narrow_floats import FORMATS, fixed, float16, significant
-from qverify.triage.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
-from qverify.triage.same_here import ALL
-from qverify.triage.summed_elements import SummedElements, fitting_alike
 
 NAME = "scale-precision"
 LATE = -1

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import MemorySource, memory_sources, output_from
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
+from qverify.triage.altered_kernels.memory_sources import MemorySource, correct_value, memory_sources, output_from
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.memory_sources import MemorySource, correct_value, memory_sources, output_from
 
 NAME = "signedness"
 OTHER = {"int8": "uint8", "uint8": "int8", "int16": "uint16", "uint16": "int16"}

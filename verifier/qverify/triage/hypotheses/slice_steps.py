@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, mover, needed_copy
 
 NAME = "slice-steps"
 Dims = tuple[int, ...]

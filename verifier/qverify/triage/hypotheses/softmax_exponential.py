@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.approximate_exponentials import exponentials
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.approximate_exponentials import exponentials
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS
+from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, by_index
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
-from qverify.triage.softmax_kernels import IntegerSoftmax, by_index
 
 NAME = "softmax-exponential"
 LATE = 1

@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.float32 import exp64
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, Steps
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS, Format, flushed
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import LIKELY, kernel_variant, nodes_of
-from qverify.triage.softmax_kernels import FloatSoftmax, IntegerSoftmax, Steps
 
 NAME = "softmax-narrow"
 LATE = 1

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from qverify.ops import float_word
-from qverify.triage.approximate_roots import reciprocals
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.approximate_roots import reciprocals
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, Steps, rounded, scaled_quotient
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED, FORMATS, Format
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
-from qverify.triage.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
-from qverify.triage.softmax_kernels import IntegerSoftmax, Steps, rounded, scaled_quotient
 
 NAME = "softmax-output"
 Divide = Callable[[Array, Array, Steps], Array]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.bound import bound
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FIXED
+from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_choice import row_choices
+from qverify.triage.altered_kernels.row_sums import divisors, narrow_sums, partial_sums, sums_on
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax
 from qverify.triage.case import Array, Case
-from qverify.triage.float_formats import FIXED
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
-from qverify.triage.row_choice import row_choices
-from qverify.triage.row_sums import divisors, narrow_sums, partial_sums, sums_on
-from qverify.triage.softmax_kernels import FloatSoftmax, IntegerSoftmax
 
 NAME = "softmax-sums"
 KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax, "softmax_float": FloatSoftmax}

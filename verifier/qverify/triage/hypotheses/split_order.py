@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
+from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
 from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
 
 NAME = "split-order"
 

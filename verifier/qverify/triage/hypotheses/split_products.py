@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, requantization
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting, requantization
 
 NAME = "split-products"
 LATE = -1

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summands import reads_padding
+from qverify.triage.altered_kernels.summed_elements import SummedElements, at_touched, fitting, sample, words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summands import reads_padding
-from qverify.triage.summed_elements import SummedElements, at_touched, fitting, sample, words_of
 
 NAME = "stale-panel"
 LATE = -1

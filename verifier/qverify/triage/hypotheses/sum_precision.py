@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, has_bias
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
-from qverify.triage.rounding_rules import RULES, Rule
-from qverify.triage.summed_elements import SummedElements, fitting, has_bias
 
 NAME = "sum-precision"
 LATE = -1

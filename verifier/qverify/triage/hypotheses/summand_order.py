@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "summand-order"
 LATE = -1

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting_alike, sample
 
 NAME = "summands-left-out"
 LATE = -1

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.inner_node import inner_case
+from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import inner_case
-from qverify.triage.variant_checks import inner_again, operand, where_it_differs, with_operand
 
 NAME = "where-condition"
 LANES = (2, 4, 8, 16, 32, 64)

@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import words_of
 
 NAME = "window-positions"
 LANES = (2, 4, 8, 16, 32, 64)

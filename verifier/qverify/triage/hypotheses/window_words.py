@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from qverify.triage.altered_kernels.same_here import USUAL
+from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.same_here import USUAL
-from qverify.triage.summed_elements import words_of
 
 NAME = "window-words"
 # Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources
+from qverify.triage.altered_kernels.solve_multiplier import multiples
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
-from qverify.triage.memory_sources import MemorySource, memory_sources
-from qverify.triage.solve_multiplier import multiples
 
 NAME = "zero-point"
 MOST_WORK = 40_000_000  # elements over all candidates

@@ -9,9 +9,9 @@ from itertools import islice
 
 import numpy as np
 
+from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.summed_elements import SummedElements, fitting, sample
 
 NAME = "zero-point-terms"
 LATE = -1

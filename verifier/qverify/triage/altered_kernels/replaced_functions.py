@@ -15,9 +15,9 @@ from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
 from qverify.ops import page as op_page
+from qverify.triage.altered_kernels.replaced_kernels import Kernel, nodes_of
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax
 from qverify.triage.case import Case
-from qverify.triage.replaced_kernels import Kernel, nodes_of
-from qverify.triage.softmax_kernels import FloatSoftmax
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify import ops
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
 
 Array = npt.NDArray[Any]
 OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")

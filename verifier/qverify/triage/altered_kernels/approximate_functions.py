@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, tanh64
-from qverify.triage.bound import bound
-from qverify.triage.float_formats import FORMATS
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import FORMATS
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
-from qverify.triage.bound import bound
-from qverify.triage.float_formats import NARROW, Format, exactly, float32
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.float_formats import NARROW, Format, exactly, float32
 
 Array = npt.NDArray[Any]
 WIDTHS = (2, 4, 8, 16, 32, 64, 128, 256)

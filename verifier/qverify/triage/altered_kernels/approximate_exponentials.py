@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import LN2_HIGH, LN2_LOW, exp64
-from qverify.triage.float_formats import FORMATS, Format
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qverify.triage import narrow_floats
-from qverify.triage.narrow_floats import Array, Narrow
+from qverify.triage.altered_kernels import narrow_floats
+from qverify.triage.altered_kernels.narrow_floats import Array, Narrow
 
 
 def float16(values: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.float_formats import FORMATS, Format, significant
+from qverify.triage.altered_kernels.float_formats import FORMATS, Format, significant
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from qverify.arithmetic.float32 import exp64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
-from qverify.triage.row_sums import whole
+from qverify.triage.altered_kernels.row_sums import whole
 
 Array = npt.NDArray[Any]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from qverify.arithmetic import float32
 from qverify.ops.quantize import parameters
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.case import Case, bits, limits
-from qverify.triage.inner_node import finished, inner_case
 
 Array = npt.NDArray[Any]
 NEIGHBOURS = ("clamped", "next in memory", "wrapped", "zero", "zero point", "mirrored")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.case import Case, Change, bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.inner_node import finished, inner_case
 
 Array = npt.NDArray[Any]
 

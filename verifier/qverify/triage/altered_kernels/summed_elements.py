@@ -12,11 +12,11 @@ import numpy.typing as npt
 from qverify import ops
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import requantize
+from qverify.triage.altered_kernels.same_here import prior
+from qverify.triage.altered_kernels.summands import Summands, depth, summands
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
-from qverify.triage.same_here import prior
-from qverify.triage.summands import Summands, depth, summands
 
 Array = npt.NDArray[Any]
 SAMPLE, FEWER = 40, 16  # differing elements looked at; where each is a sum of more than LONG

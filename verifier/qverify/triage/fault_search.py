@@ -20,7 +20,7 @@ from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
 NOISE_SEEDS = (1, 2, 3)
-ENOUGH_S = 3.0  # a search that has a cause ends then
+ENOUGH_S = 3.0  # of this process' computing, so that a busy machine finds the same; a search that has a cause ends then
 MOST_PARTIAL = 3
 
 
@@ -55,7 +55,7 @@ def search_faults(
     case: Case, deadline_s: float = 20.0, watch: Watch | None = None, before: FaultSearch | None = None
 ) -> FaultSearch:
     """Searches the faults that explain the case. case.recorded must have the shape and dtype of its spec. deadline_s:
-    the search stops then, or after ENOUGH_S where a cause was found; not_tried names what is left. watch: called with
+    the search stops then, or after ENOUGH_S of computing where a cause was found; not_tried names what is left. watch: called with
     a text, the number of families tried and their total. before: a search that ended too early, as all of its causes
     fell; this one tries the families that it left, and does not end before all are tried."""
     search, start = FaultSearch(case), time.monotonic()
@@ -83,7 +83,7 @@ class _FaultTrial:
     at all."""
 
     def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
-        self.case, self.deadline, self.enough = case, deadline, time.monotonic() + ENOUGH_S
+        self.case, self.deadline, self.enough = case, deadline, time.process_time() + ENOUGH_S
         self.recorded, self.differing = bits(case.recorded), case.differing
         self.before = 1 - self.differing.size / self.recorded.size
         self.exact: list[Candidate] = []
@@ -125,10 +125,10 @@ class _FaultTrial:
 
     def _over(self) -> str:
         """Returns why the search stops, or an empty string."""
-        now = time.monotonic()
-        if now > self.deadline:
+        if time.monotonic() > self.deadline:
             return "the time limit was reached"
-        return f"{ENOUGH_S:g} s had passed and a cause was found" if self.exact and now > self.enough else ""
+        over = self.exact and time.process_time() > self.enough
+        return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if over else ""
 
     def _judged(self, page: Page, variant: FaultVariant) -> list[FaultVariant]:
         """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the

@@ -18,7 +18,7 @@ from qverify.triage.linear_sums import linear
 
 NAME = "product-precision"
 LATE = -1
-BITS, FRACTION = range(4, 25), range(0, 9)
+BITS, FRACTION = range(4, 25), range(1, 9)
 COARSE = 4  # bits of a fraction that is rounded twice, by two rules
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 

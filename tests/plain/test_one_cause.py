@@ -156,3 +156,27 @@ def test_a_kind_is_the_cause_without_numbers_and_names():
     assert describe_kind(case, Fault("f", said, 1.0)) == ("f", said)
     stale = [Fault("stale-buffer", f"stale buffer: the output is {name}", 1.0) for name in ("x", "w", "rq")]
     assert len({describe_kind(case, one) for one in stale}) == 1  # another tensor at another node
+
+
+def test_rules_of_places_that_no_input_tells_apart_are_candidates():
+    nodes = Nodes(without_bias)
+    rules = [Fault("resize-nearest-source", f"rule {i}", 1.0) for i in range(2)]
+    nodes.found["conv3"].exact = [rules[:1]]
+    assert nodes.compare() == [True]
+    nodes.found["conv3"].exact = [rules]
+    assert nodes.compare() == [False]
+    assert nodes.found["conv3"].unconfirmed == "2 rules of places give the same at this size, and others may"
+    assert verdict(nodes.found["conv3"]).startswith("CANDIDATE: rule 0")
+
+
+def test_a_limit_that_was_read_off_the_record_is_a_cause_where_two_nodes_have_it():
+    limit = [[Fault("clamp", "clamp at 96 instead of 255 at the upper end", 8.0)]]
+    nodes = Nodes(without_bias)
+    nodes.found["conv3"].exact = limit
+    assert nodes.compare() == [False]
+    nodes = Nodes(without_bias, without_bias)
+    for found in nodes.found.values():
+        found.exact = [list(group) for group in limit]
+    assert nodes.compare() == [True, True]
+    nodes.found["conv4"].exact = [[Fault("clamp", "clamp at 97 instead of 255 at the upper end", 8.0)]]
+    assert nodes.compare() == [False, False]

@@ -25,6 +25,7 @@ NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 Kind = tuple[str, str]
 MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
+PLACES = ("resize-mode", "resize-nearest-source")
 MEASURED = re.compile(r"clamp (at )?-?[0-9]")  # limits that were read off the recorded bytes
 
 
@@ -59,6 +60,8 @@ def compare_causes(
     for name, found in explanations.items():
         if found.confirmed and _is_measured_once(searches[name].case, found, searches, explanations):
             _withdraw(found, "this limit is what the board shows, not what makes it, and no other node has the same")
+        elif found.confirmed and len(rules := _rules_of_places(found)) > 1:
+            _withdraw(found, f"{count(len(rules), 'rule')} of places give the same at this size, and others may")
     for name, by_kind in _try_on_others(searches, explanations, others, deadline).items():
         _judge_by_others(searches[name].case, explanations[name], by_kind)
 
@@ -119,6 +122,12 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
             for one in confirmed.values():
                 _withdraw(one, f"{name}, another {op} at which the board is blamed, does not have this cause")
             return
+
+
+def _rules_of_places(found: FaultExplanation) -> set[str]:
+    """Returns the coordinate rules of a nearest resize among the causes: no input tells those from each other that read
+    the same elements at this node's size."""
+    return {cause.said for cause in found.exact[0] if cause.family in PLACES}
 
 
 def _is_measured_once(

@@ -103,7 +103,7 @@ def details(found: FaultExplanation) -> list[str]:
     for at, group in enumerate(found.exact):
         lines += [f"equally exact: {group[0].said}"] if at else []
         others = list(dict.fromkeys(cause.said for cause in group if cause.said != group[0].said))
-        lines += [f"equivalent for all inputs: {text}" for text in others[:MOST_SAID]]
+        lines += [f"the same for random inputs: {text}" for text in others[:MOST_SAID]]
         lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
     lines += _list_experiments(found)

@@ -107,13 +107,9 @@ def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) ->
 
 
 def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list[Candidate]]:
-    """Returns what is left of the groups. Those of a group that were not tried go with the first one that falls."""
+    """Returns what is left of the groups: only causes that were tried on the board and stood."""
     held = {id(candidate) for candidate in standing}
-    left = []
-    for group in groups:
-        tried = group[:TRIED_OF_GROUP]
-        stood = [candidate for candidate in tried if id(candidate) in held]
-        left.append(stood + group[TRIED_OF_GROUP:] if len(stood) == len(tried) else stood)
+    left = [[candidate for candidate in group if id(candidate) in held] for group in groups]
     return [group for group in left if group]
 
 

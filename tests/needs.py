@@ -13,7 +13,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "slow": re.compile(  # they start many processes or run real networks: 15 s and more a file
         r"^(models|links)/|/test_(every_place|streams|forensics_of_ops|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
-        r"|reduce|hostile_models|sanitized_runtime)\.py"
+        r"|reduce|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
     ),
 }
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first

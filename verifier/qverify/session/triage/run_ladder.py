@@ -7,10 +7,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
+from qverify_agents.errors import LinkError
+
 from qverify.capture.reader import Capture
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
-from qverify.errors import UsageError
+from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.plural import count
 from qverify.printable import printable
@@ -91,9 +93,23 @@ class Ladder:
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
         self.files = stage_files([*captured, *request.models], request.stages, run_sim, self.board)
         self.job = self._job() if self.files.models else None
+        try:
+            self._prepare()
+        except QVerifyError as error:
+            self.forget(error)
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Lists the stages and opens what judges them. Raises UsageError where the request contradicts itself."""
+        request = self.request
         self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
             raise UsageError("-m names no quantized ONNX and no model.bin: give one, or only two float ONNX")
+        if self.job is None and request.keep is not None:
+            raise UsageError(
+                "--capture keeps the run of a compiled model: give a quantized ONNX or a model.bin with -m"
+            )
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
         self.report.stages = list_stages(self.files, names, self.board, request.app_output)
         if self.files.dumps and "quant.onnx" not in names:
@@ -164,11 +180,24 @@ class Ladder:
         return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
 
     def close(self) -> None:
-        """Ends the capture, and closes the connection to the board."""
-        if isinstance(self.job, Job) and (why := self.job.keep_capture()):
-            self._note(f"WARNING: capture {self.request.keep} is incomplete: {why}")
+        """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""
         if self.job is not None:
             self.job.close()
+
+    def end_capture(self) -> None:
+        """Ends the capture, once every frame was run or entered by not_run."""
+        if isinstance(self.job, Job) and (why := self.job.keep_capture()):
+            self._note(f"WARNING: capture {self.request.keep} is incomplete: {why}")
+
+    def forget(self, error: QVerifyError | LinkError) -> None:
+        """Removes the empty capture of a run that ended by a mistake."""
+        if isinstance(self.job, Job):
+            self.job.forget(error)
+
+    def not_run(self, number: int, source: str, why: str) -> None:
+        """Enters a frame that could not be prepared into the capture."""
+        if isinstance(self.job, Job):
+            self.job.not_run(number, source, why)
 
     def _note(self, *lines: str) -> None:
         self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
@@ -190,6 +219,8 @@ class Ladder:
         if unreached and isinstance(job, Job):  # the next frame would only wait for the same
             self._note(unreached)
             job.request = replace(job.request, board=None)
+        if isinstance(job, Job):
+            job.keep_frame(number, source, prepared, ran, pull)
         for path in self.files.dumps:
             ran.recordings["dump"] = dump_as_side(path, graph)
             check_dump_shapes(path, ran.recordings["dump"].specs, graph)
@@ -197,8 +228,6 @@ class Ladder:
         if len(ran.recordings) > 1:
             located: list[Located] = []
             report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
-            if isinstance(job, Job):
-                job.keep_frame(number, source, prepared, ran, pull)
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)

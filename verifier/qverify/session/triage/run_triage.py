@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from qverify_agents.errors import LinkError
+
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.plural import count
 from qverify.printable import printable
@@ -42,7 +44,12 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
             except QVerifyError as error:
                 if len(frames) == 1:
                     raise
+                ladder.not_run(number, frame.source, str(error))
                 wrong.append(f"{printable(frame.source)}: {error}")
+        ladder.end_capture()
+    except (QVerifyError, LinkError) as error:
+        ladder.forget(error)
+        raise
     finally:
         ladder.close()
     if len(wrong) == len(frames):

@@ -29,7 +29,8 @@ class FaultExplanation:
     than the best. experiments: in the order they ran. fallen: causes that gave every recorded byte and failed an
     experiment. partial: the best of the rest. families: each family's best share of all elements, 1.0 where it
     reproduces all; a family that does not apply to the unit is absent. unexplained: the bytes differ and no fault that
-    was tried gives them all. evidence_bits: of the experiments, for the first cause. scope: on which other nodes of its op the cause was tried, and what they did."""
+    was tried gives them all. evidence_bits: of the experiments, for the first cause. scope: on which other nodes of its
+    op the cause was tried, and what they did."""
 
     description: DifferenceDescription
     exact: list[list[Fault]] = field(default_factory=list)

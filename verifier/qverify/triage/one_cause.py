@@ -21,8 +21,7 @@ MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tr
 ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
 WORD = re.compile(r"[^\s,;()]+")
 NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
-
-
+NOT_ALL = "not tried on all other nodes of its op: the time limit was reached"
 Kind = tuple[str, str]
 MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
 PLACES = ("resize-mode", "resize-nearest-source")
@@ -62,8 +61,12 @@ def compare_causes(
             _withdraw(found, "this limit is what the board shows, not what makes it, and no other node has the same")
         elif found.confirmed and len(rules := _rules_of_places(found)) > 1:
             _withdraw(found, f"{count(len(rules), 'rule')} of places give the same at this size, and others may")
-    for name, by_kind in _try_on_others(searches, explanations, others, deadline).items():
+    tallies, whole = _try_on_others(searches, explanations, others, deadline)
+    for name, by_kind in tallies.items():
         _judge_by_others(searches[name].case, explanations[name], by_kind)
+    for found in explanations.values():
+        if found.confirmed and not whole:
+            found.scope = "; ".join(filter(None, (found.scope, NOT_ALL)))
 
 
 def _try_on_others(
@@ -71,18 +74,19 @@ def _try_on_others(
     explanations: Mapping[str, FaultExplanation],
     others: Iterable[Case],
     deadline: float,
-) -> dict[str, dict[Kind, _Tally]]:
-    """Returns, by output and kind of cause, what the confirmed causes predict for nodes that are not blamed."""
+) -> tuple[dict[str, dict[Kind, _Tally]], bool]:
+    """Returns, by output and kind of cause, what the confirmed causes predict for nodes that are not blamed, and whether
+    there was time for all."""
     tallies = dict[str, dict[Kind, _Tally]]()
     for case in others:
         for name, search in searches.items():
             if time.monotonic() > deadline:
-                return tallies
+                return tallies, False
             if search.case.unit.op == case.unit.op and explanations[name].confirmed:
                 kinds = list(dict.fromkeys(describe_kind(search.case, c) for c in explanations[name].exact[0]))
                 for kind in kinds[:MOST_ALTERNATIVES]:
                     tallies.setdefault(name, {}).setdefault(kind, _Tally()).add(case, kind)
-    return tallies
+    return tallies, True
 
 
 def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:

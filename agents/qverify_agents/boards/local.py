@@ -7,16 +7,21 @@ from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
-from qverify_agents.errors import BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable
 
 OPTIONS: frozenset[str] = frozenset({"runtime"})
 
 
 def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
-    changes of your own. BoardUnreachable where it cannot be started."""
+    changes of your own. BoardUnreachable where it cannot be started, BadAddress beside a
+    fault."""
     faulty = "fault" in address.options
     path = runtime_path(host_architecture(), faulty)
+    if faulty and "runtime" in address.options:
+        raise BadAddress(
+            "-b faulty:local with runtime=: a fault is planted in the runtime that comes with qverify only"
+        )
     if "runtime" in address.options:
         path = Path(address.options["runtime"]).absolute()
         if not (path.is_file() and os.access(path, os.X_OK)):

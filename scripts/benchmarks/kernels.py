@@ -28,17 +28,14 @@ from qverify.report.triage_document import Triage
 from qverify.session.triage.run_ladder import TriageRequest
 from qverify.session.triage.run_triage import triage
 
-from benchmarks.kernel_bugs_built import BUGS, ROOT, Builder, DoesNotApply, KernelBug, list_bugs
+from benchmarks.detection_subjects import REAL, WANTED
+from benchmarks.kernel_bugs_built import BUGS, Builder, DoesNotApply, KernelBug, list_bugs
 
-REAL = ROOT.parent / "shared" / "models"
 NETWORKS = {
-    "digits": ROOT / "verifier" / "qverify" / "example" / "digits_quant.onnx",
-    "ad_toycar_tfl": REAL / "ad_toycar" / "ad_toycar_tfl_int8_qdq.onnx",
-    "kws_u8s8": REAL / "kws_dscnn" / "kws_dscnn_u8s8_qdq.onnx",
-    "resnet8_u8s8": REAL / "resnet8_cifar10" / "resnet8_cifar10_u8s8_qdq.onnx",
+    name: WANTED[name] for name in ("digits", "ad_toycar_tfl", "kws_u8s8", "resnet8_u8s8", "mbv1_025_128_qat")
+} | {
     "kwt1": REAL / "kwt1" / "kwt1_u8s8_qdq.onnx",
     "kwt1_full": REAL / "kwt1" / "kwt1_full_u8s8_qdq.onnx",
-    "mbv1_025_128_qat": REAL / "mbv1_025_128_qat" / "mbv1_025_128_qat_tfl_int8_qdq.onnx",
 }
 DEADLINE_S, RUN_S, EXPLAIN_S = 60.0, 20.0, 20.0
 
@@ -103,7 +100,8 @@ def main(words: list[str]) -> int:
     if options.path:
         document = {"seed": options.seed, **table, "bugs": [asdict(r) | {"outcome": r.outcome} for r in results]}
         Path(options.path).write_text(json.dumps(document, indent=1) + "\n")
-    return 1 if table["wrong"] else 0
+    seen = table["changed_bytes"]
+    return 0 if seen and table["detected"] == seen and not table["wrong"] and not table["new"] else 1
 
 
 def _right() -> dict[str, list[str]]:

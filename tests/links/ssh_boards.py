@@ -1,4 +1,4 @@
-"""What the tests of boards behind SSH share: a run of the example there, and the mark of what needs OpenSSH."""
+"""Helpers of the tests of boards behind SSH: runs the example there, and marks the tests that need OpenSSH."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_a_changed_host_key_always_stops(server, digits, tmp_path, capsys):
 @OPENSSH
 @pytest.mark.parametrize("backend", ["paramiko", "openssh"])
 def test_a_host_key_alias_is_known_as_the_real_ssh_knows_it(backend, openssh, digits):
-    """By its bare name: what either writes, the other finds."""
+    """Both record the key under the bare alias, and each finds what the other recorded."""
     openssh.write_config("  HostKeyAlias the-board\n")
     right, ssh = openssh.known.read_text().partition(" ")[2], ["ssh", "-F", str(openssh.config), "-o", "BatchMode=yes"]
     openssh.known.unlink()

@@ -47,7 +47,7 @@ def test_a_connection_lost_for_the_host_only_is_made_again(openssh):
 
 
 def test_a_board_in_use_names_its_user_and_can_be_waited_for(server):
-    """By the board's own lock, for whoever comes another way; by the host's, before the board is touched."""
+    """A second user is refused: by the board's own lock over another way, and by this host's before the board is touched."""
     server.write_config(server.config.read_text().replace("Host testboard", "Host other"))
     with connect(server.board, 30) as first:
         assert first.hello["lock"] == "held"

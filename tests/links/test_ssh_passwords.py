@@ -91,7 +91,7 @@ def test_the_boards_password_is_never_offered_to_a_jump_host(hops, method, digit
 
 
 def _behind(hops: str, port: int, known: Path) -> str:
-    """Of an ssh configuration: a host of passwords, by way of others."""
+    """Returns an ssh configuration with a host that takes passwords, reached through other hosts."""
     return (
         f"Host behind\n  HostName 127.0.0.1\n  Port {port}\n  User me\n  IdentitiesOnly yes\n  IdentityFile /nonexistent\n"
         f"  UserKnownHostsFile {known}\n  ProxyJump {hops}\n"

@@ -1,4 +1,4 @@
-"""What experiments feed a unit: new values of the same shapes and types, of several kinds, the same ones again for a seed."""
+"""Inputs drawn for experiments keep shape and type, differ by kind, and are the same again for the same seed."""
 
 from __future__ import annotations
 

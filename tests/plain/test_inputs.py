@@ -12,6 +12,7 @@ from PIL import Image
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.inputs import buffers, encoding, picture, resize
+from qverify.inputs.arrays import array_of
 from qverify.inputs.colour import MODES, PRESETS, Colour
 from qverify.inputs.description import Description
 from qverify.inputs.description_tables import described
@@ -259,6 +260,29 @@ def test_prepare_show_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr()
     assert "SHA-256 is not the manifest's" in said.err and "0 bytes, wanted 384" in said.err
     assert main(["inputs", "show", str(out)]) == 2
+
+
+@pytest.mark.parametrize("change", [{"planes": []}, {"size_bytes": 1}, {"size_bytes": None}])
+def test_a_manifest_states_the_buffer_of_its_description(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object]
+) -> None:
+    Image.fromarray(noise(20, 30)).save(tmp_path / "a.png")
+    out = tmp_path / "out"
+    assert main(["inputs", "prepare", str(tmp_path / "a.png"), "--format", "rgb", "--size", "8x8", "-o", str(out)]) == 0
+    stated = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**stated, **change}))
+    assert main(["inputs", "check", str(out)]) == 2
+    assert "do not follow from its description" in capsys.readouterr().err
+
+
+def test_an_npz_of_one_array_under_another_name_is_refused(tmp_path: Path) -> None:
+    values = np.arange(6, dtype=np.float32)
+    np.savez(tmp_path / "other.npz", other=values)
+    np.savez(tmp_path / "unnamed.npz", values)
+    with pytest.raises(UsageError, match="contains other; none is called 'image'"):
+        array_of(str(tmp_path / "other.npz"), "image")
+    assert np.array_equal(array_of(str(tmp_path / "unnamed.npz"), "image"), values)
+    assert np.array_equal(array_of(str(tmp_path / "other.npz")), values)
 
 
 def test_descriptions_in_toml_and_what_is_wrong_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

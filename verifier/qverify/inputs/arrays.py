@@ -18,10 +18,12 @@ from qverify.files import read_regular
 
 Array = npt.NDArray[Any]
 MOST_ARRAY = 1 << 30  # bytes
+UNNAMED = "arr_0"  # what numpy.savez calls an array that was given no name
 
 
 def array_of(path: str, name: str = "") -> Array:
-    """Returns the array of a .npy, or from a .npz the array of that name or its only one."""
+    """Returns the array of a .npy, or from a .npz the array of that name, or its only one where that or the
+    name asked for is none."""
     if path.lower().endswith(".npy"):
         return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:
@@ -47,12 +49,13 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
-    """Returns the array of that name, or the only one."""
+    """Returns the array of that name, or the only one where there is no name to be wrong."""
     listed = [n for n in archive.namelist() if n.endswith(".npy")]
     files = {n.removesuffix(".npy"): n for n in listed}
     if len(files) != len(listed):
         raise UsageError(f"{path}: contains two arrays of one name, {next(n for n in listed if listed.count(n) > 1)!r}")
-    chosen = name if name in files else next(iter(files)) if len(files) == 1 else None
+    alone = len(files) == 1 and (not name or UNNAMED in files)
+    chosen = name if name in files else next(iter(files)) if alone else None
     if chosen is None:
         raise UsageError(f"{path}: contains {', '.join(files) or 'no arrays'}; none is called {name!r}")
     size = archive.getinfo(files[chosen]).file_size

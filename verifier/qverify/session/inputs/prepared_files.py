@@ -114,19 +114,23 @@ def _own_files(folder: str) -> set[str]:
 def _write_manifest(
     folder: str, name: str, wanted: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
 ) -> None:
-    layout = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in wanted.planes]
     content = {
         "schema": SCHEMA,
         "qverify": __version__,
         "name": name,
         "description": flat(wanted),
         "unverified": unverified(wanted),
-        "planes": layout,
-        "size_bytes": wanted.size_bytes,
+        **_layout(wanted),
         "files": files,
         "failed": failed,
     }
     write_text(json.dumps(content, indent=1) + "\n", os.path.join(folder, "manifest.json"))
+
+
+def _layout(wanted: Description) -> dict[str, Any]:
+    """Returns what a manifest says of the buffer for people and other tools; it follows from the description."""
+    planes = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in wanted.planes]
+    return {"planes": planes, "size_bytes": wanted.size_bytes}
 
 
 def flat(wanted: Description) -> dict[str, Any]:
@@ -153,7 +157,13 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
         if strange := [row["file"] for row in files if not OURS.fullmatch(row["file"])]:
             raise BadFileError(f"{path}: file {strange[0]!r}, wanted names like 0000.bin")
         content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
-        return described(content["description"], path), files, content
+        stated = described(content["description"], path)
+        for key, wanted in json.loads(json.dumps(_layout(stated))).items():
+            if content[key] != wanted:
+                raise BadFileError(
+                    f"{path}: its {key} {printable(str(content[key]))[:60]} do not follow from its description"
+                )
+        return stated, files, content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {error}") from error
 

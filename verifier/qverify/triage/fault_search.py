@@ -15,7 +15,7 @@ from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
-from qverify.triage.hypotheses import FaultVariant, Page, pages
+from qverify.triage.hypotheses import FaultVariant, Page, pages_of
 from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
@@ -66,9 +66,10 @@ def search_faults(
         if not case.differing.size:
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
-        for at, page in enumerate(pages()):
+        pages = pages_of(case)
+        for at, page in enumerate(pages):
             if watch is not None:
-                watch(f"known faults at {case.output}", at, len(pages()))
+                watch(f"known faults at {case.output}", at, len(pages))
             trial.page(page)
         search.groups = _grouped(case, trial.exact)
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]

@@ -19,10 +19,11 @@ from qverify.triage.altered_kernels.stepwise import (
 )
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 NAME = "accumulator"
 LATE = 2
+OPS = LINEAR_OPS
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
 
 

@@ -13,9 +13,11 @@ from qverify.triage.altered_kernels.narrow_floats import significant
 from qverify.triage.altered_kernels.summed_elements import SummedElements, has_bias, requantization, sample, whole
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import LINEAR_OPS
 
 NAME = "partial-sums"
 LATE = 1
+OPS = LINEAR_OPS
 WIDTHS = np.arange(8, 41)
 FLOATS = {"float16": 11, "bfloat16": 8, "float32": 24} | {
     f"{n} significant bits": n for n in (6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf, log2
@@ -178,12 +179,18 @@ def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fau
 def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
     """Returns the candidates in groups that give equal bytes on random inputs. Those that change nothing there are not
     shown to be the same."""
-    noise = [case.on_noise(seed) for seed in NOISE_SEEDS] if len(exact) > 1 else []
-    healthy = tuple(tensor_digest(other.made) for other in noise)
+    given = [tuple[str, ...]()] * len(exact)  # digests on random inputs, of those that others equal so far
+    healthy: tuple[str, ...] = ()
+    for other in (case.on_noise(seed) for seed in NOISE_SEEDS if len(exact) > 1):
+        counts = Counter(given)
+        given = [
+            (*digests, _digest(candidate.variant, other)) if counts[digests] > 1 else digests
+            for digests, candidate in zip(given, exact, strict=True)
+        ]
+        healthy = (*healthy, tensor_digest(other.made))
     groups: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in exact:
-        given = tuple(_digest(candidate.variant, other) for other in noise)
-        groups.setdefault((candidate.variant.said,) if given == healthy else given, []).append(candidate)
+    for digests, candidate in zip(given, exact, strict=True):
+        groups.setdefault((candidate.variant.said,) if digests == healthy else digests, []).append(candidate)
     ranked = sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
     return [[replace(candidate, group=at) for candidate in group] for at, group in enumerate(ranked)]
 

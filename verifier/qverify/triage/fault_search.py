@@ -136,6 +136,8 @@ class _FaultTrial:
         """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
         output that give every byte; records how near it comes."""
         try:
+            if variant.may_fit is not None and not variant.may_fit(self.case):
+                return []
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
             return []

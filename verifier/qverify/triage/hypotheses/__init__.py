@@ -26,7 +26,8 @@ class FaultVariant:
     chosen by the recorded elements. copied: the differing values are copies of values elsewhere. free: flat mask of the
     elements it cannot predict, because they are left over in memory from before; make returns them as recorded. part:
     the part of the output that alone is wrong, in words, "" for all of it; part_bits: log2 of the number of parts it was
-    chosen from."""
+    chosen from. may_fit: a cheap look at a few differing elements for a fault that takes long to compute; False only
+    where it gives fewer than half of these, so that it is not computed."""
 
     said: str
     make: Callable[[Case], Array]
@@ -35,6 +36,7 @@ class FaultVariant:
     free: Array | None = None
     part: str = ""
     part_bits: float = 0.0
+    may_fit: Callable[[Case], bool] | None = None
 
 
 class Page(Protocol):

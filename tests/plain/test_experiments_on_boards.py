@@ -132,7 +132,6 @@ def test_rounding_down_is_told_from_a_short_scale(digits: Path, tmp_path: Path, 
     (one,) = json.loads((tmp_path / "t.json").read_text())["explained"]
     (group,) = one["explanation"]["exact"]
     assert {cause["family"] for cause in group} == {"requantize-steps", "product-precision", "rounding"}
-    assert {cause["family"] for cause in group[:6]} == {"requantize-steps"}
     assert "the scaled sum is rounded down (floor)" in [cause["said"] for cause in group]
 
 

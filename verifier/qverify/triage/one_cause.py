@@ -15,7 +15,7 @@ from qverify.triage.experiments import predict
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.fault_search import FaultSearch
 from qverify.triage.forensics import FaultExplanation
-from qverify.triage.hypotheses import pages
+from qverify.triage.hypotheses import pages_of
 
 MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
 ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
@@ -173,9 +173,9 @@ def _withdraw(found: FaultExplanation, why: str) -> None:
 
 
 def _variants(case: Case, kind: tuple[str, str]) -> list[Candidate]:
-    page = next(page for page in pages() if kind[0] == page.NAME)
+    of_kind = (page for page in pages_of(case) if kind[0] == page.NAME)
     try:
-        faults = [(Fault(kind[0], variant.said, 0.0), variant) for variant in page.variants(case)]
+        faults = [(Fault(kind[0], variant.said, 0.0), variant) for page in of_kind for variant in page.variants(case)]
     except DOES_NOT_FIT:
         return []
     return [Candidate(cause, variant) for cause, variant in faults if describe_kind(case, cause) == kind]

@@ -17,7 +17,7 @@ from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
-OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")
+MOVED_OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")
 SAMPLES = 64
 OUTSIDE = -(2**40)  # a place that reads the fill value, whatever the other axes say
 
@@ -78,7 +78,7 @@ def axis_names(rank: int) -> tuple[str, ...]:
 def copy_of(case: Case) -> SeparableCopy | None:
     """Returns the copy that the unit's only node makes, or None where it does more than move elements."""
     of = inner_case(case)
-    if of is None or of.last.op not in OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
+    if of is None or of.last.op not in MOVED_OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
         return None
     found: SeparableCopy | None = case.once("separable copy", lambda: _MAKERS[of.last.op](of))
     return found
@@ -300,4 +300,4 @@ _MAKERS: dict[str, Callable[[Case], SeparableCopy]] = {
     "resize_nearest": _resize_nearest,
     "reshape": _reshape,
 }
-assert all(op in ops.stems() for op in OPS)
+assert all(op in ops.stems() for op in MOVED_OPS)

@@ -16,10 +16,11 @@ from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summands import Summands, depth, summands
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 Array = npt.NDArray[Any]
 SAMPLE, FEWER = 40, 16  # differing elements looked at; where each is a sum of more than LONG
+SUMMED_OPS = (*LINEAR_OPS, "average_pool")  # of which elements are summed
 LONG = 2000
 MORE = 4000  # of those where a fault that fits the sample is tried next
 MOST_IN_PART = 12  # faults of one list that give the differing elements and spoil others

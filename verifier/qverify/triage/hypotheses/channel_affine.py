@@ -19,6 +19,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "channel-affine"
+OPS = ("batch_norm", "normalize")
 F = np.float32
 Formula = Callable[[Array, Array, Array], Array]  # of x and a channel's two parameters, all float32 [N, C, ...]
 BATCH_NORM: dict[str, Formula] = {

@@ -21,6 +21,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dequantize-steps"
 COPIES = ("concat", "where")
+OPS = ("dequantize", *COPIES)
 F = np.float32
 Real = Callable[[Array, Array, Array], Array]  # of integers, scale in float32 and zero point
 WAYS: dict[str, Real] = {

@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "exponential"
 LATE = 1
+OPS = ("elementwise_float", "softmax_float", "lrn")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

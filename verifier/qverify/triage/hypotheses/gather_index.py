@@ -20,6 +20,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "gather-index"
+OPS = ("gather",)
 Way = Callable[[Array, int], Array]
 
 

@@ -19,6 +19,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-output"
 LATE = 1
+OPS = ("layer_norm",)
 Finish = Callable[[Array, Array, Array], Array]
 
 

@@ -13,6 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-sums"
+OPS = ("layer_norm",)
 Mean = Callable[[Array], Array]
 
 

@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-variance"
+OPS = ("layer_norm",)
 Roots = dict[str, Callable[[Array, float], Array]]
 NEGATIVE: dict[str, Callable[[Array], Array]] = {
     "a negative difference counts as 0": lambda v: np.maximum(v, 0.0),

@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-entries"
+OPS = ("lookup",)
 Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift
 DIVISIONS: dict[str, Division] = {
     "rounded half up": lambda v, s: (v + (1 << s >> 1)) >> s,

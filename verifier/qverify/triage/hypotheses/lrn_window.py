@@ -18,6 +18,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lrn-window"
+OPS = ("lrn",)
 Power = Callable[[Array, float], Array]
 
 

@@ -17,6 +17,7 @@ from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "max-pool-window"
+OPS = ("max_pool",)
 Taps = Callable[[int, int, int, int], bool]  # of tap row and column and the kernel's height and width: is it read
 Rows = Callable[[Array, int], Array]  # of the places a tap reads on an axis and the axis' size: are they read
 

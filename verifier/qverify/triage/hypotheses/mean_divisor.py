@@ -17,6 +17,7 @@ from qverify.triage.linear_sums import linear
 
 NAME = "mean-divisor"
 LATE = -1
+OPS = ("global_average_pool", "reduce_mean")
 MULTIPLES = (2, 4, 8, 16, 32, 64)
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 

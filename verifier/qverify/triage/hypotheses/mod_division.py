@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "mod-division"
+OPS = ("mod",)
 F = np.float32
 
 

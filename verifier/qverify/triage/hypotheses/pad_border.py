@@ -22,6 +22,7 @@ from qverify.triage.case import Array, Case, bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pad-border"
+OPS = ("pad",)
 MODES = {
     "symmetric": "reflected with the edge element repeated (symmetric: position -1 reads element 0, the one after the last reads the last)",
     "reflect": "reflected without the edge element (position -1 reads element 1)",

@@ -18,10 +18,11 @@ from qverify.triage.altered_kernels.summed_elements import (
 )
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 NAME = "parameter-index"
 LATE = -1
+OPS = LINEAR_OPS
 LANES = (2, 4, 8, 16, 32, 64, 128, 256)
 Index = Callable[[Array], Array]
 

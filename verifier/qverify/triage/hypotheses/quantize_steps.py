@@ -25,6 +25,7 @@ from qverify.triage.hypotheses.rounding import RULES
 
 NAME = "quantize-steps"
 COPIES = ("concat", "where")
+OPS = ("quantize", *COPIES)
 Rule = Callable[[Array], Array]
 LIMITS = (
     "at the type's limits",

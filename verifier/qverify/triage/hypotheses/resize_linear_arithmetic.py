@@ -24,6 +24,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-linear-arithmetic"
+OPS = ("resize_linear",)
 MOST_CHANGES = 3  # of weights, order and rounding, one is left as it should be
 BITS = (8, 10, 11, 7, 12, 6, 5, 4, 14, 15, 16)
 Round = Callable[[Array], Array]

@@ -26,6 +26,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-linear-samples"
+OPS = ("resize_linear",)
 Position = Callable[[int, int], Array]
 F = np.float32
 

@@ -14,6 +14,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-nearest-source"
+OPS = ("resize_nearest",)
 Table = Callable[[int, int], Array]  # from the sizes of the input's and the output's dim
 COORDINATES: dict[str, Table] = {
     "i * in / out": lambda n, out: np.arange(out) * n / out,

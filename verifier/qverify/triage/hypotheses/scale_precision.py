@@ -16,10 +16,11 @@ from qverify.triage.altered_kernels.same_here import ALL
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "scale-precision"
 LATE = -1
+OPS = LINEAR_OPS
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 SLIGHT = 2.0**-12  # of a scale; less than that and another rule of rounding is the rule's fault

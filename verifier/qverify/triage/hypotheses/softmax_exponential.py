@@ -18,6 +18,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-exponential"
 LATE = 1
+OPS = ("softmax",)
 Index = Callable[[Array], Array]
 AT = np.arange(256) - 255
 WRAPPED: dict[str, Index] = {

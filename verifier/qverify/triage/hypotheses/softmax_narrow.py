@@ -16,6 +16,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-narrow"
 LATE = 1
+OPS = ("softmax", "softmax_float")
 F = np.float32
 RULES: dict[str, Callable[[Array], Array]] = {
     "cut off": np.floor,

@@ -19,6 +19,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
 NAME = "softmax-output"
+OPS = ("softmax",)
 Divide = Callable[[Array, Array, Steps], Array]
 F32 = np.float32
 QUOTIENTS: dict[str, Divide] = {

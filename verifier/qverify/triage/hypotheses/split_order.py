@@ -13,6 +13,7 @@ from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "split-order"
+OPS = ("split",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

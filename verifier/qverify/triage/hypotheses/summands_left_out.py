@@ -8,12 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike, sample
+from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "summands-left-out"
 LATE = -1
+OPS = SUMMED_OPS
 LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 

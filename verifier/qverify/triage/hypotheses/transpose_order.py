@@ -19,6 +19,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "transpose-order"
+OPS = ("transpose",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -13,6 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "where-condition"
+OPS = ("where",)
 LANES = (2, 4, 8, 16, 32, 64)
 
 

@@ -17,7 +17,7 @@ from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faul
 
 MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-TRIED_OF_GROUP = 6  # causes that give equal bytes for random inputs; other inputs may tell them apart
+TRIED_OF_GROUP = 12  # causes that give equal bytes for random inputs; other inputs may tell them apart
 NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 
 

@@ -51,6 +51,9 @@ def _neighbours() -> Ways:
         way = partial(_filled, mask=_PLACES[f"padding at the {side}, its corners apart,"], source=_memory)
         which = "end of the row before it" if side == "left" else "beginning of the next row"
         yield f"the padding at the {side} of a row reads on in memory: the {which} instead of zeros", way
+        text = f"the padding at the {side} of a row reads on in its plane: the {which} instead of zeros"
+        end = "zeros in the first row" if side == "left" else "zeros in the last row"
+        yield f"{text} ({end})", partial(way.func, mask=way.keywords["mask"], source=_memory_of_plane)
     way = partial(_filled, mask=_PLACES["padding"], source=_memory)
     yield "padding is not told from data: positions outside of a row or plane read on in memory, its neighbours", way
 
@@ -141,6 +144,12 @@ def _read(case: Case, s: Summands, plane: Array, row: Array, column: Array) -> A
 
 def _memory(case: Case, s: Summands) -> Array:
     return _read(case, s, s.plane, s.row, s.column)
+
+
+def _memory_of_plane(case: Case, s: Summands) -> Array:
+    height, width = _size(case)
+    at = s.row * width + s.column
+    return np.where((at >= 0) & (at < height * width), _memory(case, s), 0)
 
 
 def _edge(case: Case, s: Summands) -> Array:

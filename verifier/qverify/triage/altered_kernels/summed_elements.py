@@ -15,6 +15,7 @@ from qverify.arithmetic.requantize import requantize
 from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summands import Summands, depth, summands
 from qverify.triage.case import Case
+from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear
 
@@ -247,7 +248,10 @@ def _more(case: Case, in_parts: bool, flat: Array) -> SummedElements:
 
 
 def _agree(case: Case, e: SummedElements, way: Way) -> bool:
-    return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
+    try:
+        return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
+    except DOES_NOT_FIT:  # a fault that this unit cannot have
+        return False
 
 
 def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:

@@ -63,7 +63,11 @@ def _ways(case: Case, of: Terms) -> Ways:
         for said, narrow in ranges.items():
             for rule in CUTS:
                 text = f"the scaled sum, rounded {rule}, {said} before the output zero point is added, and is clipped again after"
-                yield 1.5 + (rule != CUTS[0]), text, partial(_before_zero, narrow=narrow, rule=RULES[rule])
+                yield (
+                    1.5 + (rule != CUTS[0]) + 0.3 * (f"to {1 - half}" in said),
+                    text,
+                    partial(_before_zero, narrow=narrow, rule=RULES[rule]),
+                )
     if of.exact:
         yield from _rounded_ratios()
         yield from _of_others(case)
@@ -116,7 +120,10 @@ def _with(of: Terms, r1: Any, r2: Any, folded: Any) -> Array:
 
 
 def _ratios(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
-    r = [float(narrow(np.abs(np.asarray(v)))) * np.sign(v) if k in which else v for k, v in enumerate(of.ratios)]
+    r = [
+        float(np.ravel(narrow(np.abs(np.asarray(v))))[0]) * np.sign(v) if k in which else v
+        for k, v in enumerate(of.ratios)
+    ]
     return _with(of, r[0], r[1], of.folded)
 
 

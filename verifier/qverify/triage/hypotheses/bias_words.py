@@ -55,7 +55,7 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
 def _read(e: SummedElements, dtype: str, step: int) -> Array:
     own = e.case.graph.constants[e.case.last.inputs[2] or ""]
     raw = np.ascontiguousarray(own).tobytes()
-    words = np.frombuffer(raw, np.dtype(dtype))[::step].astype(np.int64)
+    words = np.frombuffer(raw[: len(raw) // int(dtype[2:]) * int(dtype[2:])], np.dtype(dtype))[::step].astype(np.int64)
     bias = np.concatenate([words, np.zeros(len(bias_of(e.case)), np.int64)])[e.channel]
     total = e.acc - e.bias + bias
     return e.requantized(total if e.of.wide else total.astype(np.int32).astype(np.int64))

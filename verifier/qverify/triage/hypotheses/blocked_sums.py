@@ -57,14 +57,14 @@ def _ways(case: Case, few: SummedElements) -> Ways:
     pooled = isinstance(few, PooledElements)
     for blocks in blocks_of(shape, op, 1 if op in ("conv_transpose", "average_pool") else 2):
         for begin in (False, True) if has_bias(case) else (False,):
-            for said, params, after in _kinds(blocks.size, pooled):
+            for said, params, after in _kinds(blocks, pooled):
                 yield from _of_kind(few, blocks, begin, said, params, after)
 
 
-def _kinds(size: int, pooled: bool) -> Iterator[tuple[list[str], Array, After]]:
+def _kinds(blocks: Blocks, pooled: bool) -> Iterator[tuple[list[str], Array, After]]:
     """Yields (texts, parameters, how the parameter narrows)."""
     yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
-    if size < 8 and not pooled and size != 1:
+    if blocks.size in (2, 4) and blocks.said[0][0].isdigit() and not pooled:
         return  # of short blocks registers saturate, and no float or store is likely
     names = [f"is rounded to {s}" + (f" ({n} significant bits)" if "bits" not in s else "") for s, n in FLOATS.items()]
     yield names, np.array(list(FLOATS.values())), _float

@@ -51,8 +51,8 @@ def _of_reciprocals(case: Case) -> Ways:
         if (np.abs(values - exact) > 2.0**-30 * exact).any():
             texts.setdefault(values.tobytes(), []).append(said)
             ways.setdefault(values.tobytes(), narrow)
-    for key, said in texts.items():
-        one = said[0] if len(said) < 2 else f"in too few bits, any of these here: {'; '.join(said[:MOST_TEXTS])},"
+    for key, ones in texts.items():
+        one = ones[0] if len(ones) < 2 else f"in too few bits, any of these here: {'; '.join(ones[:MOST_TEXTS])},"
         for last in LAST:
             end = f", the result rounded {last}" if last != EVEN else ""
             divided = f"the sum is multiplied by the reciprocal of the count {one} instead of divided{end}"
@@ -152,7 +152,8 @@ def _of_others(case: Case) -> Ways:
             f"the sum is divided by the count of valid taps of the output {said} in memory",
             partial(_other, axis=-1, step=step),
         )
-    yield "the sum is divided by the count of the window with rows and columns exchanged", _exchanged
+    if len(shape) == 4:
+        yield "the sum is divided by the count of the window with rows and columns exchanged", _exchanged
 
 
 def _other(e: SummedElements, axis: int, step: int) -> Array:
@@ -169,8 +170,6 @@ def _other(e: SummedElements, axis: int, step: int) -> Array:
 
 def _exchanged(e: SummedElements) -> Array:
     shape = e.case.spec.shape
-    if len(shape) < 4:
-        raise ValueError("one axis")
     b, c, i, j = np.unravel_index(e.places, shape)
     places = np.ravel_multi_index((b, c, np.minimum(j, shape[2] - 1), np.minimum(i, shape[3] - 1)), shape)
     return _divided(e, _pooled(elements(e.case, places)).divisor)

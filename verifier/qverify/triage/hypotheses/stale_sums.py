@@ -41,7 +41,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _ways(case: Case) -> Ways:
     pixels = _pixels(case)
     for panel, tile in SHAPES:
-        if pixels % panel and pixels > panel:
+        if pixels % panel and pixels > tile:
             for rows in ROWS:
                 end = f" (panels of {panel} pixels, tiles of {tile}, {rows} channels together)"
                 yield (
@@ -90,16 +90,12 @@ def _stale(e: SummedElements, panel: int, tile: int, rows: int, same: bool) -> A
     pixels = _pixels(e.case)
     whole = pixels // panel * panel
     lost = pixel >= whole
-    first = pixels // tile * tile
     groups = words_of(e.case).get("group", 1)
     per = sums.shape[1] // groups
     last = channel // per * per + (per - 1) // rows * rows + channel % per % rows
     # the last block of channels may be short: its other accumulators are left from the block before
     last = np.where(last >= (channel // per + 1) * per, last - rows, last)
     source = sums[batch, channel if same else np.maximum(last, 0), np.maximum(pixel - tile, 0)]
-    if first == 0 or (lost & (pixel - tile < 0)).any():
-        if lost.any():
-            raise ValueError("no tile before")
     return e.requantized(np.where(lost, source, sums[batch, channel, pixel]) + e.bias)
 
 

@@ -15,6 +15,12 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "summands-left-out"
 LATE = -1
 MOST_TEXTS = 6
+STRUCTURE = KERNEL_ROWS, KERNEL_COLUMNS, INPUT_CHANNELS, KERNEL_TAPS = (
+    "kernel rows",
+    "kernel columns",
+    "input channels of every tap",
+    "kernel taps",
+)
 LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 
@@ -39,12 +45,12 @@ def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
             found[" of the rows"] = np.broadcast_to(np.arange(rows)[:, None], shape)
         return found
     orders = {
-        " of the kernel's rows": np.broadcast_to(np.arange(rows)[:, None], shape),
-        " of the kernel's columns": np.broadcast_to(np.arange(columns), shape),
-        " of the input channels of every tap": np.broadcast_to(np.arange(channels)[:, None, None], shape),
+        KERNEL_ROWS: np.broadcast_to(np.arange(rows)[:, None], shape),
+        KERNEL_COLUMNS: np.broadcast_to(np.arange(columns), shape),
+        INPUT_CHANNELS: np.broadcast_to(np.arange(channels)[:, None, None], shape),
         " in the order channel, kernel row, kernel column": every.reshape(shape),
         " in the order kernel row, kernel column, channel": every.reshape(rows, columns, channels).transpose(2, 0, 1),
-        " of the kernel's taps": np.broadcast_to(np.arange(rows * columns).reshape(rows, columns), shape),
+        KERNEL_TAPS: np.broadcast_to(np.arange(rows * columns).reshape(rows, columns), shape),
     }
     return {said: order for said, order in orders.items() if order.max()}
 
@@ -69,7 +75,7 @@ def _ways(shape: tuple[int, ...], op: str) -> Iterator[tuple[list[str], Callable
 def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
     """Yields (sentences with a place for what happens to it, mask) of parts of `count` numbered summands."""
     k = np.arange(count)
-    of = f"of the {count} summands{noun}"
+    of = f"of the {count} {noun}" if noun in STRUCTURE else f"of the {count} summands{noun}"
     lanes = [n for n in LANES if count % n and n <= 2 * count]
     for rest in dict.fromkeys(count % n for n in lanes):
         every = [n for n in lanes if count % n == rest]

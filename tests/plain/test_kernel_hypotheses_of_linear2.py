@@ -16,7 +16,7 @@ Array = Any
 COARSE = Conv(coarse=True)
 NEW = (
     "blocked-sums", "parts-requantized", "transposed-overlaps", "winograd", "mean-steps", "pool-counts", "shared-terms",
-    "gathered-values", "stale-sums", "bias-words", "addition-steps", "narrow-products", "in-place", "input-pitch",
+    "gathered-values", "stale-sums", "bias-words", "addition-steps", "narrow-products", "in-place", "input-pitch", "operand-rows", "product-overflow", "scale-order",
 )  # fmt: skip
 
 
@@ -129,6 +129,21 @@ def conv_faults() -> Iterator[tuple[str, Conv, str, Array]]:
     yield "gathered-values", c, "is read as unsigned", c.out(border_unsigned(c))
     yield "stale-sums", c, "(panels of 16 pixels, tiles of 64, 4 channels together)", c.out(stale(c))
     yield "padding-reads", c, "the padding at the right of a row reads on in its plane", c.out(next_row(c))
+    own = [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    yield "operand-rows", c, "the weights of output channel o are read at index o mod 4", c.out(c.acc(w=c.w[own]))
+    sums = np.abs(c.acc())
+    yield "scale-order", c, "negative sums lose their sign", c.out(sums)
+    shift = 16 - np.frexp(long.rq.astype(float))[1].astype(int)
+    product = (
+        long.acc() * np.floor(long.rq * 2.0**shift + 0.5).astype(int)[:, None, None] + (1 << shift - 1)[:, None, None]
+    )
+    wrapped = (product + 2**31 & 2**32 - 1) - 2**31
+    yield (
+        "product-overflow",
+        long,
+        "of 16 bits, with a shift for each channel, wraps to 32 bits",
+        long.clipped(wrapped >> shift[:, None, None]),
+    )
     halves = np.ascontiguousarray(c.b).view("<i2").astype(np.int64)[:10]
     yield "bias-words", c, "is read as an array of int16", c.out(c.acc(bias=halves))
 

@@ -7,35 +7,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.altered_kernels.summed_elements import SummedElements, words_of
+from qverify.triage.altered_kernels.summed_elements import words_of
+from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
 PANELS = (16, 8, 32, 64, 0)  # pixels gathered together; 0: a whole output row
 
 
-def one_by_one(e: SummedElements, panel: int) -> Array:
-    """Returns bool [S, 1, 1, kernel columns]: whether the run of pixels to which this element belongs crosses the left or
-    right border at this tap, or is not consecutive in the input."""
-    case, s, words = e.case, e.summands, words_of(e.case)
-    shape, x = case.spec.shape, case.graph.spec(case.last.inputs[0] or "").shape
+def one_by_one(case: Case, places: Array, panel: int) -> Array:
+    """Returns bool [S, 1, 1, kernel columns]: whether the run of pixels to which these output elements belong crosses the
+    left or right border at this tap, or is not consecutive in the input."""
+    words, shape, x = words_of(case), case.spec.shape, case.graph.spec(case.last.inputs[0] or "").shape
     columns, pixels, width = shape[-1], int(np.prod(shape[2:])), x[-1]
-    pixel = e.places % pixels
-    row, column = pixel // columns, pixel % columns
-    first, last = 0 * column, 0 * column + columns - 1
+    taps = words["kernel_w"]
+    if words["stride_w"] > 1:
+        return np.ones((len(places), 1, 1, taps), bool)
+    if taps * words["kernel_h"] == 1 and words["stride_h"] == 1 and shape[2:] == x[2:]:
+        return np.zeros((len(places), 1, 1, taps), bool)
+    pixel = places % pixels
+    row = pixel // columns
+    first, last = 0 * row, 0 * row + columns - 1
     if panel:
         base = pixel // panel * panel
         first = np.maximum(base - row * columns, 0)
         last = np.minimum(base + panel - 1 - row * columns, columns - 1)
-    stride = words["stride_w"]
-    if stride > 1:
-        return np.ones((len(e.places), 1, 1, 1), bool)
-    if _is_dense(words, shape, x):
-        return np.zeros((len(e.places), 1, 1, 1), bool)
-    start = s.column + (first - column).reshape(-1, 1, 1, 1) * stride
-    end = s.column + (last - column).reshape(-1, 1, 1, 1) * stride
-    return np.asarray((start < 0) | (end >= width))
+    offset = np.arange(taps) * words["dilation_w"] - words["pad_left"]
+    crosses = (first[:, None] + offset < 0) | (last[:, None] + offset >= width)
+    return np.asarray(crosses[:, None, None, :])
 
 
-def _is_dense(words: dict[str, int], shape: tuple[int, ...], x: tuple[int, ...]) -> bool:
-    """Returns whether output pixels are input pixels."""
-    return words["kernel_h"] * words["kernel_w"] == 1 and words["stride_h"] == 1 and shape[2:] == x[2:]
+def runs(case: Case) -> dict[int, str]:
+    """Returns the lengths of runs that differ at this node, each with the words of all that are the same."""
+    places = np.arange(int(np.prod(case.spec.shape[2:])))
+    known: dict[bytes, int] = {}
+    words: dict[int, list[str]] = {}
+    for panel in PANELS:
+        own = known.setdefault(one_by_one(case, places, panel).tobytes(), panel)
+        words.setdefault(own, []).append(f"runs of {panel} pixels" if panel else "runs of a whole output row")
+    return {panel: " or ".join(said) for panel, said in words.items()}

@@ -59,12 +59,18 @@ def _ways(case: Case, few: SummedElements) -> Ways:
         for begin in (False, True) if has_bias(case) else (False,):
             for said, params, after in _kinds(blocks, pooled):
                 yield from _of_kind(few, blocks, begin, said, params, after)
+        for said, params, after in _kinds(blocks, pooled, own=True):
+            yield from _of_own_sums(few, blocks, said, params, after)
 
 
-def _kinds(blocks: Blocks, pooled: bool) -> Iterator[tuple[list[str], Array, After]]:
+def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
     """Yields (texts, parameters, how the parameter narrows)."""
-    yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
-    if blocks.size in (2, 4) and blocks.said[0][0].isdigit() and not pooled:
+    counted = blocks.said[0][0].isdigit()
+    if not (own and counted):  # partial-sums has these
+        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
+        if own:
+            yield [f"wraps to {n} bits" for n in WIDTHS], WIDTHS, _wrapped
+    if (blocks.size in (2, 4) and counted and not pooled) or (own and blocks.size == 1):
         return  # of short blocks registers saturate, and no float or store is likely
     names = [f"is rounded to {s}" + (f" ({n} significant bits)" if "bits" not in s else "") for s, n in FLOATS.items()]
     yield names, np.array(list(FLOATS.values())), _float
@@ -96,6 +102,21 @@ def _of_kind(
                 yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(p)))
 
 
+def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
+    """Yields faults that narrow the sum of each block by itself, and add these without loss."""
+    wanted = few.case.recorded.reshape(-1)[few.places]
+    found = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
+    few.case.count_tried(len(params))
+    for text, p, one in zip(said, params, found, strict=True):
+        if (_finished(few, one, False) == wanted).all():
+            texts = [f"the sum of every {b} by itself {text} before these sums are added" for b in blocks.said]
+            yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(p)))
+
+
+def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:
+    return _finished(e, after(blocks.sums(e.summands.products)).sum(1), False)
+
+
 def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: int) -> dict[str, Array]:
     """Returns by ENDS the sums [count, S]."""
     products = e.summands.products
@@ -112,6 +133,11 @@ def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: 
 def _saturated(acc: Array, p: Any) -> Array:
     half = np.int64(1) << (np.asarray(p, np.int64) - 1)
     return np.minimum(np.maximum(acc, -half), half - 1)
+
+
+def _wrapped(acc: Array, p: Any) -> Array:
+    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
+    return ((acc + half) & (2 * half - 1)) - half
 
 
 def _float(acc: Array, p: Any) -> Array:

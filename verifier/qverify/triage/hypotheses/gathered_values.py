@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.altered_kernels.gathered_runs import PANELS, one_by_one
+from qverify.triage.altered_kernels.gathered_runs import one_by_one, runs
 from qverify.triage.altered_kernels.summed_elements import SummedElements, bias_of, fitting, sample, words_of
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "gathered-values"
 LATE = -1
+MOST_TEXTS = 4
 Change = Callable[[Array, Array], Any]  # stored integers and the zero point to what is multiplied
 
 
@@ -30,19 +31,39 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    size = case.graph.spec(case.last.inputs[0] or "").numpy_dtype.itemsize
     strided = words_of(case)["stride_w"] > 1
-    for panel in PANELS[: 1 if strided else len(PANELS)]:
-        run = f"runs of {panel} pixels" if panel else "whole output rows"
-        for slow, where in (
-            (True, "gathered one by one (stride above 1, or {} that cross the left or right border)"),
-            (False, "gathered as whole {} that cross no border"),
-        ):
-            if strided and not slow:
-                continue
-            for said, change in _changes(size).items():
-                text = f"the input {said}, only where it is {where.format(run)}"
+    for panel, run in runs(case).items():
+        for slow in (True,) if strided else (True, False):
+            where = (
+                "gathered one by one, as the stride is above 1"
+                if strided
+                else f"gathered one by one ({run} that cross the left or right border)"
+                if slow
+                else f"gathered as {run} that cross no border"
+            )
+            for said, change in _distinct(case).items():
+                text = f"the input {said}, only where it is {where}"
                 yield text, partial(_changed, panel=panel, slow=slow, change=change)
+
+
+def _distinct(case: Case) -> dict[str, Change]:
+    """Returns the changes that differ for some value of the input, each with the words of all that are the same."""
+    spec = case.graph.spec(case.last.inputs[0] or "")
+    (low, high), zero = limits(spec), np.array(spec.zero_point[0])
+    values = np.arange(low, high + 1)
+    texts: dict[bytes, list[str]] = {}
+    ways: dict[bytes, Change] = {}
+    for said, change in _changes(spec.numpy_dtype.itemsize).items():
+        changed = np.asarray(change(values, zero), np.int64)
+        if (changed != values - zero).any():
+            texts.setdefault(changed.tobytes(), []).append(said)
+            ways.setdefault(changed.tobytes(), change)
+    return {
+        said[0] + (f" (or, the same for this zero point, {'; '.join(said[1:MOST_TEXTS])})" if said[1:] else ""): ways[
+            key
+        ]
+        for key, said in texts.items()
+    }
 
 
 def _changes(size: int) -> dict[str, Change]:
@@ -85,7 +106,7 @@ def _cut(v: Array, z: Array, bits: int) -> Array:
 
 def _changed(e: SummedElements, panel: int, slow: bool, change: Change) -> Array:
     s = e.summands
-    there = (one_by_one(e, panel) == slow) & s.read
+    there = (one_by_one(e.case, e.places, panel) == slow) & s.read
     if not there.any():
         return np.ascontiguousarray(e.case.made).reshape(-1)[e.places]
     x = np.where(there, change(s.x, np.array(s.zero_x)), s.centred_x)

@@ -90,7 +90,21 @@ def _over(best: Array, axes: int, back: int) -> Array:
     return np.maximum(flat, before).reshape(best.shape)
 
 
+def _in_tail(best: Array, m: int) -> Array:
+    """Returns the maximum that runs on from the last column of the whole m through the columns after these."""
+    base = best.shape[-1] // m * m
+    if base in (0, best.shape[-1]):
+        return best
+    return np.concatenate([best[..., :base], np.maximum.accumulate(best[..., base - 1 :], -1)[..., 1:]], -1)
+
+
 _CARRIED: dict[str, Callable[[Array], Array]] = {
+    **{
+        f"in the columns after the last whole {m} each output is the maximum of its own window and those to its left from there on": partial(
+            _in_tail, m=m
+        )
+        for m in (2, 4, 8, 16)
+    },
     "along a row each output is the maximum of its own window and all windows to its left": partial(
         _over, axes=1, back=0
     ),

@@ -80,6 +80,12 @@ def _ways(case: Case) -> Ways:
     for where in [where for where in WHOLE if where in places]:
         for said, source in _ADDRESSES.items():
             yield f"{where} reads {said}", partial(_filled, mask=_PLACES[where], source=source)
+    for lines in (2, 3, 4, 5, 7, 8, 16):
+        way = partial(_filled, mask=_PLACES["padding below, its corners apart,"], source=partial(_ring, lines=lines))
+        yield (
+            f"padding below holds what a ring of {lines} line buffers held before: the input row {lines} rows above",
+            way,
+        )
     if case.last.op != "average_pool":
         yield "a position whose taps all lie in padding or gaps gets the zero point, without the bias", _bare
         yield "a position with some taps in padding or gaps gets no bias", partial(_no_bias, way=np.any)
@@ -179,6 +185,13 @@ def _neighbour(case: Case, s: Summands, by: int) -> Array:
     values = _read(case, s, plane, s.row % height, s.column % width)
     planes = int(np.prod(case.graph.spec(case.last.inputs[0] or "").shape[:2]))
     return np.where((plane >= 0) & (plane < planes), values, 0)
+
+
+def _ring(case: Case, s: Summands, lines: int) -> Array:
+    height = _size(case)[0]
+    back = -(-np.maximum(s.row - height + 1, 0) // lines) * lines
+    row = s.row - back
+    return np.where((row >= 0) & (row < height), _read(case, s, s.plane, np.clip(row, 0, height - 1), s.column), 0)
 
 
 def _first(case: Case, s: Summands) -> Array:

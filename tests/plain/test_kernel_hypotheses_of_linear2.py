@@ -17,6 +17,7 @@ COARSE = Conv(coarse=True)
 NEW = (
     "blocked-sums", "parts-requantized", "transposed-overlaps", "winograd", "mean-steps", "pool-counts", "shared-terms",
     "gathered-values", "stale-sums", "bias-words", "addition-steps", "narrow-products", "in-place", "input-pitch", "operand-rows", "product-overflow", "scale-order",
+    "scale-exponents", "summands-beyond", "tap-pairs",
 )  # fmt: skip
 
 
@@ -144,6 +145,18 @@ def conv_faults() -> Iterator[tuple[str, Conv, str, Array]]:
         "of 16 bits, with a shift for each channel, wraps to 32 bits",
         long.clipped(wrapped >> shift[:, None, None]),
     )
+    mantissa, exponent = np.frexp(c.rq)
+    assert exponent.min() < exponent.max()
+    shared = np.ldexp(mantissa, exponent.max()).astype(np.float32)
+    yield "scale-exponents", c, "all channels are shifted as the one with the largest", c.out(rq=shared)
+    pairs = long.w.reshape(10, 18, 3, 1, 1).astype(np.int64) * long.columns().reshape(18, 3, 9, 11)
+    narrow = np.clip(pairs[:, :, 0] + pairs[:, :, 1], -(2**13), 2**13 - 1) + np.clip(
+        pairs[:, :, 2], -(2**13), 2**13 - 1
+    )
+    yield (
+        "tap-pairs", long, "the sum of every 2 neighbouring products of one kernel row saturates to 14 bits",
+        long.out(narrow.sum(1) + long.b[:, None, None]),
+    )  # fmt: skip
     halves = np.ascontiguousarray(c.b).view("<i2").astype(np.int64)[:10]
     yield "bias-words", c, "is read as an array of int16", c.out(c.acc(bias=halves))
 
@@ -186,6 +199,19 @@ def test_a_shared_correction() -> None:
     w = generator(22).integers(-60, 60, (5, 6)).astype(np.int8)
     assert not small_case(*dense(w)).differing.size
     planted("shared-terms", small_case(*dense(w, 0)), "is that of the first row for all")
+
+
+def test_a_sum_that_goes_on() -> None:
+    """6 elements in lanes of 4: the 2 beyond are the next row's, zeros after the last."""
+    w = generator(22).integers(-60, 60, (5, 6)).astype(np.int8)
+    small, _ = dense(w)
+    x = np.append(small.inputs["x"].astype(np.int64).reshape(-1) - ZX, [0, 0])
+    beyond = np.append(w.astype(np.int64).reshape(-1) - 4, [0, 0])
+    rows = [np.stack([v[6 * k : 6 * k + 8] for k in range(n)]) for v, n in ((x, 4), (beyond, 5))]
+    y = np.clip(np.rint((rows[0] @ rows[1].T).astype(np.float32) * np.float32(0.003)) + ZY, -128, 127).astype(np.int8)
+    planted(
+        "summands-beyond", small_case(small, y), "it multiplies the next elements in memory by the next row's weights"
+    )
 
 
 def transposed(way: str) -> tuple[Small, Array]:

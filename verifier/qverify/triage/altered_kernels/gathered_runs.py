@@ -36,7 +36,7 @@ def one_by_one(case: Case, places: Array, panel: int) -> Array:
     return np.asarray(crosses[:, None, None, :])
 
 
-def runs(case: Case) -> dict[int, str]:
+def runs(case: Case) -> dict[int, list[str]]:
     """Returns the lengths of runs that differ at this node, each with the words of all that are the same."""
     places = np.arange(int(np.prod(case.spec.shape[2:])))
     known: dict[bytes, int] = {}
@@ -44,4 +44,4 @@ def runs(case: Case) -> dict[int, str]:
     for panel in PANELS:
         own = known.setdefault(one_by_one(case, places, panel).tobytes(), panel)
         words.setdefault(own, []).append(f"runs of {panel} pixels" if panel else "runs of a whole output row")
-    return {panel: " or ".join(said) for panel, said in words.items()}
+    return words

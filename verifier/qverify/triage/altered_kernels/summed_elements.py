@@ -229,7 +229,7 @@ def fitting_alike(
     for texts, way in ways:
         case.count_tried(len(texts))
         if _agree(case, few, way) and _agree(case, more, way):
-            make = partial(whole, way=way, in_parts=in_parts)
+            make = partial(_shared if len(texts) > 1 else whole, way=way, in_parts=in_parts)
             found = [
                 FaultVariant(said, make, SUMS + (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
                 for at, said in enumerate(texts)
@@ -260,6 +260,14 @@ def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
     if touched.any():
         output[touched] = way(elements(e.case, e.places[touched]))
     return output
+
+
+def _shared(case: Case, way: Way, in_parts: bool) -> Array:
+    """Returns whole(), kept for the other faults of the same way."""
+    made = case.once(
+        f"whole {id(way)}", lambda: (way, whole(case, way, in_parts))
+    )  # kept, so that no other way has its id
+    return np.asarray(made[1])
 
 
 def whole(case: Case, way: Way, in_parts: bool) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.altered_kernels.gathered_runs import one_by_one, runs
-from qverify.triage.altered_kernels.summed_elements import SummedElements, bias_of, fitting, sample, words_of
+from qverify.triage.altered_kernels.summed_elements import SummedElements, bias_of, fitting_alike, sample, words_of
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -27,43 +27,42 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     shape = case.graph.spec(case.last.inputs[1] or "").shape
     if shape[1] == 1 or (int(np.prod(shape[2:])) == 1 and words_of(case)["stride_w"] == 1):
         return
-    yield from fitting(case, _ways(case), in_parts=True)
+    yield from fitting_alike(case, _ways(case), in_parts=True)
 
 
-def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+def _ways(case: Case) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
     strided = words_of(case)["stride_w"] > 1
-    for panel, run in runs(case).items():
+    distinct = _distinct(case)
+    for panel, lengths in runs(case).items():
         for slow in (True,) if strided else (True, False):
-            where = (
-                "gathered one by one, as the stride is above 1"
-                if strided
-                else f"gathered one by one ({run} that cross the left or right border)"
-                if slow
-                else f"gathered as {run} that cross no border"
-            )
-            for said, change in _distinct(case).items():
-                text = f"the input {said}, only where it is {where}"
-                yield text, partial(_changed, panel=panel, slow=slow, change=change)
+            paths = [_path(strided, slow, run) for run in lengths[: 1 if strided else None]]
+            for said, change in distinct:
+                texts = [f"the input {said[0]}, only where it is {path}" for path in paths]
+                texts += [f"the input {other}, only where it is {paths[0]}" for other in said[1:MOST_TEXTS]]
+                yield texts, partial(_changed, panel=panel, slow=slow, change=change)
 
 
-def _distinct(case: Case) -> dict[str, Change]:
+def _path(strided: bool, slow: bool, run: str) -> str:
+    if strided:
+        return "gathered one by one, as the stride is above 1"
+    return (
+        f"gathered one by one ({run} that cross the left or right border)"
+        if slow
+        else f"gathered as {run} that cross no border"
+    )
+
+
+def _distinct(case: Case) -> list[tuple[list[str], Change]]:
     """Returns the changes that differ for some value of the input, each with the words of all that are the same."""
     spec = case.graph.spec(case.last.inputs[0] or "")
     (low, high), zero = limits(spec), np.array(spec.zero_point[0])
     values = np.arange(low, high + 1)
-    texts: dict[bytes, list[str]] = {}
-    ways: dict[bytes, Change] = {}
+    found: dict[bytes, tuple[list[str], Change]] = {}
     for said, change in _changes(spec.numpy_dtype.itemsize).items():
         changed = np.asarray(change(values, zero), np.int64)
         if (changed != values - zero).any():
-            texts.setdefault(changed.tobytes(), []).append(said)
-            ways.setdefault(changed.tobytes(), change)
-    return {
-        said[0] + (f" (or, the same for this zero point, {'; '.join(said[1:MOST_TEXTS])})" if said[1:] else ""): ways[
-            key
-        ]
-        for key, said in texts.items()
-    }
+            found.setdefault(changed.tobytes(), ([], change))[0].append(said)
+    return list(found.values())
 
 
 def _changes(size: int) -> dict[str, Change]:
@@ -79,25 +78,21 @@ def _changes(size: int) -> dict[str, Change]:
         "counts by its absolute value": lambda v, z: np.abs(v - z),
         "is clipped at 0 after its zero point is subtracted": lambda v, z: np.maximum(v - z, 0),
     }
-    for n in range(4, 8 * size + 1):
-        low = 1 << n - 1
-        ways[f"less its zero point saturates to {n} bits ({-low}..{low - 1})"] = partial(
-            _clipped, low=-low, high=low - 1
-        )
-        ways[f"less its zero point saturates to -{low - 1}..{low - 1}"] = partial(_clipped, low=1 - low, high=low - 1)
-        ways[f"less its zero point wraps to {n} bits"] = partial(_wrapped, half=low)
-        ways[f"less its zero point saturates to unsigned {n} bits"] = partial(_clipped, low=0, high=2 * low - 1)
+    for said, narrow in _NARROW.items():
+        for n in range(8 * size, 3, -1):
+            low = 1 << n - 1
+            ways[f"less its zero point {said.format(n, low, low - 1)}"] = partial(narrow, half=low)
     for n in range(1, 5):
         ways[f"loses its lowest {n} bits"] = partial(_cut, bits=n)
     return ways
 
 
-def _clipped(v: Array, z: Array, low: int, high: int) -> Array:
-    return np.clip(v - z, low, high)
-
-
-def _wrapped(v: Array, z: Array, half: int) -> Array:
-    return ((v - z + half) & (2 * half - 1)) - half
+_NARROW: dict[str, Callable[..., Array]] = {
+    "saturates to {0} bits (-{1}..{2})": lambda v, z, half: np.clip(v - z, -half, half - 1),
+    "wraps to {0} bits": lambda v, z, half: ((v - z + half) & (2 * half - 1)) - half,
+    "saturates to -{2}..{2}": lambda v, z, half: np.clip(v - z, 1 - half, half - 1),
+    "saturates to unsigned {0} bits": lambda v, z, half: np.clip(v - z, 0, 2 * half - 1),
+}
 
 
 def _cut(v: Array, z: Array, bits: int) -> Array:

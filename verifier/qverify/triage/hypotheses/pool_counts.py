@@ -37,7 +37,22 @@ def _ways(case: Case) -> Ways:
         for said, way in _SIDES.items():
             yield f"the sum is divided by a count in which {said}", partial(_by_sides, way=way)
         yield from _of_others(case)
+    for said, change in _POWERS.items():
+        yield f"the sum is divided by {said} the count (a shift)", partial(_changed, change=change)
     yield from _of_reciprocals(case)
+
+
+_POWERS: dict[str, Callable[[Array], Array]] = {
+    "the power of two not above": lambda n: np.int64(1) << np.floor(np.log2(n)).astype(np.int64),
+    "the power of two not below": lambda n: np.int64(1) << np.ceil(np.log2(n)).astype(np.int64),
+    "the power of two nearest to": lambda n: np.int64(1) << np.rint(np.log2(n)).astype(np.int64),
+    "one less than": lambda n: n - 1,
+    "twice": lambda n: 2 * n,
+}
+
+
+def _changed(e: SummedElements, change: Callable[[Array], Array]) -> Array:
+    return _divided(e, change(_pooled(e).divisor))
 
 
 def _of_reciprocals(case: Case) -> Ways:

@@ -17,7 +17,7 @@ COARSE = Conv(coarse=True)
 NEW = (
     "blocked-sums", "parts-requantized", "transposed-overlaps", "winograd", "mean-steps", "pool-counts", "shared-terms",
     "gathered-values", "stale-sums", "bias-words", "addition-steps", "narrow-products", "in-place", "input-pitch", "operand-rows", "product-overflow", "scale-order",
-    "scale-exponents", "summands-beyond", "tap-pairs",
+    "scale-exponents", "summands-beyond", "tap-pairs", "tail-values",
 )  # fmt: skip
 
 
@@ -145,6 +145,12 @@ def conv_faults() -> Iterator[tuple[str, Conv, str, Array]]:
         "of 16 bits, with a shift for each channel, wraps to 32 bits",
         long.clipped(wrapped >> shift[:, None, None]),
     )
+    tail = c.columns() + 256 * ((c.columns() + ZX < 0) & (np.arange(54) >= 48)[:, None, None])
+    edge = np.pad(np.ones((9, 11), bool), 1)
+    read = np.stack([edge[i : i + 9, j : j + 11] for _ in range(6) for i in range(3) for j in range(3)])
+    tail = np.where(read, tail, c.columns())
+    unsigned = np.einsum("ok,kij->oij", c.w.reshape(10, 54).astype(np.int64), tail) + c.b[:, None, None]
+    yield "tail-values", c, "the input is read as unsigned in the tail of the sum alone", c.out(unsigned)
     mantissa, exponent = np.frexp(c.rq)
     assert exponent.min() < exponent.max()
     shared = np.ldexp(mantissa, exponent.max()).astype(np.float32)

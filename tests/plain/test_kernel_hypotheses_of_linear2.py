@@ -17,7 +17,7 @@ COARSE = Conv(coarse=True)
 NEW = (
     "blocked-sums", "parts-requantized", "transposed-overlaps", "winograd", "mean-steps", "pool-counts", "shared-terms",
     "gathered-values", "stale-sums", "bias-words", "addition-steps", "narrow-products", "in-place", "input-pitch", "operand-rows", "product-overflow", "scale-order",
-    "scale-exponents", "summands-beyond", "tap-pairs", "tail-values",
+    "scale-exponents", "summands-beyond", "tap-pairs", "tail-values", "lane-sums",
 )  # fmt: skip
 
 
@@ -151,6 +151,11 @@ def conv_faults() -> Iterator[tuple[str, Conv, str, Array]]:
     tail = np.where(read, tail, c.columns())
     unsigned = np.einsum("ok,kij->oij", c.w.reshape(10, 54).astype(np.int64), tail) + c.b[:, None, None]
     yield "tail-values", c, "the input is read as unsigned in the tail of the sum alone", c.out(unsigned)
+    lanes = np.zeros((4, 10, 9, 11), np.int64)
+    for k in range(54):
+        product = long.w.reshape(10, 54).astype(np.int64)[:, k, None, None] * long.columns()[k]
+        lanes[k % 4] = np.clip(lanes[k % 4] + product, -(2**14), 2**14 - 1)
+    yield "lane-sums", long, "4 lanes (lane k takes every 4th product)", long.out(lanes.sum(0) + long.b[:, None, None])
     mantissa, exponent = np.frexp(c.rq)
     assert exponent.min() < exponent.max()
     shared = np.ldexp(mantissa, exponent.max()).astype(np.float32)

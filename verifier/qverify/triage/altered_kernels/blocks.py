@@ -69,6 +69,9 @@ def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
         add("channels outer", size, text + (" in the order channel, kernel row, kernel column" if both else ""))
         if both:
             add("channels inner", size, f"{text} in the order kernel row, kernel column, channel")
+    add("channels outer", -(-count // 2), "half of the sum (its first, then its second half)")
+    if both:
+        add("channels outer", -(-channels // 2) * taps, "half of the input channels")
     if least == 1:
         add("channels outer", 1, "summand")
     return [Blocks(tuple(said), order, size) for (order, size), said in found.items()]

@@ -131,7 +131,7 @@ def test_rounding_down_is_told_from_a_short_scale(digits: Path, tmp_path: Path, 
     assert line.endswith("the next best cause (rounding toward zero) failed experiment 2")
     (one,) = json.loads((tmp_path / "t.json").read_text())["explained"]
     (group,) = one["explanation"]["exact"]
-    assert {cause["family"] for cause in group} == {"requantize-steps"}
+    assert {cause["family"] for cause in group} == {"requantize-steps", "rounding"}
     assert "the scaled sum is rounded down (floor)" in [cause["said"] for cause in group]
 
 

@@ -42,6 +42,9 @@ def _ways(case: Case, axis: int, what: str, operand: int) -> Ways:
         taken = np.asarray(index(np.arange(size)))
         if (taken != np.arange(size)).any():
             own = text if operand else text.replace("channel", "row").replace("o ", "i ")
+            own = own.replace(
+                "the place in its group, the first group's for all", "every group has the weights of the first group"
+            )
             texts.setdefault(taken.tobytes(), []).append(own)
             ways.setdefault(taken.tobytes(), index)
     place = "output channel" if operand else "output row"

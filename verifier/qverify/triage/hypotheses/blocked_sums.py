@@ -97,7 +97,7 @@ def _of_kind(
         for text, p, one in zip(said, params, acc, strict=True):
             if (_finished(few, one, begin) == wanted).all():
                 start = ", the bias first" if begin else ""
-                ends = [end, "all whole"] if end == "every" and "all whole" not in found else [end]
+                ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
                 texts = [f"the running sum {text} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
                 yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(p)))
 

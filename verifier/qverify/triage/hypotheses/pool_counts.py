@@ -20,6 +20,7 @@ LATE = -1
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 MOST_TEXTS = 6
+NEARLY, NEARLY_RIGHT, NEAR = 2.0**-10, 3.0, "(nearly right)"  # of a reciprocal; bits; words
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
@@ -29,7 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _likely(said: str) -> float:
-    return 0.7 if "before it" in said else prior(said)
+    return 0.7 if "before it" in said else prior(said) + (NEARLY_RIGHT if NEAR in said else 0.0)
 
 
 def _ways(case: Case) -> Ways:
@@ -67,7 +68,12 @@ def _of_reciprocals(case: Case) -> Ways:
             texts.setdefault(values.tobytes(), []).append(said)
             ways.setdefault(values.tobytes(), narrow)
     for key, ones in texts.items():
-        one = ones[0] if len(ones) < 2 else f"in too few bits, any of these here: {'; '.join(ones[:MOST_TEXTS])},"
+        near = f" {NEAR}" if (np.abs(ways[key](exact) - exact) < NEARLY * exact).all() else ""
+        one = (
+            ones[0] + near
+            if len(ones) < 2
+            else f"in too few bits, any of these here: {'; '.join(ones[:MOST_TEXTS])}{near},"
+        )
         for last in LAST:
             end = f", the result rounded {last}" if last != EVEN else ""
             divided = f"the sum is multiplied by the reciprocal of the count {one} instead of divided{end}"

@@ -136,6 +136,7 @@ def averaged(way: str) -> tuple[Small, Array]:
             acc, count = acc + wide[:, a : a + 5, b : b + 6], count + ones[a : a + 5, b : b + 6]
             acc = np.clip(acc, -32768, 32767) if way == "saturated" else acc
     left = np.concatenate([count[:, :1], count[:, :-1]], 1)
+    acc = np.cumsum(acc, 2) if way == "carried" else acc
     divided = (
         acc * np.floor(256 / count + 0.5) / 256 if way == "reciprocal" else acc / (left if way == "left" else count)
     )
@@ -146,6 +147,7 @@ def test_average_pools() -> None:
     assert np.abs(small_case(*averaged("")).made.astype(int) - averaged("")[1]).max() <= 1
     planted("pool-counts", small_case(*averaged("far")), "padding below and to the right of the input counts")
     planted("pool-counts", small_case(*averaged("left")), "the output column before it")
+    planted("pool-counts", small_case(*averaged("carried")), "the sum is not cleared: it goes on along an output row")
     planted("pool-counts", small_case(*averaged("reciprocal")), "8-bit fraction (a multiple of 1/256, rounded)")
     planted("blocked-sums", small_case(*averaged("saturated")), "saturates to 16 bits after every summand")
 

@@ -40,7 +40,34 @@ def _ways(case: Case) -> Ways:
         yield from _of_others(case)
     for said, change in _POWERS.items():
         yield f"the sum is divided by {said} the count (a shift)", partial(_changed, change=change)
+    for said, over in _CARRIED.items():
+        yield f"the sum is not cleared: {said}", partial(_carried, over=over, counted=False)
+        yield f"neither the sum nor its count is cleared: {said}", partial(_carried, over=over, counted=True)
     yield from _of_reciprocals(case)
+
+
+_CARRIED: dict[str, Callable[[Array], Array]] = {
+    "it goes on along an output row": lambda v: np.cumsum(v, -1),
+    "it goes on over an output plane": lambda v: np.cumsum(v.reshape(*v.shape[:2], -1), -1).reshape(v.shape),
+    "the sum of the output before it in its row is added": lambda v: (
+        v + np.roll(v, 1, -1) * (np.arange(v.shape[-1]) > 0)
+    ),
+}
+
+
+def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -> Array:
+    case = e.case
+    every = case.once("pooled elements", lambda: _sums_and_counts(case))
+    changed = PooledElements(case, e.places)
+    if counted:
+        changed.__dict__["divisor"] = over(every[1]).reshape(-1)[e.places]
+    return changed.requantized(over(every[0]).reshape(-1)[e.places])
+
+
+def _sums_and_counts(case: Case) -> tuple[Array, Array]:
+    """Returns the sums and their divisors, of the output's shape."""
+    every = _pooled(elements(case, np.arange(case.recorded.size)))
+    return every.acc.reshape(case.spec.shape), every.divisor.reshape(case.spec.shape)
 
 
 _POWERS: dict[str, Callable[[Array], Array]] = {

@@ -59,6 +59,11 @@ def _fills(zero: tuple[int, ...], whole: int) -> Iterator[tuple[float, str, Fill
     for value in zero:
         if value:
             yield 1.5, "are not read and count as the zero point", partial(_value, value=value)
+        yield (
+            1.4,
+            "are not loaded: they keep what their buffer held, zeros (the zero point)",
+            partial(_value, value=value),
+        )
     yield 2.0, "repeat the burst before", partial(_before, back=whole)
     yield 2.0, "repeat the first elements of the row", lambda rows, tail: rows[:, :tail]
     yield 2.0, "repeat the element before them", lambda rows, tail: np.repeat(rows[:, -tail - 1 : -tail], tail, 1)

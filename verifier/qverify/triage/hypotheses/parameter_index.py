@@ -60,6 +60,9 @@ def indices(case: Case, n: int) -> dict[str, Index]:
     for m in LANES:
         if m < n:
             ways |= _lanes(m, n)
+    for m in [m for m in LANES if m > n and m & (m - 1) == 0][:2]:
+        ways[f"the first channel of its {m}, an incomplete {m} here"] = lambda o: 0 * o
+        ways[f"the last channel of its {m}, an incomplete {m} here"] = lambda o: 0 * o + n - 1
     if case.last.op in ("conv", "conv_transpose") and 1 < (groups := words_of(case)["group"]) < n:
         per = n // groups
         ways |= {

@@ -11,6 +11,7 @@ import numpy as np
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.row_sums import narrow_sums
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -43,11 +44,13 @@ VALUES = (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-12, 1e-4, 1e-2, 1.0)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    nodes = nodes_of(case, "layer_norm")
-    if not nodes:
-        return
+    for node in nodes_of(case, "layer_norm")[:1]:
+        yield from fitting_rows(case, _faults(node.words[0]))
+
+
+def _faults(depth: int) -> Iterator[FaultVariant]:
     yield from _throughout()
-    yield from _formulas(nodes[0].words[0])
+    yield from _formulas(depth)
     for said, root in ROOTS.items():
         yield _variant(said, LayerNorm(root=root))
     for factor in FACTORS:
@@ -58,9 +61,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from _narrow(said, narrow)
     yield _variant(
         "epsilon is added once for each element (times the depth)",
-        LayerNorm(root=partial(_scaled, factor=float(nodes[0].words[0]))),
+        LayerNorm(root=partial(_scaled, factor=float(depth))),
     )
-    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / nodes[0].words[0])))
+    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / depth)))
 
 
 def _throughout() -> Iterator[FaultVariant]:

@@ -180,7 +180,7 @@ HERON_STARTS: dict[str, Function] = {
 
 def heron(x: Array, start: Function, steps: int, dtype: type) -> Array:
     """Returns sqrt(x) after so many steps of Heron's (Newton's) iteration in dtype."""
-    v = np.asarray(x).astype(dtype)
+    v: Array = np.asarray(x).astype(dtype)
     r = start(v)
     for _ in range(steps):
         r = dtype(0.5) * (r + v / r)

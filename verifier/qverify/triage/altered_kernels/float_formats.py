@@ -91,10 +91,23 @@ FIXED: dict[str, Format] = {
     f"fixed point of {bits} fraction bits, {said}": partial(
         lambda v, bits, rule: rule(v * 2.0**bits) / 2.0**bits, bits=bits, rule=rule
     )
-    for bits in (4, 6, 7, 8, 10, 12, 14, 15, 16, 20, 24)
+    for bits in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24)
     for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded half up", lambda v: np.floor(v + 0.5)))
 }
 FORMATS: dict[str, Format] = {**WIDE, **NARROW, **BITS}
+
+
+def of_largest(values: Array, most: float, rule: Callable[[Array], Array]) -> Array:
+    """Returns the values as multiples of the largest absolute value/most, as kernels hold a tensor's parameters."""
+    step = float(np.abs(values).max(initial=0.0)) / most
+    return np.asarray(rule(values / step) * step if step else values)
+
+
+LARGEST: dict[str, Format] = {
+    f"multiples of the largest absolute value/{most:g}, {said}": partial(of_largest, most=most, rule=rule)
+    for most in (127.0, 128.0, 255.0, 32767.0)
+    for said, rule in (("rounded", np.rint), ("cut off", np.trunc))
+}
 
 
 def in_float32(values: Array, function: Callable[[Array], Array]) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, root_of
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
-from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.rounding_rules import half_away, half_up
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 

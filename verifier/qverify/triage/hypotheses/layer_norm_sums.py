@@ -9,7 +9,14 @@ from functools import partial
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, reciprocal_divisors, whole
+from qverify.triage.altered_kernels.row_sums import (
+    RowSum,
+    divisors,
+    narrow_sums,
+    partial_sums,
+    reciprocal_divisors,
+    whole,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 

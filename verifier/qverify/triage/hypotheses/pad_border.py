@@ -35,6 +35,14 @@ MODES = {
     "symmetric before, reflect after": "reflected with the first element repeated before, and reflected after the end",
     "reflect before, edge after": "reflected before, and a repetition of the last element after the end",
     "edge before, reflect after": "a repetition of the first element before, and reflected after the end",
+    "constant before, edge after": "the constant before, and a repetition of the last element after the end (edge padding)",
+    "edge before, constant after": "a repetition of the first element before (edge padding), and the constant after the end",
+    "constant before, reflect after": "the constant before, and reflected after the end",
+    "reflect before, constant after": "reflected before, and the constant after the end",
+    "constant before, wrap after": "the constant before, and wrapped around after the end",
+    "wrap before, constant after": "wrapped around before, and the constant after the end",
+    "constant before, memory after": "the constant before, and what follows in memory after the end",
+    "memory before, constant after": "what precedes in memory before, and the constant after the end",
     "reflect one too far": "reflected one element too far",
     "second": "a repetition of the element next to the edge",
 }
@@ -51,7 +59,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for axes in [padded, *([k] for k in padded if len(padded) > 1)]:
             where = "" if len(axes) == len(padded) else f" of the {copy.names[axes[0]]}s"
             yield from copy_variant(
-                case, f"pad: the padding{where} is {said}", partial(_mode, mode=name, axes=axes), 2.0
+                case, f"pad: the padding{where} is {said}", partial(_mode, mode=name, axes=axes), 1.0
             )
     sides: dict[str, list[int]] = {
         "all padding is at the end": [0 for _ in begin],

@@ -43,7 +43,8 @@ def _kernels(case: Case, node: Node) -> Parts:
         yield from _maxima(spec.dtype)
         yield from _interpolated()
     for said, most in _capacities().items():
-        yield f"the sum of exponentials (1 for the maximum) saturates at {said}", partial(_saturated, most=most), 5.0
+        cost = 4.0 if "fraction" in said else 7.0
+        yield f"the sum of exponentials (1 for the maximum) saturates at {said}", partial(_saturated, most=most), cost
 
 
 def _kernel(op: str, **parts: Any) -> Callable[..., Array]:
@@ -73,9 +74,7 @@ def _padded_rows(node: Node, zero: tuple[int, ...]) -> Parts:
         yield f"{more} more exponentials than the row has, of elements 0, are summed", kernel, 7.0
 
 
-def _with_padding(
-    node: Node, inputs: list[Array], graph: Graph, more: int, value: float | str, within: bool
-) -> Array:
+def _with_padding(node: Node, inputs: list[Array], graph: Graph, more: int, value: float | str, within: bool) -> Array:
     outer, depth, inner = node.words[:3]
     x = inputs[0].reshape(outer, depth, inner)
     x = x if node.op == "softmax_float" else x.astype(np.int64)
@@ -163,7 +162,10 @@ def _capacities() -> dict[str, float]:
         for fraction in range(max(0, bits - 12), bits + 1):
             most = (2.0**bits - 1) / 2.0**fraction
             if 1.0 <= most < 4096:
-                found.setdefault(most, f"(2^{bits} - 1)/2^{fraction}, just under {2 ** (bits - fraction)}")
+                found.setdefault(
+                    most,
+                    f"{2**bits - 1}/{2**fraction}, just under {2 ** (bits - fraction)} ({bits} bits, {fraction} of them fraction)",
+                )
     for power in range(13):
         found.setdefault(2.0**power, str(2**power))
     return {said: most for most, said in found.items()}

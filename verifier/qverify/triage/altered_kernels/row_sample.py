@@ -65,7 +65,7 @@ def _depth(case: Case) -> int | None:
     """Returns the length of a row; 1 where every element stands by itself; None where neither is so."""
     work = [n for n in case.unit.nodes if n.op not in BORDERS]
     rowwise = [n for n in work if n.op in ROWS]
-    if any(n.op not in (*ROWS, *ELEMENTS) for n in work) or len(rowwise) > 1:
+    if any(n.op not in (*ROWS, *ELEMENTS) for n in work) or len(rowwise) > 1 or _reads_parts(case):
         return None
     if not rowwise:
         return 1
@@ -73,6 +73,13 @@ def _depth(case: Case) -> int | None:
     if node.op == "layer_norm":
         return node.words[0]
     return node.words[1] if node.words[2] == 1 else None
+
+
+def _reads_parts(case: Case) -> bool:
+    """Returns whether a node of elements reads a constant that is not its table, an operand that is repeated."""
+    return any(
+        n in case.graph.constants for node in case.unit.nodes if node.op == "elementwise_float" for n in node.inputs
+    )
 
 
 def _chosen(case: Case, depth: int) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page
+from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import NARROW
 from qverify.triage.altered_kernels.replaced_functions import function_of
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
@@ -39,7 +40,7 @@ KEYS: dict[str, Key] = {
     "the operands as whole numbers (rounded down)": np.floor,
     "the operands as whole numbers (rounded)": np.rint,
     "the signs of the operands": np.sign,
-    **{f"the operands in {said}": (lambda x, f=f: f(x.astype(float))) for said, f in NARROW.items()},
+    **{f"the operands in {said}": bound(lambda x, f: f(x.astype(float)), f) for said, f in NARROW.items()},
 }
 ONE_OPERAND: dict[str, Pair] = {
     "returns the first operand": lambda a, b: a + 0 * b,
@@ -59,12 +60,12 @@ PAIRS: dict[str, dict[str, Pair]] = {
         "returns 0 where the divisor is 0": lambda a, b: np.where(b == 0, 0, a / np.where(b == 0, 1, b)),
         "returns the dividend where the divisor is 0": lambda a, b: np.where(b == 0, a, a / np.where(b == 0, 1, b)),
         **{
-            f"adds {eps:g} to the divisor": (lambda a, b, e=eps: a / (b + e))
+            f"adds {eps:g} to the divisor": bound(lambda a, b, e: a / (b + e), eps)
             for eps in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
         },
         **{
-            f"takes divisors of less than {eps:g} (in size) as {eps:g}": (
-                lambda a, b, e=eps: a / np.where(np.abs(b) < e, np.copysign(e, b), b)
+            f"takes divisors of less than {eps:g} (in size) as {eps:g}": bound(
+                lambda a, b, e: a / np.where(np.abs(b) < e, np.copysign(e, b), b), eps
             )
             for eps in (1e-2, 1e-3, 1e-5, 1e-6, 1e-7)
         },
@@ -82,17 +83,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for name in dict.fromkeys(function_of(n) for n in nodes_of(case, "elementwise_float")):
         if name in ("max", "min"):
             for said, key in KEYS.items():
-                yield _variant(
-                    f"float {name}imum compares {said}", name, partial(_chosen, key=key, least=name == "min")
-                )
+                chosen = partial(_chosen, key=key, least=name == "min")
+                yield _variant(f"float {name}imum compares {said}", name, chosen, 3.0 if key is _integers else 6.0)
             for said, pair in ONE_OPERAND.items():
                 yield _variant(f"float {name}imum {said}", name, pair)
         for said, pair in PAIRS.get(name, {}).items():
             yield _variant(f"float {name} {said}", name, pair)
 
 
-def _variant(said: str, name: str, pair: Pair) -> FaultVariant:
-    return kernel_variant(said, {"elementwise_float": partial(_two, name=name, pair=pair)}, 3.0)
+def _variant(said: str, name: str, pair: Pair, bits: float = 4.0) -> FaultVariant:
+    return kernel_variant(said, {"elementwise_float": partial(_two, name=name, pair=pair)}, bits)
 
 
 def _chosen(a: Array, b: Array, key: Key, least: bool) -> Array:

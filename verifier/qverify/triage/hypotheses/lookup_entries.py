@@ -80,7 +80,7 @@ def _looked_up(node: Node, inputs: list[Array], graph: Graph, change: Callable[[
 def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yields tables of which only a part is held: what lies beyond reads a value, an end of the part, or the part
     again."""
-    values = {"0": 0} | {"the output's zero point": z for z in zero if z} | ({"-1": -1} if whole else {})
+    values = {"0": 0} | ({"the output's zero point": zero[0]} if any(zero) else {}) | ({"-1": -1} if whole else {})
     parts = {f"{n}/{m}": size * n // m for m in (4, 8, 16, 2) for n in range(1, m) if n % 2 or m == 2}
     parts |= {"all but one": size - 1, "all but two": size - 2}
     for text, held in parts.items():

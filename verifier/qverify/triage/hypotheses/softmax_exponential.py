@@ -41,7 +41,8 @@ def _faults() -> Iterator[FaultVariant]:
             exponential=partial(_at, index=index),
         )
     for said, table in _tables():
-        yield _variant(said, UNLIKELY, table=table)
+        usual = any(f"of {k} fraction bits" in said for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in said
+        yield _variant(said, 5.0 if usual else UNLIKELY, table=table)
     for said, function in exponentials().items():
         yield _variant(f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function))
 

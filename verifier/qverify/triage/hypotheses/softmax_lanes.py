@@ -55,7 +55,7 @@ def _padded_rows(node: Node, zero: tuple[int, ...]) -> Parts:
     depth = node.words[1]
     values: dict[str, float | str] = {"0": 0}
     if node.op == "softmax":
-        values |= {"the zero point": z for z in zero if z}
+        values |= {"the zero point": zero[0]} if any(zero) else {}
         values |= {"-128": -128, "127": 127, "255": 255, "-1": -1, "1": 1}
     values |= {"its first element": "first", "its last element": "last"}
     seen = set[int]()

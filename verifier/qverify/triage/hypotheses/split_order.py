@@ -60,6 +60,7 @@ def _starts(sizes: list[int], at: int) -> dict[str, int]:
         "every output takes the last slices of the axis": size - sizes[at],
         "every output after the first starts one slice too early: the offset advances by size - 1 at the end of an output before": own
         - (at > 0),
+        "after each output the offset advances by one slice only": at,
         "after each output the offset advances by one slice too few": own - at,
         "after each output the offset advances by one slice too many": own + at,
         "every output after the first starts one slice too far": own + (at > 0),

@@ -282,7 +282,7 @@ PLANTED: dict[str, tuple[str, Callable[[], Planted], str]] = {
     "pad": (
         "pad-border",
         pad_edge_after,
-        "the padding of the columns is the constant before, and a repetition of the last element",
+        "the padding of the columns is the constant before, and a repetition of the edge element",
     ),
     "where": ("where-condition", where_packed, "8*(i/8) + 7 - i mod 8 (false beyond the end)"),
     "pitch": (

@@ -13,7 +13,7 @@ from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
-from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, LARGEST, flushed
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, LARGEST, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -160,7 +160,9 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
             (f"{second} is", (None, narrow)),
         ):
             yield kernel_variant(
-                f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=formula, change=change)}, 10.0
+                f"{title}: {what} rounded to {said}",
+                {op: partial(_computed, formula=formula, change=change)},
+                9.0 + rarity(said),
             )
         for what, wrapped in {
             "x is": bound(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
@@ -174,4 +176,6 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
                 narrow,
             ),
         }.items():
-            yield kernel_variant(f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 10.0)
+            yield kernel_variant(
+                f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 9.0 + rarity(said)
+            )

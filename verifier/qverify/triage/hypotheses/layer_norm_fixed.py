@@ -42,6 +42,10 @@ def _ways() -> Iterator[tuple[str, LayerNorm, float]]:
                 text = f"kept in {bits} bits with {fraction} fraction bits ({rule} to a multiple of 2^-{fraction}, saturating at {low:g} and {high:g})"
                 for what, kernel in _kernels(stage).items():
                     yield f"{what} {text}", kernel, 7.0 if bits in (8, 16) else 9.0
+    for most in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0):
+        stage = partial(np.clip, a_min=-most, a_max=most)
+        for what, kernel in _kernels(stage).items():
+            yield f"{what} limited to -{most:g} and {most:g}", kernel, 6.0
     for fraction in range(2, 21):
         for rule, rounded in RULES.items():
             stage = partial(_fixed, fraction=fraction, rule=rounded, low=-np.inf, high=np.inf)

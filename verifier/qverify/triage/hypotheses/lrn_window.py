@@ -12,7 +12,7 @@ from qverify.arithmetic.float32 import pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.bound import bound
-from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -154,6 +154,13 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
         "alpha/size times the sum and the bias are added in float32",
         Lrn(combine=lambda bias, alpha, total: (np.float32(bias) + (alpha * total).astype(np.float32)).astype(float)),
     )
+    for power in (*range(-4, 17), 20, 24, 31):
+        most = 2.0**power
+        yield f"the sum of squares saturates at {most:g}", Lrn(total=bound(np.minimum, most))
+        yield f"every square saturates at {most:g}", Lrn(squares=bound(lambda x, m: np.minimum(x * x, m), most))
+    for value in (65504.0, 32767.0, 65535.0, 127.0, 255.0, 100.0, 10.0):
+        yield f"the sum of squares saturates at {value:g}", Lrn(total=bound(np.minimum, value))
+    yield "the sum of squares is divided by the channels in the tensor, and size", Lrn(divisor=lambda n, taps: n * taps)
     yield "alpha is a tenth", Lrn(divisor=lambda n, taps: 10.0 * n)
     yield "alpha is ten times as large", Lrn(divisor=lambda n, taps: n / 10.0)
 
@@ -169,6 +176,14 @@ def _powers() -> Iterator[tuple[str, Lrn]]:
     )
     yield "the power is taken in float32 as sqrt(base)*sqrt(sqrt(base))", Lrn(power=_root_of_float32)
     yield "beta is squared", Lrn(power=lambda b, beta: pow64(b, beta * beta))
+    yield (
+        "the power is the first two terms of its series in base - 1",
+        Lrn(power=lambda b, beta: 1 + beta * (b - 1) + beta * (beta - 1) / 2 * (b - 1) ** 2),
+    )
+    yield (
+        "the power is the first three terms of its series in base - 1",
+        Lrn(power=lambda b, beta: 1 + beta * (b - 1) * (1 + (beta - 1) / 2 * (b - 1) * (1 + (beta - 2) / 3 * (b - 1)))),
+    )
     yield "beta is halved", Lrn(power=lambda b, beta: pow64(b, beta / 2))
     yield "beta is doubled", Lrn(power=lambda b, beta: pow64(b, beta * 2))
     yield "x is multiplied by the power instead of divided", Lrn(finish=lambda x, p: x * p)
@@ -182,7 +197,7 @@ def _root_of_float32(base: Array, beta: float) -> Array:
 
 
 def _formats() -> Iterator[tuple[str, Lrn]]:
-    for said, narrow in FORMATS.items():
+    for said, narrow in {**FORMATS, **FIXED}.items():
         yield f"every square is rounded to {said}", Lrn(squares=bound(lambda x, f: f(x * x), narrow))
         yield (
             f"the values are rounded to {said} before they are squared",

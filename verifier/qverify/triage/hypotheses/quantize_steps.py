@@ -17,7 +17,7 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
-from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
+from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.float_formats import float32 as to_float32
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
@@ -149,7 +149,9 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
         if said != "float32":
             real = bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
             text = f"the value is rounded to {said} before it is divided, or {other} rounded to {said}"
-            yield text, Quantizer(real=real), 8.0
+            yield text, Quantizer(real=real), 8.0 + rarity(said)
+    for said, narrow in DECIMAL.items():
+        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5
 
 
 def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:
@@ -201,7 +203,7 @@ def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
             Quantizer(real=bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
-        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 10.0
+        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5 + rarity(said)
         yield (
             f"1/scale is rounded to {said}, and multiplied",
             Quantizer(real=bound(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),

@@ -45,6 +45,11 @@ def _power_above(b: Array) -> Array:
     return (2.0 ** np.ceil(np.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
 
 
+def _masked(a: Array, b: Array) -> Array:
+    left = a & (np.abs(b) - 1)
+    return np.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
 WAYS: dict[str, Callable[[Array, Array], Array]] = {
     "the remainder has the sign of the dividend (C's %, truncated division)": np.fmod,
     "the remainder is never negative (Euclidean)": _euclid,
@@ -58,6 +63,7 @@ WAYS: dict[str, Callable[[Array, Array], Array]] = {
     "the truncated quotient is given instead of the remainder": lambda a, b: np.trunc(a / b).astype(np.int64),
     "a bit mask (divisor - 1) is used, as for powers of two": lambda a, b: a & (b - 1),
     "a bit mask (the divisor's absolute value - 1) is used, as for powers of two": lambda a, b: a & (np.abs(b) - 1),
+    "a bit mask (the divisor's absolute value - 1) is used, and the divisor added where the signs differ": _masked,
     "a bit mask of the next power of two is used": lambda a, b: a & (_power_above(b) - 1),
     "a bit mask of the power of two below is used": lambda a, b: a & np.maximum(_power_above(b) // 2 - 1, 0),
     "a bitwise and of the operands is given": lambda a, b: a & b,

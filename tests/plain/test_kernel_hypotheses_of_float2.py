@@ -339,3 +339,25 @@ def test_a_few_rows_are_computed_as_the_whole() -> None:
 def test_a_unit_that_does_not_work_by_rows_has_no_sample() -> None:
     unit, recorded = gather_spilled()
     assert row_sample(small_case(unit, recorded)) is None
+
+
+def test_a_colour_conversion_that_exchanges_planes_or_coefficients() -> None:
+    x = image(1, 3, 6, 8)
+    matrix = np.array([[256, 0, 359], [256, -88, -183], [256, 454, 0]])
+    words = (8, 0, 0, 128, 128, *matrix.reshape(-1).tolist())
+    unit = Small("yuv_to_rgb", words, ("uint8", 0, 0), x.shape, x=(x,))
+
+    def converted(planes: list[int], rows: Array) -> Array:
+        d = x[:, planes].astype(int) - np.array([0, 128, 128])[:, None, None]
+        value = np.stack([(sum(r[k] * d[:, k] for k in range(3)) + 128) >> 8 for r in rows.tolist()], 1)
+        return np.clip(value, 0, 255).astype(np.uint8)
+
+    assert np.array_equal(converted([0, 1, 2], matrix), small_case(unit, x).made)
+    assert "yuv_to_rgb: the input planes are read as YVU instead of YUV" in give(
+        "colour-conversion", unit, converted([0, 2, 1], matrix)
+    )
+    without = matrix * np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]])
+    assert give("colour-conversion", unit, converted([0, 1, 2], without)) == [
+        "yuv_to_rgb: the share of U in G is left out"
+    ]
+    assert not give("colour-conversion", unit, x)

@@ -11,7 +11,7 @@ import numpy as np
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
-from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.row_sums import narrow_sums
 from qverify.triage.case import Array, Case
@@ -60,7 +60,7 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
     yield from _throughout()
     yield from _formulas(depth)
     for said, root in ROOTS.items():
-        yield _variant(said, LayerNorm(root=root))
+        yield _variant(said, LayerNorm(root=root), LIKELY)
     for value in (
         1.0,
         0.1,
@@ -115,8 +115,8 @@ def _one_pass_of(rows: Array, mean: Array) -> Array:
     return np.maximum(mean_of(rows * rows) - mean * mean, 0)
 
 
-def _variant(said: str, kernel: LayerNorm) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel})
+def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel}, bits)
 
 
 def _formulas(depth: int) -> Iterator[FaultVariant]:

@@ -230,8 +230,11 @@ def _pad(case: Case) -> SeparableCopy:
 
 def border(places: Array, size: int, mode: str) -> Array:
     """Returns the places on an axis of `size` that padding in this mode reads for places before 0 and after the
-    end."""
+    end. mode: one name, or one for each end ("edge, constant")."""
     last, inside = size - 1, (places >= 0) & (places < size)
+    if ", " in mode:
+        before, after = (border(places, size, half) for half in mode.split(", "))
+        return np.where(places < 0, before, after)
     read = {
         "constant": np.full_like(places, OUTSIDE),
         "reflect": np.where(places < 0, -places, 2 * last - places),
@@ -241,10 +244,6 @@ def border(places: Array, size: int, mode: str) -> Array:
         "other edge": np.where(places < 0, last, 0),
         "first": np.zeros_like(places),
         "unclamped": places,
-        "reflect before, symmetric after": np.where(places < 0, -places, 2 * last - places + 1),
-        "symmetric before, reflect after": np.where(places < 0, -places - 1, 2 * last - places),
-        "reflect before, edge after": np.where(places < 0, -places, last),
-        "edge before, reflect after": np.where(places < 0, 0, 2 * last - places),
         "reflect one too far": np.where(places < 0, -places + 1, 2 * last - places - 1),
         "second": np.where(places < 0, min(1, last), max(last - 1, 0)),
     }[mode]

@@ -1,5 +1,5 @@
-"""The rows of a model input are read with another pitch than the file gives them: rounded up to a multiple of bytes, or one
-element off."""
+"""An input's rows or planes are fetched at another distance than they are stored at: at the next multiple of some bytes, or
+at that of another tensor; what would lie beyond the buffer is clamped, wrapped around or left out."""
 
 from __future__ import annotations
 
@@ -9,53 +9,59 @@ from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
 from qverify.triage.altered_kernels.variant_checks import where_it_differs
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "input-pitch"
-LATE = -1
-MULTIPLES = (4, 8, 16, 32, 64, 128)
-ENDS = ("clamped to the last row that fits", "zeros beyond the end", "wrapping at the end")
+MULTIPLES = (16, 8, 4, 32, 64, 128, 256, 2)
+ENDS = {
+    "each clamped to the last one that fits into the buffer": "clamped",
+    "wrapping around at the end of the buffer": "wrapped",
+    "those beyond the buffer as the last one that lies inside": "last inside",
+    "those beyond the buffer as its last element repeated": "last element",
+    "those beyond the buffer as zeros": "zeros",
+}
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    for name, values in case.inputs.items():
-        if name not in case.graph.inputs or values.ndim < 2 or values.size < 2:
-            continue
-        for level, said in ((1, "row"), (2, "plane"))[: values.ndim - 1]:
-            yield from _of_level(case, name, values, level, said)
+    for place in memory_sources(case, "input"):
+        item, shape = place.spec.numpy_dtype.itemsize, place.spec.shape
+        seen = set[tuple[int, int]]()
+        for name, run in (("row", shape[-1] if shape else 1), ("plane", prod(shape[-2:]))):
+            if run < 2 or run >= place.spec.elements:
+                continue
+            for said, pitch in _pitches(run, item).items():
+                if pitch not in (0, run) and (run, pitch) not in seen:
+                    seen.add((run, pitch))
+                    text = f"{place.label} is read with a {name} pitch of {pitch} elements, {said}, instead of {run}"
+                    for ended, end in ENDS.items():
+                        way = partial(_fetched, run=run, pitch=pitch, end=end)
+                        yield from where_it_differs(case, f"{text}; {name}s {ended}", output_from(place, way), 3.0)
 
 
-def _of_level(case: Case, name: str, values: Array, level: int, said: str) -> Iterator[FaultVariant]:
-    row, size = prod(values.shape[-level:]) * values.itemsize, values.nbytes
-    if row == size:
-        return
-    pitches: dict[int, list[str]] = {}
-    for m in reversed(MULTIPLES):
-        pitches.setdefault(-(-row // m) * m, []).append(f"rounded up to a multiple of {m} bytes")
-        pitches.setdefault(row // m * m, []).append(f"rounded down to a multiple of {m} bytes")
-    for more, text in ((1, "one element too large"), (-1, "one element too small")):
-        pitches.setdefault(row + more * values.itemsize, []).append(text)
-    for pitch, texts in pitches.items():
-        if pitch <= 0 or pitch == row:
-            continue
-        for end in ENDS if pitch > row else ENDS[:1]:
-            after = f", {end}" if pitch > row else ""
-            text = f"the {said}s of the model input {name} ({row} bytes each, without gaps) are read with a pitch of {pitch} bytes, {' or '.join(texts)}{after}"
-            make = partial(_made, name=name, row=row, pitch=pitch, end=end)
-            yield from where_it_differs(case, text, make, 2.0)
+def _pitches(run: int, item: int) -> dict[str, int]:
+    found = {}
+    for m in MULTIPLES:
+        if m % item == 0:
+            found[f"its {run * item} bytes rounded up to a multiple of {m}"] = -(-run * item // m) * m // item
+            found[f"its {run * item} bytes rounded down to a multiple of {m}"] = run * item // m * m // item
+    for m in MULTIPLES[:5]:
+        found[f"its {run} elements rounded up to a multiple of {m}"] = -(-run // m) * m
+    found |= {"one too many": run + 1, "one too few": run - 1}
+    return found
 
 
-def _made(case: Case, name: str, row: int, pitch: int, end: str) -> Array:
-    values = case.inputs[name]
-    flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-    start = np.arange(flat.size // row) * pitch
-    if end == ENDS[0]:
-        start = np.minimum(start, flat.size - row)
-    at = start[:, None] + np.arange(row)
-    read = flat[at % flat.size]
-    if end == ENDS[1]:
-        read = np.where(at < flat.size, read, 0).astype(np.uint8)
-    changed = np.ascontiguousarray(read).reshape(-1).view(values.dtype).reshape(values.shape)
-    return case.again(Change(inputs={name: changed}))
+def _fetched(values: Array, run: int, pitch: int, end: str) -> Array:
+    flat, rows = values.reshape(-1), values.size // run
+    starts = np.arange(rows) * pitch
+    if end == "clamped":
+        starts = np.minimum(starts, flat.size - run)
+    elif end == "last inside":
+        starts = np.where(starts + run <= flat.size, starts, starts[starts + run <= flat.size].max())
+    places = starts[:, None] + np.arange(run)
+    if end == "zeros":
+        return np.where(places < flat.size, flat[places % flat.size], 0).astype(values.dtype).reshape(values.shape)
+    places = places % flat.size if end == "wrapped" else np.minimum(places, flat.size - 1)
+    return flat[places].reshape(values.shape)

@@ -7,7 +7,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -298,6 +299,24 @@ class Board:
         return _digests(
             self._agent.run_unit(self._sha256, names, hashes, list(self.graph.tensors), self._visible(unit))
         )
+
+    def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs a unit of another model, which is sent to the board beside its own. Returns its outputs by name. Raises
+        AgentError where the agent refuses the model."""
+        own = self.graph, self._model, self._sha256
+        self.graph, self._model, self._sha256 = graph, model, hashlib.sha256(model).hexdigest()
+        try:
+            self._agent.put(self._sha256, model)
+            return self.run_unit(unit, inputs)
+        finally:
+            self.graph, self._model, self._sha256 = own
+
+    @contextmanager
+    def ending(self, until: float) -> Iterator[None]:
+        """Bounds every request within by this time on time.monotonic()'s clock. A board that is silent until then can be
+        asked again afterwards."""
+        with self._agent.bounded(until - time.monotonic()):
+            yield
 
     def fetch_unit(self, unit: Unit, digests: dict[str, str]) -> dict[str, Array]:
         """Returns the outputs of the unit that start_unit ran last, checked against the digests it gave."""

@@ -9,11 +9,12 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import AgentError, Contradiction, LinkError
+from qverify_agents.errors import AgentError, Contradiction, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
@@ -55,11 +56,13 @@ class Board:
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed = spot_seed
         self._sha256 = hashlib.sha256(model).hexdigest()
-        self._agent = connect(uri, deadline_s, options)
+        self._connect = partial(connect, uri, deadline_s, options)
+        self._agent = self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self.came: dict[str, str] = {}  # digests of the last run, also where it did not finish
         self._inputs: list[str] = []
+        self._contents: dict[str, bytes] = {}  # of the last run: the model and the inputs
         self._spool = Spool()
         self._values_are_of_the_run = True  # no unit ran since the run
         self._generation = 0  # of the connection the last run was on
@@ -126,6 +129,7 @@ class Board:
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         self._agent.put(self._sha256, self._model)
+        self._contents = {self._sha256: self._model, **{i.sha256: i.data for i in prepared.inputs}}
         for item in prepared.inputs:
             self._agent.put(item.sha256, item.data)
         self._inputs = [i.sha256 for i in prepared.inputs]
@@ -302,20 +306,35 @@ class Board:
 
     def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs a unit of another model, which is sent to the board beside its own. Returns its outputs by name. Raises
-        AgentError where the agent refuses the model."""
+        AgentError where the agent refuses the model, LinkClosed or LinkTimeout where it ended or hung; it is then
+        connected again, so that its own model can be run."""
         own = self.graph, self._model, self._sha256
         self.graph, self._model, self._sha256 = graph, model, hashlib.sha256(model).hexdigest()
         try:
             self._agent.put(self._sha256, model)
             return self.run_unit(unit, inputs)
+        except (LinkClosed, LinkTimeout):
+            self._connect_again()
+            raise
         finally:
             self.graph, self._model, self._sha256 = own
+
+    def _connect_again(self) -> None:
+        """Replaces a connection that was lost. Raises LinkError where that fails."""
+        lost, self._values_are_of_the_run = self._agent, False
+        lost.close()
+        self._agent = self._connect()
+        for sha256, data in self._contents.items():
+            self._agent.put(sha256, data)
+        for name, number in self._agent.counters.items():
+            lost.counters[name] += number
+        self._agent.counters = lost.counters  # the recording counts on
 
     @contextmanager
     def ending(self, until: float) -> Iterator[None]:
         """Bounds every request within by this time on time.monotonic()'s clock. A board that is silent until then can be
         asked again afterwards."""
-        with self._agent.bounded(until - time.monotonic()):
+        with self._agent.bounded(until - time.monotonic(), "--explain SECONDS"):
             yield
 
     def fetch_unit(self, unit: Unit, digests: dict[str, str]) -> dict[str, Array]:

@@ -113,17 +113,24 @@ def _conclude(last: FaultSearch, search: FaultSearch, decided: _Decided) -> Faul
     explanation.experiments, explanation.fallen = series.experiments, series.fallen
     explanation.confirmed, explanation.unconfirmed = series.confirmed, series.why
     explanation.evidence_bits = round(series.bits, 1)
-    _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
+    listed = standing if series.confirmed or decided.withdrawn else [[c for c in g if c.supported] for g in standing]
+    _list_groups(explanation, listed)
     return explanation
 
 
 @dataclass(slots=True)
 class _Decided:
-    """What experiments and probes decided. holds: whether a cause stands that no probe withdrew. scope: of the probes."""
+    """What experiments and probes decided. withdrawn: whether causes stood that the probes withdrew. scope: of the
+    probes."""
 
     series: ExperimentSeries
-    holds: bool
+    withdrawn: bool = False
     scope: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a cause stands."""
+        return bool(self.series.standing) and not self.withdrawn
 
 
 def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> _Decided:
@@ -132,17 +139,17 @@ def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) ->
         candidates = [candidate for group in groups for candidate in group[:TRIED_OF_GROUP]]
         series = run_experiments(search.case, candidates, board, search.tried, deadline)
     if not series.confirmed or any(run.place != "node" for run in series.experiments):
-        return _Decided(series, bool(series.standing))
+        return _Decided(series)
     probed = run_probes(search.case, series.standing, series.experiments, board, series.bits, deadline)
     series.experiments = [*series.experiments, *probed.ran]
     series.fallen = [*series.fallen, *probed.fallen]
     if not probed.standing:  # those that stood before are candidates
         series.confirmed, series.why = False, probed.why
-        return _Decided(series, False)
+        return _Decided(series, withdrawn=True)
     series.standing = probed.standing
     if (why := lacking_evidence(series, search.tried)) is not None:
         series.confirmed, series.why = False, why
-    return _Decided(series, True, probed.scope)
+    return _Decided(series, scope=probed.scope)
 
 
 def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list[Candidate]]:

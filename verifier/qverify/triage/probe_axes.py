@@ -285,6 +285,27 @@ def _gather(axes: Axes, node: Node) -> None:
     axes.grows.add((x, along))
 
 
+def _reshape(axes: Axes, node: Node) -> None:
+    """Splits the dims into blocks of as many elements; several dims that become one are what may change."""
+    x, y = node.inputs[0] or "", node.outputs[0]
+    before, after = axes.shape(x), axes.shape(y)
+    i = j = 0
+    while i < len(before) and j < len(after):
+        first, own = i, j
+        i, j = i + 1, j + 1
+        while prod(before[first:i]) != prod(after[own:j]):
+            if prod(before[first:i]) < prod(after[own:j]):
+                i += 1
+            else:
+                j += 1
+        if (i - first, j - own) == (1, 1):
+            axes.join((x, first), (y, own))
+        elif j - own == 1:
+            axes.derive((y, own), lambda s, block=range(first, i): prod(s[x, k] for k in block))  # type: ignore[misc]
+        else:
+            axes.fixed |= {(x, k) for k in range(first, i)} | {(y, k) for k in range(own, j)}
+
+
 def _depth_to_space(axes: Axes, node: Node) -> None:
     x, y = node.inputs[0] or "", node.outputs[0]
     axes.join((x, 0), (y, 0))
@@ -317,6 +338,7 @@ RULES: dict[str, Callable[[Axes, Node], None]] = {
     "arg_max": _mean,
     "transpose": _transpose,
     "concat": _concat,
+    "reshape": _reshape,
     "split": _split,
     "slice": _slice,
     "pad": _pad,

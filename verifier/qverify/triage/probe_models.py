@@ -10,6 +10,8 @@ from math import prod
 import numpy as np
 
 from qverify import ops
+from qverify.errors import BadFileError
+from qverify.model_bin.check import check_graph
 from qverify.model_bin.cut_graph import cut
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -90,7 +92,7 @@ def probe_models(case: Case) -> Iterator[ProbeModel]:
     for plan in plans:
         try:
             probe = _probe(case, plan)
-        except (*DOES_NOT_FIT, StopIteration):  # a shape that this op cannot have
+        except (*DOES_NOT_FIT, BadFileError, StopIteration):  # a shape that this op cannot have
             continue
         if probe.shape not in seen:
             seen.add(probe.shape)
@@ -106,6 +108,7 @@ def _probe(case: Case, plan: _Plan) -> ProbeModel:
     axes = axes_of(graph, unit)
     sizes = _sizes(axes, unit.nodes, case.output, plan)
     graph = _resized(graph, sizes)
+    check_graph(graph)
     unit = next(u for u in units(graph) if u.name == case.unit.name)
     inputs = {n: _tiled(case.inputs[n], graph.spec(n).shape) for n in unit.inputs}
     made = replace(case, graph=graph, unit=unit, inputs=inputs, kept={}, states={}, raw=None)
@@ -230,7 +233,7 @@ def _tiled(values: Array, shape: tuple[int, ...]) -> Array:
     for axis, (old, new) in enumerate(zip(values.shape, shape, strict=True)):
         if old != new:
             values = values.take(np.arange(new) % old, axis)
-    return np.ascontiguousarray(values)
+    return np.ascontiguousarray(values).reshape(values.shape)  # without dims it would get one
 
 
 def _stepped(size: int, words: dict[str, int], changed: dict[str, int], axis: int, out: int) -> int:

@@ -9,19 +9,21 @@ import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
 from qverify.tensors.digest import tensor_digest
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.cause_kind import Kind, describe_kind, variants_of
-from qverify.triage.experiment_inputs import draw_inputs
+from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import fit_family
 from qverify.triage.probe_models import ProbeModel, probe_models
 
-MOST, KINDS, SEED = 4, 2, 1  # probes; kinds of inputs for each, until the board differs
+MOST, MOST_SLOW = 4, 2  # probes, and over a slow link
+MOST_KINDS, SEED = 2, 1  # kinds of inputs for each, until the board differs
 ALONE = 400.0  # bits of evidence for a cause that does not show in another shape
 PLACES = frozenset(  # families of rules of places: at one shape many of them are the same
     (
@@ -128,12 +130,12 @@ class _Trial:
         self.number = len(experiments)
         self.result = ProbeSeries(list(standing))
         by_effect = sorted(experiments, key=lambda e: -e.changed)
-        self.kinds = list(dict.fromkeys(e.kind for e in by_effect))[:KINDS]
+        self.kinds = list(dict.fromkeys(e.kind for e in by_effect))[:MOST_KINDS]
         self.shown, self.agreed = set[int](), set[int]()
 
     def run(self, board: ExperimentBoard) -> None:
-        for at, model in enumerate(probe_models(self.case)):
-            if at >= MOST or not self.result.standing:
+        for model in _chosen(self.case, board.most):
+            if not self.result.standing:
                 return
             for kind in self.kinds:
                 if self._differs(model, kind, board):
@@ -207,6 +209,9 @@ class _Trial:
         """Drops causes that no probe decided where another was decided for, and rules of places that no probe decided
         for."""
         result = self.result
+        if result.why and result.standing:
+            more = "all " if result.ran else ""
+            result.scope = "; ".join(filter(None, (result.scope, f"not tried in {more}other shapes: {result.why}")))
         if any(id(c) in self.shown for c in result.standing):
             result.standing = [c for c in result.standing if id(c) in self.shown]
         elif result.standing and any(c.cause.family in PLACES for c in result.standing):
@@ -273,11 +278,9 @@ def unpack_output(text: str, like: Array) -> Array:
 
 def cost_bytes(case: Case) -> int:
     """Returns about how many bytes the probes of this case's unit transfer."""
-    return sum(model.size_bytes for model in _first(case))
+    return sum(model.size_bytes for model in _chosen(case, 0))
 
 
-def _first(case: Case) -> Iterator[ProbeModel]:
-    for at, model in enumerate(probe_models(case)):
-        if at >= MOST:
-            return
-        yield model
+def _chosen(case: Case, experiments: int) -> Iterator[ProbeModel]:
+    """Returns the first probes. experiments: that the link is worth."""
+    return islice(probe_models(case), MOST if experiments >= len(KINDS) else MOST_SLOW)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
-from qverify_agents.errors import AgentError, LinkError
+from qverify_agents.errors import AgentError, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.inputs.prepare import random_inputs
@@ -19,8 +19,7 @@ from qverify.tensors.recording import Array
 from qverify.triage.case import Case
 from qverify.triage.experiments import DRAWS, ENOUGH, MOST, NoOtherModel
 from qverify.triage.probe_models import ProbeModel
-from qverify.triage.probes import MOST as PROBES
-from qverify.triage.probes import cost_bytes
+from qverify.triage.probes import MOST_SLOW, cost_bytes
 
 NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
 
@@ -65,7 +64,7 @@ class BoardExperiments:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {PROBES} models of one node, about {size} bytes, {seconds:.0f} s"
+        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MOST_SLOW} models of one node, about {size} bytes, {seconds:.0f} s"
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""
@@ -78,12 +77,14 @@ class BoardExperiments:
 
     def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
         """Loads a probe's model beside the user's, runs it, and returns its output. Raises NoOtherModel where the agent
-        refuses it."""
+        refuses it, ends or hangs."""
         try:
             with self.board.ending(self.until):
                 return self.board.run_other(encode(made.graph), made.graph, made.unit, made.inputs)[made.output]
         except AgentError as error:
             raise NoOtherModel(f"the board does not run another model: {error}") from error
+        except (LinkClosed, LinkTimeout) as error:
+            raise NoOtherModel(f"the same op at {model.shape} could not be run: {error}") from error
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
         """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those

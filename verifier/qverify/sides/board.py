@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal
@@ -20,6 +20,7 @@ from qverify_agents.protocol.messages import NodeEvent
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.sides.board_events import DigestMismatch, digests_of, note_digest
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -28,15 +29,6 @@ from qverify.tensors.spool import Spool
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 MOST_QUOTED = 8
 TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
-
-
-class DigestMismatch(LinkError):
-    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors,
-    which match. broken: for each failed tensor, the reason."""
-
-    def __init__(self, came: dict[str, Array], broken: dict[str, str]):
-        super().__init__(next(iter(broken.values())))
-        self.came, self.broken = came, broken
 
 
 class Board:
@@ -140,7 +132,7 @@ class Board:
             nonlocal done
             done += 1
             if digests and event.tensor in self.graph.tensors:
-                _note(self._digests, event)
+                note_digest(self._digests, event)
                 self.came[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
@@ -195,7 +187,7 @@ class Board:
 
         def on_node(event: NodeEvent) -> None:
             if has_digests and event.tensor in wanted:
-                _note(self.came, event)
+                note_digest(self.came, event)
 
         events = self._agent.run(
             self._sha256,
@@ -208,7 +200,7 @@ class Board:
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
-        self._digests = _digests(e for e in events if e.tensor in wanted) if has_digests else {}
+        self._digests = digests_of(e for e in events if e.tensor in wanted) if has_digests else {}
         try:
             values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
@@ -300,7 +292,7 @@ class Board:
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
         names = [n.name for n in unit.nodes]
-        return _digests(
+        return digests_of(
             self._agent.run_unit(self._sha256, names, hashes, list(self.graph.tensors), self._visible(unit))
         )
 
@@ -357,19 +349,6 @@ class Board:
         """Closes the connection; pulled tensors stay readable."""
         self._spool.close()
         self._agent.close()
-
-
-def _note(digests: dict[str, str], event: NodeEvent) -> None:
-    """Adds an event's digest. Raises Contradiction where the tensor already has another."""
-    if digests.setdefault(event.tensor, event.digest) != event.digest:
-        raise Contradiction(f"{event.tensor}: digest {digests[event.tensor]}, and digest {event.digest}, in one run")
-
-
-def _digests(events: Iterable[NodeEvent]) -> dict[str, str]:
-    digests: dict[str, str] = {}
-    for event in events:
-        _note(digests, event)
-    return digests
 
 
 def _number(value: object) -> float | None:

@@ -4,7 +4,6 @@ to give the same op another shape."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -12,9 +11,9 @@ import numpy as np
 from qverify import ops
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
+from qverify.triage.probe_axes_of_copies import COPIES
+from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
 
-Key = tuple[str, int]  # a tensor and its axis
-Sizes = dict[Key, int]
 WINDOWED = ("conv", "conv_transpose", "average_pool", "max_pool")
 OPERANDS = {  # how many inputs have the output's dims, from the right
     "add": 2,
@@ -32,53 +31,6 @@ OPERANDS = {  # how many inputs have the output's dims, from the right
     "batch_norm": 1,
     "normalize": 1,
 }
-
-
-class NoProbe(ValueError):
-    """Raised for a unit of which no other shape is known."""
-
-
-@dataclass(slots=True)
-class Axes:
-    """Axes in classes of one size. fixed: classes that keep theirs. grows: those that must not shrink. follow: how a
-    derived axis follows from the new sizes of the node's inputs. spatial, channels: by what is counted along them."""
-
-    graph: Graph
-    parent: dict[Key, Key] = field(default_factory=dict)
-    fixed: set[Key] = field(default_factory=set)
-    grows: set[Key] = field(default_factory=set)
-    follow: dict[Key, Callable[[Sizes], int]] = field(default_factory=dict)
-    spatial: set[Key] = field(default_factory=set)
-    channels: set[Key] = field(default_factory=set)
-
-    def shape(self, name: str | None) -> tuple[int, ...]:
-        return self.graph.spec(name or "").shape
-
-    def root(self, key: Key) -> Key:
-        """Returns the class of an axis."""
-        while self.parent.get(key, key) != key:
-            key = self.parent[key]
-        return key
-
-    def join(self, a: Key, b: Key) -> None:
-        """Makes two axes one class. Raises NoProbe where their sizes differ."""
-        if self.shape(a[0])[a[1]] != self.shape(b[0])[b[1]]:
-            raise NoProbe(f"{a} and {b} differ")
-        self.parent[self.root(a)] = self.root(b)
-
-    def join_all(self, a: str, b: str) -> None:
-        """Joins all axes of two tensors of one rank."""
-        for i in range(len(self.shape(a))):
-            self.join((a, i), (b, i))
-
-    def derive(self, key: Key, how: Callable[[Sizes], int]) -> None:
-        """Makes an output's axis follow from others."""
-        self.follow[key] = how
-
-    def fix(self, name: str | None) -> None:
-        """Keeps all dims of a tensor."""
-        if name is not None:
-            self.fixed |= {(name, i) for i in range(len(self.shape(name)))}
 
 
 def axes_of(graph: Graph, unit: Unit) -> Axes:
@@ -220,114 +172,6 @@ def _mean(axes: Axes, node: Node) -> None:
         axes.fixed |= {(x, i) for i in reduced}
 
 
-def _transpose(axes: Axes, node: Node) -> None:
-    for at, i in enumerate(node.words):
-        axes.join((node.outputs[0], at), (node.inputs[0] or "", i))
-
-
-def _concat(axes: Axes, node: Node) -> None:
-    y, along = node.outputs[0], node.words[0] % len(axes.shape(node.outputs[0]))
-    parts = [n for n in node.inputs if n is not None]
-    for name in parts:
-        for i in range(len(axes.shape(y))):
-            if i != along:
-                axes.join((name, i), (y, i))
-    axes.derive((y, along), lambda s: sum(s[n, along] for n in parts))
-
-
-def _split(axes: Axes, node: Node) -> None:
-    x, along = node.inputs[0] or "", node.words[0] % len(axes.shape(node.inputs[0]))
-    axes.grows.add((x, along))
-    whole = axes.shape(x)[along]
-    for at, name in enumerate(node.outputs):
-        for i in range(len(axes.shape(x))):
-            if i != along:
-                axes.join((name, i), (x, i))
-        own = axes.shape(name)[along]
-        first = at == 0
-        axes.derive((name, along), lambda s, own=own, first=first: own + (s[x, along] - whole if first else 0))  # type: ignore[misc]
-
-
-def _slice(axes: Axes, node: Node) -> None:
-    x, y = node.inputs[0] or "", node.outputs[0]
-    rank = len(axes.shape(x))
-    for i, (n, out, start, step) in enumerate(
-        zip(axes.shape(x), axes.shape(y), node.words[:rank], node.words[rank:], strict=True)
-    ):
-        if (n, start, step) == (out, 0, 1):
-            axes.join((x, i), (y, i))
-        else:
-            axes.grows.add((x, i))
-            axes.derive((y, i), lambda s, i=i, n=n, out=out, step=step: out + (s[x, i] - n) // abs(step))  # type: ignore[misc]
-
-
-def _pad(axes: Axes, node: Node) -> None:
-    x, y = node.inputs[0] or "", node.outputs[0]
-    for i, (n, out) in enumerate(zip(axes.shape(x), axes.shape(y), strict=True)):
-        if n == out:
-            axes.join((x, i), (y, i))
-        else:
-            axes.grows.add((x, i))
-            axes.derive((y, i), lambda s, i=i, more=out - n: s[x, i] + more)  # type: ignore[misc]
-
-
-def _gather(axes: Axes, node: Node) -> None:
-    x, index, y = node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]
-    rank, many = len(axes.shape(x)), len(axes.shape(index))
-    along = node.words[0] % rank
-    if len(axes.shape(y)) != rank - 1 + many:
-        raise NoProbe("the dims of gather are not known")
-    for i in range(rank):
-        if i != along:
-            axes.join((x, i), (y, i if i < along else i - 1 + many))
-    for i in range(many):
-        axes.join((index, i), (y, along + i))
-    axes.grows.add((x, along))
-
-
-def _reshape(axes: Axes, node: Node) -> None:
-    """Splits the dims into blocks of as many elements; several dims that become one are what may change."""
-    x, y = node.inputs[0] or "", node.outputs[0]
-    before, after = axes.shape(x), axes.shape(y)
-    i = j = 0
-    while i < len(before) and j < len(after):
-        first, own = i, j
-        i, j = i + 1, j + 1
-        while prod(before[first:i]) != prod(after[own:j]):
-            if prod(before[first:i]) < prod(after[own:j]):
-                i += 1
-            else:
-                j += 1
-        if (i - first, j - own) == (1, 1):
-            axes.join((x, first), (y, own))
-        elif j - own == 1:
-            axes.derive((y, own), lambda s, block=range(first, i): prod(s[x, k] for k in block))  # type: ignore[misc]
-        else:
-            axes.fixed |= {(x, k) for k in range(first, i)} | {(y, k) for k in range(own, j)}
-
-
-def _depth_to_space(axes: Axes, node: Node) -> None:
-    x, y = node.inputs[0] or "", node.outputs[0]
-    axes.join((x, 0), (y, 0))
-    axes.fixed |= {(x, 1), (y, 1)}
-    for i in (2, 3):
-        axes.derive((y, i), lambda s, i=i: s[x, i] * node.words[0])  # type: ignore[misc]
-
-
-def _resize(axes: Axes, node: Node) -> None:
-    """Keeps the dims that are resized: by which rule is not in the words."""
-    x, y = node.inputs[0] or "", node.outputs[0]
-    axes.fix(node.inputs[1])
-    if node.op == "resize_linear":
-        axes.fix(node.inputs[2])
-    for i, (n, out) in enumerate(zip(axes.shape(x), axes.shape(y), strict=True)):
-        plain = n == out and node.op == "resize_linear" and i < len(axes.shape(x)) - 2
-        if plain:
-            axes.join((x, i), (y, i))
-        else:
-            axes.fixed |= {(x, i), (y, i)}
-
-
 RULES: dict[str, Callable[[Axes, Node], None]] = {
     **dict.fromkeys(OPERANDS, _elementwise),
     **dict.fromkeys(WINDOWED, _window),
@@ -336,15 +180,7 @@ RULES: dict[str, Callable[[Axes, Node], None]] = {
     "global_average_pool": _mean,
     "reduce_mean": _mean,
     "arg_max": _mean,
-    "transpose": _transpose,
-    "concat": _concat,
-    "reshape": _reshape,
-    "split": _split,
-    "slice": _slice,
-    "pad": _pad,
-    "gather": _gather,
-    "depth_to_space": _depth_to_space,
-    "resize_linear": _resize,
+    **COPIES,
 }
 
 

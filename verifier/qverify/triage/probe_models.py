@@ -18,11 +18,12 @@ from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Array, Case
 from qverify.triage.fault import DOES_NOT_FIT
-from qverify.triage.probe_axes import WINDOWED, Axes, Key, NoProbe, Sizes, axes_of, scales_for, words_for
+from qverify.triage.probe_axes import WINDOWED, axes_of, scales_for, words_for
+from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
 
 PRIMES = [p for p in range(2, 520) if all(p % q for q in range(2, int(p**0.5) + 1))]
-MOST_BYTES = 1 << 16  # of a probe's constants and tensors
-MOST_SUMMANDS = 1 << 20  # products of all outputs, so that its causes are soon tried
+MOST_BYTES = 1 << 15  # of a probe's constants and tensors
+MOST_SUMMANDS = 1 << 18  # products of all outputs, so that its causes are soon tried
 LEAST = 2  # what an axis of several elements keeps at least
 
 

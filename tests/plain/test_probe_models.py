@@ -26,7 +26,7 @@ from qverify.triage.experiments import NoOtherModel
 from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import pages
 from qverify.triage.probe_models import ProbeModel, probe_models
-from qverify.triage.probes import PLACES, pack_output, unpack_output
+from qverify.triage.probes import PLACES, list_constants, pack_output, unpack_output
 from qverify_agents.errors import LinkTimeout
 
 from tests.plain.experiment_boards import FaultyUnit, Way
@@ -170,6 +170,33 @@ def test_an_op_without_a_rule_has_no_probe():
 
 def test_families_of_places_are_families():
     assert {page.NAME for page in pages()} >= PLACES
+
+
+def test_numbers_that_no_shape_changes():
+    said = "the last 1 of the 125 summands, those after the last whole 2, 4 or 8, are left out, in every 4th row"
+    assert list_constants(said) == [{"2", "4", "8"}, {"4"}]
+    assert list_constants("the scale is kept with 14 significant bits, as a multiple of 1/16") == [{"14"}, {"1", "16"}]
+    assert list_constants("columns 9 to 11 repeat place 8 of axis 3") == []
+
+
+def test_of_several_sizes_of_vectors_the_right_one_stands():
+    """At 125 summands a tail beyond whole 2 is one beyond whole 4, at others it is not."""
+    x = generator(8).integers(-128, 128, (1, 3, 25, 5)).astype(np.int8)
+    scales = np.array([0.2 / (0.05 * 125)], np.float32)
+    words = (-128, 127)
+    small = Small("global_average_pool", words, ("int8", 0.05, 0), (1, 3, 1, 1), x=(x, 0.2, 0), c_rq=(scales,))
+
+    def way(case: Case) -> Array:
+        (values,) = case.inputs.values()
+        flat = values.reshape(*values.shape[:2], -1).astype(np.int64)
+        acc = flat[..., : flat.shape[2] // 4 * 4].sum(2).astype(np.float32) * case.graph.constants["c_rq"][0]
+        return np.clip(np.rint(acc), -128, 127).astype(np.int8).reshape(case.spec.shape)
+
+    case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", np.zeros((1, 3, 1, 1), np.int8))
+    found = explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=FaultyUnit(way, elsewhere=way))
+    assert found.confirmed
+    said = [cause.said for group in found.exact for cause in group]
+    assert said and all("4" in text.partition("whole")[2] for text in said), said
 
 
 def test_outputs_are_packed_and_unpacked():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,15 +18,13 @@ from qverify_agents.protocol.messages import NodeEvent
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.sides.board_events import DigestMismatch, digests_of, note_digest
+from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
-MOST_QUOTED = 8
-TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
 
 
 class Board:
@@ -110,8 +106,7 @@ class Board:
             recording.notes.append(
                 f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
             )
-        troubles = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
-        recording.notes += [f"the board's console printed: {line}" for line in troubles[:MOST_QUOTED]]
+        recording.notes += quote_troubles(self._agent.messages_between())
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled
@@ -216,7 +211,7 @@ class Board:
     def condition(self) -> dict[str, float | None]:
         """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
         facts = self._agent.ask_again()
-        return {k: _number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Returns tensors of the last run, each checked against the digest that the board reported. Raises
@@ -349,8 +344,3 @@ class Board:
         """Closes the connection; pulled tensors stay readable."""
         self._spool.close()
         self._agent.close()
-
-
-def _number(value: object) -> float | None:
-    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if finite else None  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import numpy as np
 
 from qverify.tensors.digest import tensor_digest
 from qverify.triage.case import Array, Case, bits
-from qverify.triage.cause_kind import Kind, describe_kind, variants_of
+from qverify.triage.cause_kind import NUMBER, Kind, describe_kind, variants_of
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
 from qverify.triage.fault import Candidate, Fault
@@ -79,6 +79,11 @@ PLACES = frozenset(  # families of rules of places: at one shape many of them ar
         "window-words",
     )
 )
+LIST = r"[0-9]+(?:/[0-9]+)?(?:(?:,? or |, )[0-9]+)*"
+CONSTANT = re.compile(
+    rf"(?:whole(?: burst of)?|every|groups of|multiples? of) ({LIST})|([0-9]+)(?= (?:significant |signed |unsigned |binary )?(?:bits|places))"
+)
+SEVERAL = re.compile("#(?:(?:,? or |, )#)+")
 TAIL = re.compile(r"last (?:# )?([a-z]+?)s?(?: \(beyond whole groups of #\))?(?= |$)")
 
 
@@ -132,6 +137,7 @@ class _Trial:
         by_effect = sorted(experiments, key=lambda e: -e.changed)
         self.kinds = list(dict.fromkeys(e.kind for e in by_effect))[:MOST_KINDS]
         self.shown, self.agreed = set[int](), set[int]()
+        self.numbers = dict[int, list[frozenset[str]]]()  # of a cause, that no shape changes
 
     def run(self, board: ExperimentBoard) -> None:
         for model in _chosen(self.case, board.most):
@@ -172,20 +178,32 @@ class _Trial:
             self._check_time()
             exact, looked_at = fit_family(case, family, self.deadline)
             self._check_time()
-            fitting = {_alike(describe_kind(case, c.cause)) for c in exact}
-            known = {describe_kind(case, Fault(family, said, 0.0)) for said in looked_at}
+            fitting = dict[Kind, list[list[frozenset[str]]]]()
+            for one in exact:
+                fitting.setdefault(_alike(describe_kind(case, one.cause)), []).append(list_constants(one.cause.said))
+            known = {_alike(describe_kind(case, Fault(family, said, 0.0))) for said in looked_at}
             for candidate in (c for c in self.result.standing if c.cause.family == family):
-                if _alike(describe_kind(self.case, candidate.cause)) in fitting:
+                if self._holds(candidate, fitting.get(_alike(describe_kind(self.case, candidate.cause)), [])):
                     self.shown.add(id(candidate))
                 elif self._whole(candidate) in known:
                     fell.append(candidate)
         return fell
 
+    def _holds(self, candidate: Candidate, fitting: list[list[frozenset[str]]]) -> bool:
+        """Returns whether one of these causes of its kind has its numbers, those that no shape changes; of several that
+        were the same until now, those stay that are the same here."""
+        own = self.numbers.setdefault(id(candidate), list_constants(candidate.cause.said))
+        kept = [[a & b for a, b in zip(own, other, strict=True)] for other in fitting if len(other) == len(own)]
+        kept = [numbers for numbers in kept if all(numbers)]
+        if kept:
+            self.numbers[id(candidate)] = [frozenset().union(*same) for same in zip(*kept, strict=True)]
+        return bool(kept)
+
     def _whole(self, candidate: Candidate) -> Kind:
         """Returns the kind of the cause without the part of the output to which it is confined."""
         part = candidate.variant.part
         said = candidate.cause.said.removesuffix(f", {part}") if part else candidate.cause.said
-        return describe_kind(self.case, replace(candidate.cause, said=said))
+        return _alike(describe_kind(self.case, replace(candidate.cause, said=said)))
 
     def _judge_healthy(self, case: Case, model: ProbeModel) -> list[Candidate]:
         """Returns the causes that would show in this shape, where the board is right: rules of places if it is the same
@@ -238,8 +256,15 @@ def _contradiction(case: Case, model: ProbeModel) -> str:
 
 
 def _alike(kind: Kind) -> Kind:
-    """Returns the kind with one text for the last one and for the last ones beyond whole vectors."""
-    return kind[0], TAIL.sub(r"last \1", kind[1])
+    """Returns the kind with one text for the last one and for the last ones beyond whole vectors, and for one number
+    and several."""
+    return kind[0], TAIL.sub(r"last \1", SEVERAL.sub("#", kind[1]))
+
+
+def list_constants(said: str) -> list[frozenset[str]]:
+    """Returns the numbers of a cause that no shape changes, in the order of the text: sizes of vectors and numbers of
+    bits; several where it names several that are the same."""
+    return [frozenset(NUMBER.findall(match[1] or match[2])) for match in CONSTANT.finditer(said)]
 
 
 def _entry(case: Case, model: ProbeModel, kind: str, stood: int, fell: int) -> Experiment:

@@ -180,11 +180,12 @@ def test_numbers_that_no_shape_changes():
 
 
 def test_of_several_sizes_of_vectors_the_right_one_stands():
-    """At 125 summands a tail beyond whole 2 is one beyond whole 4, at others it is not."""
+    """At 125 summands a tail beyond whole 2 is one beyond whole 4, at others it is not. The input is named as it is
+    called in a cause's words."""
     x = generator(8).integers(-128, 128, (1, 3, 25, 5)).astype(np.int8)
     scales = np.array([0.2 / (0.05 * 125)], np.float32)
     words = (-128, 127)
-    small = Small("global_average_pool", words, ("int8", 0.05, 0), (1, 3, 1, 1), x=(x, 0.2, 0), c_rq=(scales,))
+    small = Small("global_average_pool", words, ("int8", 0.05, 0), (1, 3, 1, 1), input=(x, 0.2, 0), c_rq=(scales,))
 
     def way(case: Case) -> Array:
         (values,) = case.inputs.values()
@@ -192,10 +193,11 @@ def test_of_several_sizes_of_vectors_the_right_one_stands():
         acc = flat[..., : flat.shape[2] // 4 * 4].sum(2).astype(np.float32) * case.graph.constants["c_rq"][0]
         return np.clip(np.rint(acc), -128, 127).astype(np.int8).reshape(case.spec.shape)
 
-    case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", np.zeros((1, 3, 1, 1), np.int8))
+    case = Case(small.graph, units(small.graph)[0], {"input": x}, "y", np.zeros((1, 3, 1, 1), np.int8))
     found = explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=FaultyUnit(way, elsewhere=way))
     assert found.confirmed
     said = [cause.said for group in found.exact for cause in group]
+    assert {cause.family for group in found.exact for cause in group} == {"input-tail", "summands-left-out"}
     assert said and all("4" in text.partition("whole")[2] for text in said), said
 
 

@@ -31,11 +31,12 @@ def describe_exactly(case: Case, cause: Fault) -> Kind:
     return cause.family, WORD.sub(without_name, cause.said)
 
 
-def variants_of(case: Case, kind: Kind) -> list[Candidate]:
-    """Returns the variants of this kind that its family has for this case."""
+def variants_of(case: Case, kind: Kind, named: Case | None = None) -> list[Candidate]:
+    """Returns the variants of this kind that its family has for this case. named: the case whose graph's tensors the
+    kind does not name, if not this one."""
     page = next(page for page in pages() if kind[0] == page.NAME)
     try:
         faults = [(Fault(kind[0], variant.said, 0.0), variant) for variant in page.variants(case)]
     except DOES_NOT_FIT:
         return []
-    return [Candidate(cause, variant) for cause, variant in faults if describe_kind(case, cause) == kind]
+    return [Candidate(cause, variant) for cause, variant in faults if describe_kind(named or case, cause) == kind]

@@ -180,8 +180,10 @@ class _Trial:
             self._check_time()
             fitting = dict[Kind, list[list[frozenset[str]]]]()
             for one in exact:
-                fitting.setdefault(_alike(describe_kind(case, one.cause)), []).append(list_constants(one.cause.said))
-            known = {_alike(describe_kind(case, Fault(family, said, 0.0))) for said in looked_at}
+                fitting.setdefault(_alike(describe_kind(self.case, one.cause)), []).append(
+                    list_constants(one.cause.said)
+                )
+            known = {_alike(describe_kind(self.case, Fault(family, said, 0.0))) for said in looked_at}
             for candidate in (c for c in self.result.standing if c.cause.family == family):
                 if self._holds(candidate, fitting.get(_alike(describe_kind(self.case, candidate.cause)), [])):
                     self.shown.add(id(candidate))
@@ -211,7 +213,8 @@ class _Trial:
         fell = []
         for candidate in self.result.standing:
             self._check_time()
-            made = [predict(case, v) for v in variants_of(case, describe_kind(self.case, candidate.cause))]
+            kind = describe_kind(self.case, candidate.cause)
+            made = [predict(case, variant) for variant in variants_of(case, kind, named=self.case)]
             known = [output for output in made if output is not None]
             if not known:
                 continue

@@ -201,6 +201,28 @@ def test_of_several_sizes_of_vectors_the_right_one_stands():
     assert said and all("4" in text.partition("whole")[2] for text in said), said
 
 
+def test_a_gather_reads_by_other_indices():
+    """Under a fault of some indices, two channels seem exchanged in every shape, as long as the indices are the same."""
+    x, index = generator(9).integers(-128, 128, (2, 5, 7)).astype(np.int8), np.array([3, 0, -1], np.int64)
+    small = Small("gather", (1,), ("int8", 0.2, 0), (2, 3, 7), x=(x, 0.2, 0), c_index=(index,))
+    case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", np.zeros((2, 3, 7), np.int8))
+    models = list(probe_models(case))
+    assert models
+    for model in models:
+        moved, size = model.case.graph.constants["c_index"], model.case.graph.spec("x").shape[1]
+        assert moved[0] not in (3, 3 - size) and (-size <= moved).all() and (moved < size).all()
+
+    def way(case: Case) -> Array:
+        (values,) = case.inputs.values()
+        size, taken = values.shape[1], case.graph.constants["c_index"]
+        places = np.where(taken < 0, taken + size, taken)
+        places[2::3] = np.maximum(places[2::3] - 2, 0)
+        return np.ascontiguousarray(values[:, places])
+
+    found = explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=FaultyUnit(way, elsewhere=way))
+    assert not found.confirmed and found.exact
+
+
 def test_outputs_are_packed_and_unpacked():
     values = generator(1).integers(-9, 9, (2, 3)).astype(np.int16)
     assert np.array_equal(unpack_output(pack_output(values), values), values)

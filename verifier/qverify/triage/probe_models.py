@@ -109,9 +109,11 @@ def _probe(case: Case, plan: _Plan) -> ProbeModel:
     axes = axes_of(graph, unit)
     sizes = _sizes(axes, unit.nodes, case.output, plan)
     graph = _resized(graph, sizes)
+    index = _other_indices(graph, unit.nodes[-1], case, plan.turn)
+    graph = replace(graph, constants={**graph.constants, **{n: v for n, v in index.items() if n in graph.constants}})
     check_graph(graph)
     unit = next(u for u in units(graph) if u.name == case.unit.name)
-    inputs = {n: _tiled(case.inputs[n], graph.spec(n).shape) for n in unit.inputs}
+    inputs = {n: index[n] if n in index else _tiled(case.inputs[n], graph.spec(n).shape) for n in unit.inputs}
     made = replace(case, graph=graph, unit=unit, inputs=inputs, kept={}, states={}, raw=None)
     made = made.on_inputs(inputs)
     made = replace(made, recorded=made.made, kept={})
@@ -246,6 +248,17 @@ def _stepped(size: int, words: dict[str, int], changed: dict[str, int], axis: in
         return (size + of[f"pad_{before}"] + of[f"pad_{after}"] - span) // of[f"stride_{side}"] + 1
 
     return count(changed) + out - count(words)
+
+
+def _other_indices(graph: Graph, node: Node, case: Case, turn: int) -> dict[str, Array]:
+    """Returns a gather's indices moved on, as the same indices show the same elements in every shape; {} elsewhere."""
+    if node.op != "gather":
+        return {}
+    source, name = graph.spec(node.inputs[0] or "").shape, node.inputs[1] or ""
+    size = source[node.words[0] % len(source)]
+    values = _tiled(graph.constants[name] if name in graph.constants else case.inputs[name], graph.spec(name).shape)
+    moved = (values + 1 + turn) % size
+    return {name: np.where(values < 0, moved - size, moved).astype(values.dtype)}
 
 
 def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:

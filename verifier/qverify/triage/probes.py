@@ -180,9 +180,7 @@ class _Trial:
             self._check_time()
             fitting = dict[Kind, list[list[frozenset[str]]]]()
             for one in exact:
-                fitting.setdefault(_alike(describe_kind(self.case, one.cause)), []).append(
-                    list_constants(one.cause.said)
-                )
+                fitting.setdefault(_alike(describe_kind(self.case, one.cause)), []).append(self._constants(one.cause))
             known = {_alike(describe_kind(self.case, Fault(family, said, 0.0))) for said in looked_at}
             for candidate in (c for c in self.result.standing if c.cause.family == family):
                 if self._holds(candidate, fitting.get(_alike(describe_kind(self.case, candidate.cause)), [])):
@@ -194,12 +192,18 @@ class _Trial:
     def _holds(self, candidate: Candidate, fitting: list[list[frozenset[str]]]) -> bool:
         """Returns whether one of these causes of its kind has its numbers, those that no shape changes; of several that
         were the same until now, those stay that are the same here."""
-        own = self.numbers.setdefault(id(candidate), list_constants(candidate.cause.said))
+        own = self.numbers.setdefault(id(candidate), self._constants(candidate.cause))
         kept = [[a & b for a, b in zip(own, other, strict=True)] for other in fitting if len(other) == len(own)]
         kept = [numbers for numbers in kept if all(numbers)]
         if kept:
             self.numbers[id(candidate)] = [frozenset().union(*same) for same in zip(*kept, strict=True)]
         return bool(kept)
+
+    def _constants(self, cause: Fault) -> list[frozenset[str]]:
+        """Returns the numbers that must be the same; of a gather all, since its indices are others in a probe."""
+        if self.case.last.op == "gather":
+            return [frozenset([number]) for number in NUMBER.findall(cause.said)]
+        return list_constants(cause.said)
 
     def _whole(self, candidate: Candidate) -> Kind:
         """Returns the kind of the cause without the part of the output to which it is confined."""
@@ -236,7 +240,9 @@ class _Trial:
         if any(id(c) in self.shown for c in result.standing):
             result.standing = [c for c in result.standing if id(c) in self.shown]
         elif result.standing and any(c.cause.family in PLACES for c in result.standing):
-            left = [c for c in result.standing if c.cause.family not in PLACES or id(c) in self.agreed]
+            differed = any(run.board != run.simulator for run in result.ran)
+            agreed = set[int]() if differed else self.agreed
+            left = [c for c in result.standing if c.cause.family not in PLACES or id(c) in agreed]
             if not left:
                 result.why = _undecided(result)
             result.standing = left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -87,9 +87,15 @@ class Case:
             self.kept[name] = make()
         return self.kept[name]
 
-    def count_tried(self, number: int = 1) -> None:
+    def count_tried(self, number: int = 1, texts: Iterable[str] = ()) -> None:
         """Counts faults that a hypothesis looked at and did not yield because they do not fit: they were tried, too."""
         self.kept["tried"] = self.kept.get("tried", 0) + number
+        if "texts" in self.kept:
+            self.kept["texts"].update(texts)
+
+    def note_texts(self) -> set[str]:
+        """Returns a set that gets the texts of the faults that count_tried counts from now on."""
+        return self.once("texts", lambda: set[str]())
 
     @property
     def looked_at(self) -> int:

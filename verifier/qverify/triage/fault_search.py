@@ -98,6 +98,7 @@ class _FaultTrial:
             self.enough, self.finished, self.tried = inf, set(before.finished), before.tried
             self.partial, self.families = {p.cause.family: p for p in before.partial}, dict(before.families)
         self.wrong: Array | None = None
+        self.texts: set[str] | None = None  # of the variants, where they are wanted
 
     def page(self, page: Page) -> None:
         if page.NAME in self.finished:
@@ -112,6 +113,8 @@ class _FaultTrial:
                     self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
                     break
                 tried += 1
+                if self.texts is not None:
+                    self.texts.add(variant.said)
                 exact += self._judged(page, variant)
             else:
                 self.finished.add(page.NAME)
@@ -171,6 +174,18 @@ class _FaultTrial:
         if variant.free is not None:
             return evidence.garbage_is_evidence(self.case, choice, variant.free)
         return evidence.difference_bits(self.case) >= choice + evidence.LEAST
+
+
+def fit_family(case: Case, family: str, deadline: float) -> tuple[list[Candidate], frozenset[str]]:
+    """Returns the faults of one family that give every recorded byte, and the texts of all that were tried. deadline: on
+    time.monotonic()'s clock."""
+    page = next(page for page in pages() if family == page.NAME)
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        trial = _FaultTrial(case, deadline)
+        trial.enough, trial.texts = inf, case.note_texts()
+        trial.page(page)
+    return trial.exact, frozenset(trial.texts)
 
 
 def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:

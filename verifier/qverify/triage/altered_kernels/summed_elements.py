@@ -228,7 +228,7 @@ def fitting_alike(
     others = case.once(f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size)))
     parts = list[FaultVariant]()
     for texts, way in ways:
-        case.count_tried(len(texts))
+        case.count_tried(len(texts), texts)
         if _agree(case, few, way) and _agree(case, more, way):
             make = partial(_shared if len(texts) > 1 else whole, way=way, in_parts=in_parts)
             found = [

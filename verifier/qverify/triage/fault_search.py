@@ -179,7 +179,9 @@ class _FaultTrial:
 def fit_family(case: Case, family: str, deadline: float) -> tuple[list[Candidate], frozenset[str]]:
     """Returns the faults of one family that give every recorded byte, and the texts of all that were tried. deadline: on
     time.monotonic()'s clock."""
-    page = next(page for page in pages() if family == page.NAME)
+    page = next((page for page in pages_of(case) if family == page.NAME), None)
+    if page is None:
+        return [], frozenset()
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         trial = _FaultTrial(case, deadline)

@@ -18,6 +18,7 @@ from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "addition-steps"
+OPS = ("add",)
 MOST_OTHERS = 12  # other additions whose scales are tried
 LOOKED_AT = 256
 CUTS = ("to nearest (ties to even)", "half up", "half away from zero", "toward zero (truncated)", "down (floor)")

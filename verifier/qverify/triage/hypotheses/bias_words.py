@@ -13,6 +13,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "bias-words"
+OPS = ("conv", "conv_transpose", "fully_connected")
 LATE = -1
 
 

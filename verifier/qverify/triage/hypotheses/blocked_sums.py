@@ -14,6 +14,7 @@ from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.narrow_floats import significant
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
+    SUMMED_OPS,
     PooledElements,
     SummedElements,
     fitting_alike,
@@ -24,6 +25,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "blocked-sums"
+OPS = SUMMED_OPS
 LATE = -1
 WIDTHS = np.arange(8, 33)
 FLOATS = {"bfloat16": 8, "float16": 11} | {

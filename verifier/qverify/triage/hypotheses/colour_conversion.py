@@ -18,6 +18,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "colour-conversion"
+OPS = ("yuv_to_rgb",)
 IN, OUT = "YUV", "RGB"
 
 

@@ -18,6 +18,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-comparison"
+OPS = ("elementwise_float",)
 Pair = Callable[[Array, Array], Array]
 Key = Callable[[Array], Array]
 F = np.float32

@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "gathered-values"
+OPS = ("conv",)
 LATE = -1
 MOST_TEXTS = 4
 Change = Callable[[Array, Array], Any]  # stored integers and the zero point to what is multiplied

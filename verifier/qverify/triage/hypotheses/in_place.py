@@ -13,6 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "in-place"
+OPS = ("conv", "max_pool")
 MOST_PIXELS = 20_000
 STEPS = {
     "each finished output row replaces the input row of the same number before the next output row reads it": "row",

@@ -11,11 +11,12 @@ import numpy as np
 
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.narrow_floats import significant
-from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike, sample
+from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lane-sums"
+OPS = SUMMED_OPS
 LATE = -1
 LANES = (2, 4, 8, 16, 32)
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 24)

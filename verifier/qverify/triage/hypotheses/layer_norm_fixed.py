@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-fixed"
+OPS = ("layer_norm",)
 Stage = Callable[[Array], Array]
 RULES: dict[str, Stage] = {
     "rounded down": np.floor,

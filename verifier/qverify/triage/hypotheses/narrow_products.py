@@ -14,6 +14,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "narrow-products"
+OPS = ("mul",)
 LATE = -1
 WIDTHS = range(6, 33)
 

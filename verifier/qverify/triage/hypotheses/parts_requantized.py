@@ -11,6 +11,7 @@ import numpy as np
 from qverify.triage.altered_kernels.blocks import Blocks, blocks_of
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
+    SUMMED_OPS,
     SummedElements,
     fitting_alike,
     has_bias,
@@ -21,6 +22,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "parts-requantized"
+OPS = SUMMED_OPS
 LATE = -1
 CUTS = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 MOST_PARTS = 300

@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pool-counts"
+OPS = ("average_pool",)
 LATE = -1
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")

@@ -10,9 +10,10 @@ import numpy as np
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "scale-exponents"
+OPS = LINEAR_OPS
 LATE = -1
 
 

@@ -20,6 +20,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-lanes"
+OPS = ("softmax", "softmax_float")
 LANES = (8, 16, 4, 32, 64, 2, 128)
 Exponential = Callable[[Array], Array]
 Total = Callable[[Array, Exponential], Array]  # of rows and what takes a difference to the maximum

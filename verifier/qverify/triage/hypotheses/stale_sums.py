@@ -14,6 +14,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "stale-sums"
+OPS = ("conv", "matmul")
 LATE = -1
 SHAPES = (
     (16, 64),

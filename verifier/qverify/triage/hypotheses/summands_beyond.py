@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "summands-beyond"
+OPS = ("fully_connected",)
 LATE = -1
 LANES = (2, 4, 8, 16, 32, 64)
 FIRST = ("the next elements in memory", "raw 0", "the last element again", "the row's first elements again", "raw 1")

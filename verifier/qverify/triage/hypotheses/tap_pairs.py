@@ -14,6 +14,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "tap-pairs"
+OPS = ("conv", "conv_transpose")
 LATE = -1
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20)
 AXES = {"kernel row": 3, "kernel column": 2, "tap's input channels": 1}

@@ -14,6 +14,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "transposed-overlaps"
+OPS = ("conv_transpose",)
 LATE = -1
 Kept = Callable[[Summands], Array]  # of the summands [S, channels, kernel rows, kernel columns]: does it count
 

@@ -13,6 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "winograd"
+OPS = ("conv",)
 LATE = -1
 CUTS = (
     "toward zero (truncated)",

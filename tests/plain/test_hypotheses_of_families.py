@@ -46,7 +46,6 @@ EARLY = {
     "blocked-sums",
     "carried-sum",
     "gathered-values",
-    "input-pitch",
     "lane-sums",
     "mean-divisor",
     "mean-reads",

@@ -229,7 +229,9 @@ def test_a_pitch_of_an_input() -> None:
     start = np.minimum(np.arange(12) * 16, 110)
     read = x.reshape(-1)[start[:, None] + np.arange(10)].reshape(x.shape)
     planted(
-        "input-pitch", small_case(small, table[read.astype(np.int64) + 128]), "rounded up to a multiple of 16 bytes"
+        "input-pitch",
+        small_case(small, table[read.astype(np.int64) + 128]),
+        "its 10 bytes rounded up to a multiple of 16",
     )
 
 

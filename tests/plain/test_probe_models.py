@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,10 +74,9 @@ def pooled(divisors: Divisors) -> Way:
     return way
 
 
-def of_the_left(rows: Array, columns: Array) -> Array:
-    """The number of elements of the window to the left."""
-    taken = rows * columns
-    return np.concatenate([taken[:, :1], taken[:, :-1]], 1)
+def one_column_more(rows: Array, columns: Array) -> Array:
+    """A count that forgets one column of padding."""
+    return rows * np.minimum(columns + 1, columns.max())
 
 
 def kernel_wide(rows: Array, columns: Array) -> Array:
@@ -96,8 +96,8 @@ def test_the_pool_in_numpy_is_the_healthy_one_in_every_shape():
 
 
 def test_rules_equal_at_one_shape_are_told_apart_in_others():
-    own, left, wide = pool(), pooled(of_the_left), pooled(kernel_wide)
-    assert np.array_equal(left(own), wide(own)) and not np.array_equal(left(own), own.made)
+    own, more, wide = pool(), pooled(one_column_more), pooled(kernel_wide)
+    assert np.array_equal(more(own), wide(own)) and not np.array_equal(more(own), own.made)
     found, board = explained(wide, wide)
     assert found.confirmed and board.probed
     assert verdict(found).startswith(
@@ -105,11 +105,9 @@ def test_rules_equal_at_one_shape_are_told_apart_in_others():
     )
     assert ", and by the same op in " in verdict(found)
     assert [run.place for run in found.experiments] == ["node"] * 6 + ["probe"] * len(board.probed)
-    wrong, board = explained(left, left)
+    wrong, board = explained(more, more)
     assert not wrong.confirmed and any("kernel 5x3" in shape for shape in board.probed)
-    assert verdict(wrong).startswith(
-        "CANDIDATE: the sum is divided by the rows inside the input times the kernel's width"
-    )
+    assert verdict(wrong).startswith("CANDIDATE: the sum is divided by ")
     assert "not confirmed: it does not predict what the board gives for the same op at 1x3x" in wrong.unconfirmed or (
         wrong.unconfirmed.startswith("it does not predict what the board gives for the same op at 1x3x")
     )
@@ -198,7 +196,7 @@ def test_of_several_sizes_of_vectors_the_right_one_stands():
     assert found.confirmed
     said = [cause.said for group in found.exact for cause in group]
     assert {cause.family for group in found.exact for cause in group} == {"input-tail", "summands-left-out"}
-    assert said and all("4" in text.partition("whole")[2] for text in said), said
+    assert said and all(re.search(r"\b4\b", text) for text in said), said
 
 
 def test_a_gather_reads_by_other_indices():

@@ -86,7 +86,7 @@ PLACES = frozenset(  # families of rules of places: at one shape many of them ar
 )
 LIST = r"[0-9]+(?:/[0-9]+)?(?:(?:,? or |, )[0-9]+)*"
 CONSTANT = re.compile(
-    rf"(?:whole(?: burst of)?|every|groups of|multiples? of) ({LIST})|([0-9]+)(?= (?:significant |signed |unsigned |binary )?(?:bits|places))"
+    rf"(?:whole(?: burst of)?|every|groups of|(?:blocks?|panels?|tiles?) of|multiples? of) ({LIST})|([0-9]+)(?= (?:significant |signed |unsigned |binary )?(?:bits|places))"
 )
 SEVERAL = re.compile("#(?:(?:,? or |, )#)+")
 TAIL = re.compile(r"last (?:# )?([a-z]+?)s?(?: \(beyond whole groups of #\))?(?= |$)")

@@ -47,7 +47,7 @@ ENDS = ["| true", "| head -c 1", ">&-", "2>&-", ">&- 2>&- <&-", "2>/dev/full"]
 REPORTS, STATUSES = ["", "--json -", "--json {file}"], [0, 1, 3]
 
 
-@pytest.mark.parametrize(("words", "end"), zip(PRINTING * 2, islice(cycle(PRINTING_ENDS), 10), strict=True))
+@pytest.mark.parametrize(("words", "end"), list(zip(PRINTING * 2, islice(cycle(PRINTING_ENDS), 10), strict=True)))
 def test_what_only_prints(words: str, end: str) -> None:
     """Every output, every end: 10 of the 30 pairs, each of which takes a process."""
     done = shell(f"qverify {words} {end}")

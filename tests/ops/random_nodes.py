@@ -119,6 +119,16 @@ class RandomNodes:
             return self.constant(parameters(self.rounding, scale, wide))
         return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
 
+    def real_scales(self, channels: int) -> TensorSpec:
+        """Scales of a node with a float output: float64 in every rounding mode."""
+        return self.constant(self.rng.uniform(1e-5, 1e-3, channels))
+
+    def float_bias(self, channels: int) -> TensorSpec:
+        """A bias of a node with a float output, large and small beside its sums."""
+        return self.constant(
+            (self.rng.normal(0, 1, channels) * 10.0 ** self.rng.integers(-4, 3, channels)).astype(np.float32)
+        )
+
     def mean(self, x: TensorSpec, y: TensorSpec, count: int, dtype: type = np.float32) -> TensorSpec:
         """The rq of a sum of `count` elements of x that becomes their mean in y."""
         scale = [x.scale[0] / (y.scale[0] * count)]

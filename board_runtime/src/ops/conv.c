@@ -41,7 +41,7 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
     n->scratch_bytes =
         is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
   }
-  return qv_check_rq(m, n, 3, y->shape[1], 11);
+  return qv_check_scaled(m, n, 3, y->shape[1], 11);
 }
 
 static qv_status conv_prepare(const qv_session *s, const qv_node *n) {
@@ -66,8 +66,8 @@ typedef struct {
   const qv_tensor *x, *k, *b, *y;
   qv_window w;
   qv_requantizer r;
-  int64_t group, per_in, per_out;
-  const qv_dots *dots; /* the fast kernels, and what they work on */
+  int64_t group, per_in, per_out, size; /* size: bytes of an element of y */
+  const qv_dots *dots;                  /* the fast kernels, and what they work on */
   const int16_t *weights;
   int64_t row; /* int16 elements of a row of weights */
 } convolving;
@@ -136,7 +136,7 @@ static void depthwise(const convolving *c) {
   for (int64_t batch = 0; batch < w->batch; batch++)
     for (int64_t o = 0; o < w->out_channels; o++) {
       if (o % c->per_out == 0) centre_plane(c, from + (batch * w->channels + o / c->per_out) * plane, centred);
-      for (int64_t i = 0; i < w->out_h; i++, to += w->out_w) {
+      for (int64_t i = 0; i < w->out_h; i++, to += w->out_w * c->size) {
         depthwise_row(c, centred + i * w->stride_h * wide, c->weights + o * c->row, acc);
         c->dots->finish(&c->r, o, (uint32_t)bias_of(c->b, o), acc, w->out_w, to);
       }
@@ -192,7 +192,7 @@ static void multiply_tile(const convolving *c, int64_t g, const int16_t *panels,
   for (int64_t o = g * c->per_out; o < (g + 1) * c->per_out; o += QV_ROWS) {
     for (int64_t p = 0; p < count; p += QV_PANEL) c->dots->panel(c->weights + o * c->row, c->row, panels + p * c->row, pairs, acc + p);
     for (int64_t t = 0; t < QV_ROWS && o + t < (g + 1) * c->per_out; t++)
-      c->dots->finish(&c->r, o + t, (uint32_t)bias_of(c->b, o + t), acc + t * QV_TILE, count, to + (o + t) * pixels);
+      c->dots->finish(&c->r, o + t, (uint32_t)bias_of(c->b, o + t), acc + t * QV_TILE, count, to + (o + t) * pixels * c->size);
   }
 }
 
@@ -211,16 +211,17 @@ static void panels_times_weights(const convolving *c) {
         for (int64_t p = 0; p < count; p += QV_PANEL)
           gather_panel(c, from + (batch * w->channels + g * c->per_in) * plane, first + p, count - p < QV_PANEL ? count - p : QV_PANEL,
                        panels + p * c->row);
-        multiply_tile(c, g, panels, count, acc, to + batch * w->out_channels * pixels + first);
+        multiply_tile(c, g, panels, count, acc, to + (batch * w->out_channels * pixels + first) * c->size);
       }
 }
 
 static qv_status conv_run(const qv_session *s, const qv_node *n) {
   convolving c = {
-      .s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_in(s->model, n, 2), .y = qv_out(s->model, n, 0)};
+      .s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_whole_bias(s->model, n), .y = qv_out(s->model, n, 0)};
   qv_window_of(s->model, n, 1, &c.w);
   qv_requantizer_of(s, n, 3, 11, qv_is_wide(c.x, c.k, c.y), &c.r);
   c.group = qv_word(n, 10);
+  c.size = (int64_t)qv_dtype_size(c.y->dtype);
   c.per_in = c.w.channels / c.group;
   c.per_out = c.w.out_channels / c.group;
   if (s->plain_only || c.r.wide) {

@@ -84,8 +84,30 @@ def residual_block(m: Qdq) -> None:
     m.output(m.quantize(m.op("Relu", [m.op("Add", [second, first])])))
 
 
-def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False) -> None:
-    """A conv or conv_transpose of random kind, window and types. wide: 16 bits."""
+@reference(integer=False)
+def conv_to_float(m: Qdq) -> None:
+    m.output(m.op("Relu", [_conv(m, (1, 3, 13, 11), (7, 3, 3, 5), pads=[1, 2, 0, 1], strides=[2, 1])[1]]))
+
+
+@reference(integer=False)
+def conv_to_float_depthwise_no_bias(m: Qdq) -> None:
+    m.output(_conv(m, (2, 5, 9, 7), (10, 1, 3, 3), group=5, pads=[1] * 4, with_bias=False, per_channel=False)[1])
+
+
+@reference(integer=False)
+def conv_to_float_and_quantized(m: Qdq) -> None:
+    """Both forms of one Conv; its weights are stored as float and quantized, its bias is float."""
+    x, w = m.input((1, 3, 7, 7)), m.constant("w", m.rng.normal(0, 0.5, (5, 3, 3, 2)).astype(np.float32))
+    scale = m.rng.uniform(0.003, 0.02, 5).astype(np.float32)
+    made = m.op(
+        "Conv", [x, m.pair(w, scale, np.zeros(5, np.int8), 0), m.constant("b", np.linspace(-1, 1, 5, dtype=np.float32))]
+    )
+    m.output(m.quantize(made))
+    m.output(m.op("Transpose", [made], perm=[0, 2, 3, 1]))
+
+
+def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False, floats: bool = False) -> None:
+    """A conv or conv_transpose of random kind, window and types. wide: 16 bits. floats: the output is float32."""
     rng, kind = r.rng, r.pick(0, 1, 2, 3)  # plain, pointwise, depthwise, grouped
     group = (1, 1, r.pick(5, 17), 2)[kind]
     per_in, per_out = (1 if kind == 2 else r.pick(1, 3, 8), 1 if kind == 2 else r.pick(1, 5, 7))
@@ -106,9 +128,13 @@ def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False) ->
         size = ((h - 1) * sh + reach_h - pads[0] - pads[2], (w - 1) * sw + reach_w - pads[1] - pads[3])
     else:
         size = ((h + pads[0] + pads[2] - reach_h) // sh + 1, (w + pads[1] + pads[3] - reach_w) // sw + 1)
-    y = r.output(x.dtype if wide else r.type(), (2, out, *size))
-    rq = r.rq(per_in * kh * kw, out if per_channel else 1, wide, not transposed)
-    words = (kh, kw, sh, sw, *pads, dh, dw, group, *r.limits(y.dtype))
+    if floats:
+        y, rq, limits = r.float_output((2, out, *size)), r.real_scales(out if per_channel else 1), (0, 0)
+        bias = r.float_bias(out) if rng.random() < 0.6 else bias
+    else:
+        y = r.output(x.dtype if wide else r.type(), (2, out, *size))
+        rq, limits = r.rq(per_in * kh * kw, out if per_channel else 1, wide, not transposed), r.limits(y.dtype)
+    words = (kh, kw, sh, sw, *pads, dh, dw, group, *limits)
     inputs = (x, weight, bias if rng.random() < 0.7 else None, rq)
     r.node("conv_transpose" if transposed else "conv", inputs, y, words)
 
@@ -117,3 +143,5 @@ def random_nodes(r: RandomNodes) -> None:
     convolution(r)
     convolution(r)
     convolution(r, wide=True)
+    convolution(r, floats=True)
+    convolution(r, wide=True, floats=True)

@@ -25,5 +25,19 @@ def conv_transpose_1d(m: Qdq) -> None:
     m.output(m.quantize(m.op("ConvTranspose", [x, w], strides=[2], pads=[1, 1])))
 
 
+@reference(integer=False)
+def conv_transpose_to_float(m: Qdq) -> None:
+    x, w = m.input((1, 4, 5, 6)), m.weight((4, 3, 3, 2), axis=1)
+    m.output(m.op("Tanh", [m.op("ConvTranspose", [x, w, m.bias(x, w, 3)], strides=[2, 3], pads=[1, 0, 0, 1])]))
+
+
+@reference(integer=False)
+def conv_transpose_to_float_grouped(m: Qdq) -> None:
+    x, w = m.input((2, 4, 5, 6)), m.weight((4, 3, 2, 2))
+    m.output(m.op("ConvTranspose", [x, w], strides=[3, 3], group=2, output_padding=[1, 0]))
+
+
 def random_nodes(r: RandomNodes) -> None:
     convolution(r, transposed=True)
+    convolution(r, transposed=True, floats=True)
+    convolution(r, transposed=True, wide=True, floats=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_output import FloatOutput
 from qverify.compiler.unit import Array
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
@@ -47,7 +48,13 @@ def integer_bias(
 
 
 def weight_and_bias(
-    builder: Builder, y: Quantized, w: Quantized, weight: Array, axis: int, bias: Array | None, wide: bool
+    builder: Builder,
+    y: Quantized | FloatOutput,
+    w: Quantized,
+    weight: Array,
+    axis: int,
+    bias: Array | None,
+    wide: bool,
 ) -> list[str | None]:
     """Adds the constants of a linear node's second and third input and returns their names. weight: w's values in the
     node's layout; axis: of its scales."""
@@ -56,7 +63,8 @@ def weight_and_bias(
     name = builder.made(name, weight, spec)
     if bias is None:
         return [name, None]
-    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
+    kind: type = np.float32 if bias.dtype == np.float32 else np.int64 if wide else np.int32
+    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
 
 
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:

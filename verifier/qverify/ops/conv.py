@@ -15,7 +15,7 @@ from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import constant, exact_type, output_of
+from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
@@ -41,7 +41,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     if w.shape[2:] != window.kernel:
         raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
     flat = centred.reshape(w.shape[0], -1)
-    bias = constant(graph, node.inputs[2])
+    bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, int(np.abs(flat).sum(1).max()), bias)
     return Prepared(
         window,

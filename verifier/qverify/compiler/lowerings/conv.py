@@ -8,6 +8,7 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
 from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
 from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
@@ -45,6 +46,21 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    return float_convolution(view, node, "conv")
+
+
+def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
+    """Returns the unit of a Conv or ConvTranspose whose operands are quantized and whose output stays float."""
+    operands, (good, bias) = quantized_operands(view, node), real_bias(view, node)
+    if operands is None or not good:
+        return None
+    x, w = operands
+    if w.value is None or (len(w.scale) > 1 and w.axis != (1 if stem == "conv_transpose" else 0)):
+        return None
+    return float_unit(node, lambda b, y: convolution(b, view, node, stem, x, w, bias, y, UNLIMITED, False))
+
+
 def from_operator(view: View, node: Any) -> LoweredUnit:
     """Returns the unit of a QLinearConv in a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
@@ -65,7 +81,7 @@ def convolution(
     x: Quantized,
     w: Quantized,
     bias: Array | None,
-    y: Quantized,
+    y: Quantized | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:
@@ -102,7 +118,8 @@ def convolution(
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     single = (np.float32(x.scale[0]) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = x.scale.astype(np.float64)[0] * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
-    rq = builder.scales(y.name, single, real, kernel, wide)
+    floats = isinstance(y, FloatOutput)
+    rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     constants = weight_and_bias(builder, y, w, weight, axis, bias, wide)
     builder.tensor(y.spec(y.name, out, layout="NCHW" if len(out) == 4 else "NCW"))
     builder.node(stem, [operand(builder, x, shape), *constants, rq], [y.name], words, (), kernel)

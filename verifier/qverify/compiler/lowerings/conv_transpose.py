@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY, WINDOW
 from qverify.compiler.linear_layers import integer_bias
-from qverify.compiler.lowerings.conv import convolution
+from qverify.compiler.lowerings.conv import convolution, float_convolution
 from qverify.compiler.unit import Activation, LoweredUnit
 from qverify.onnx_model.view import Quantized, View
 
@@ -20,3 +20,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, False)
     return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv_transpose", x, w, bias, y, act, False))
+
+
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    return float_convolution(view, node, "conv_transpose")

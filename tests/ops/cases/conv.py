@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from tests.ops.qdq import Qdq, reference
 from tests.ops.random_nodes import RandomNodes
@@ -106,6 +107,27 @@ def conv_to_float_and_quantized(m: Qdq) -> None:
     m.output(m.op("Transpose", [made], perm=[0, 2, 3, 1]))
 
 
+def _depthwise(m: Qdq, outputs: int, bias: str) -> str:
+    """A Conv whose input has a scale for each channel, as NNCF writes it."""
+    m.inputs.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 5, 9, 7)))
+    m.feed["x"] = m.rng.uniform(-2, 3, (2, 5, 9, 7)).astype(np.float32)
+    limits, scale = np.iinfo(m.act), m.rng.uniform(2.5, 3.5, 5)
+    zero = np.zeros(5) if m.symmetric else limits.min + m.rng.uniform(0.3, 0.6, 5) * (limits.max - limits.min)
+    x = m.pair("x", (scale * 2 / (limits.max - limits.min)).astype(np.float32), zero.astype(m.act), 1)
+    more = [m.constant(bias, m.rng.normal(0, 1, outputs).astype(np.float32))] if bias else []
+    return m.op("Conv", [x, m.weight((outputs, 1, 3, 3), axis=0), *more], group=5, pads=[1, 0, 1, 1])
+
+
+@reference(integer=False)
+def conv_depthwise_input_per_channel(m: Qdq) -> None:
+    m.output(m.quantize(m.op("Relu", [_depthwise(m, 5, "b")]), crop=0.8))
+
+
+@reference(integer=False)
+def conv_depthwise_input_per_channel_to_float(m: Qdq) -> None:
+    m.output(_depthwise(m, 10, ""))
+
+
 def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False, floats: bool = False) -> None:
     """A conv or conv_transpose of random kind, window and types. wide: 16 bits. floats: the output is float32."""
     rng, kind = r.rng, r.pick(0, 1, 2, 3)  # plain, pointwise, depthwise, grouped
@@ -118,7 +140,8 @@ def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False, fl
     if kind == 1 and rng.random() < 0.6:
         sh, sw, pads = 1, 1, [0] * 4
     h, w, out = r.pick(7, 11, 13), r.pick(7, 9, 19), group * per_out
-    x = r.input(r.type("uint16", "int16") if wide else r.type(), (2, group * per_in, h, w))
+    by_channel = (group, 1) if kind == 2 and not transposed and rng.random() < 0.5 else (1, -1)
+    x = r.input(r.type("uint16", "int16") if wide else r.type(), (2, group * per_in, h, w), *by_channel)
     shape = (group * per_in, per_out, kh, kw) if transposed else (out, per_in, kh, kw)
     per_channel = not transposed and bool(r.pick(0, 1))
     weight = r.weights(r.type(), shape, out if per_channel else 1)

@@ -42,10 +42,9 @@ def float_unit(node: Any, lower: Callable[[Builder, FloatOutput], None]) -> Lowe
 
 
 def quantized_operands(view: View, node: Any) -> tuple[Quantized, Quantized] | None:
-    """Returns both operands of a linear operator; None unless both are dequantized 8-bit or 16-bit tensors, the first
-    with one scale."""
+    """Returns both operands of a linear operator; None unless both are dequantized 8-bit or 16-bit tensors."""
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
-    if a is None or b is None or len(a.scale) > 1 or not all(q.eight_bit or q.sixteen_bit for q in (a, b)):
+    if a is None or b is None or not all(q.eight_bit or q.sixteen_bit for q in (a, b)):
         return None
     return a, b
 

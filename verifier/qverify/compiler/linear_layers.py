@@ -67,9 +67,21 @@ def weight_and_bias(
     return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
 
 
+def scaled_alike(x: Quantized, w: Quantized) -> bool:
+    """Returns whether each sum of a Conv has one scale: x has one, or one a channel and each output reads one
+    channel."""
+    return len(x.scale) == 1 or (x.axis == 1 and w.value is not None and w.value.shape[1] == 1)
+
+
+def by_output(x: Quantized, outputs: int) -> Quantized:
+    """Returns x with the scale of each output channel of a Conv that reads one channel for each; x where it has one
+    scale."""
+    return x if len(x.scale) == 1 else replace(x, scale=np.repeat(x.scale, outputs // len(x.scale)))
+
+
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
-    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type, no int8 activation with
-    uint8 weight."""
-    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype:
+    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type and scale, no int8
+    activation with uint8 weight."""
+    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype or len(x.scale) > 1:
         return False
     return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

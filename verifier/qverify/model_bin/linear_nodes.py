@@ -38,4 +38,5 @@ def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) ->
     output."""
     x = graph.spec(node.inputs[0] or "")
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    return exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)
+    largest = max(largest_centred(x.dtype, zero) for zero in x.zero_point)
+    return exact_dtype(largest, row_weight, largest_bias)

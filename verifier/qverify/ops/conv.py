@@ -55,7 +55,8 @@ def prepare(node: Node, graph: Graph) -> Prepared:
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    zero, out = graph.spec(node.inputs[0] or "").zero_point[0], plane_shape(spec.shape)
+    zeros, out = graph.spec(node.inputs[0] or "").zero_point, plane_shape(spec.shape)
+    zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
     y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
     blocks_of = _depthwise if one_channel and state.group > 1 else _grouped

@@ -9,7 +9,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
-from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.linear_layers import by_output, integer_bias, integer_kernel, scaled_alike, weight_and_bias
 from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 from qverify.compiler.unit import (
@@ -31,11 +31,12 @@ OPERATORS = {"QLinearConv": {**WINDOW, "group": ANY, **CHANNELS}}
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
-    if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
+    if x is None or w is None or w.value is None or not scaled_alike(x, w) or len(y.scale) > 1:
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
-    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, kernel)
+    steps, bias_of = by_output(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
+    bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
     unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:
         inputs = [*qlinear_operands(x), *qlinear_operands(w), y.scale_name, y.zero_name] + (
@@ -57,6 +58,8 @@ def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
         return None
     x, w = operands
     if w.value is None or (len(w.scale) > 1 and w.axis != (1 if stem == "conv_transpose" else 0)):
+        return None
+    if not scaled_alike(x, w) or (stem == "conv_transpose" and len(x.scale) > 1):
         return None
     return float_unit(node, lambda b, y: convolution(b, view, node, stem, x, w, bias, y, UNLIMITED, False))
 
@@ -116,8 +119,9 @@ def convolution(
             f"{node.name} ({node.op_type}): per-channel weights with group {group} are not supported"
         )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    single = (np.float32(x.scale[0]) * w.scale).astype(np.float32) / np.float32(y.scale[0])
-    real = x.scale.astype(np.float64)[0] * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
+    sx = by_output(x, out[1]).scale
+    single = (sx.astype(np.float32) * w.scale).astype(np.float32) / np.float32(y.scale[0])
+    real = sx.astype(np.float64) * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
     floats = isinstance(y, FloatOutput)
     rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     constants = weight_and_bias(builder, y, w, weight, axis, bias, wide)

@@ -65,7 +65,7 @@ def match_float(view: View, node: Any) -> LoweredUnit | None:
         return None
     x, w = operands
     axis = 0 if attrs.get("transB", 0) else 1
-    if w.value is None or (len(w.scale) > 1 and w.axis != axis):
+    if w.value is None or len(x.scale) > 1 or (len(w.scale) > 1 and w.axis != axis):
         return None
     columns = w.value.shape[axis]
     if bias is not None:

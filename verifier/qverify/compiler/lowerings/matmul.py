@@ -47,6 +47,8 @@ def match_float(view: View, node: Any) -> LoweredUnit | None:
     if operands is None or min(len(view.shape(q.name)) for q in operands) < 2:
         return None
     a, b = operands
+    if len(a.scale) > 1:
+        return None
     if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
         return None
     return float_unit(node, lambda builder, y: lower(builder, view, node, a, b, y, UNLIMITED, False))

@@ -114,7 +114,8 @@ def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
     bias = bool(np.ptp(bias_of(case)))
     scale = of.rq.shape[-1] > 1
     zeros = np.ptp(zero_points(case)) > 0
-    sums = case.last.op in ("conv", "fully_connected") and case.graph.spec(case.last.inputs[0] or "").zero_point[0] != 0
+    zero_x = case.graph.spec(case.last.inputs[0] or "").zero_point
+    sums = case.last.op in ("conv", "fully_connected") and len(zero_x) == 1 and zero_x[0] != 0
     found: dict[str, tuple[str, ...]] = {}
     if scale:
         found["the requantization scale"] = ("scale",)

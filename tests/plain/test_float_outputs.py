@@ -84,6 +84,12 @@ def test_one_unit_in_the_last_place_is_too_much_for_us_and_not_for_the_reference
     assert not holds(ours + np.float32(0.01), ours) and not holds(np.full_like(ours, np.nan), ours)
 
 
+def test_a_float_output_has_no_activation_to_make_a_node_of():
+    m = conv()
+    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(fuse=False)).graph
+    assert [n.op for n in graph.nodes] == ["quantize", "conv", "elementwise_float"]
+
+
 def test_both_results_of_one_conv():
     """One that is quantized and one that is not: two nodes of the same sums."""
     m = Qdq(seed=3)

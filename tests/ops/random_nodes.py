@@ -100,9 +100,9 @@ class RandomNodes:
     def constant(self, value: Array) -> TensorSpec:
         return self._constant(TensorSpec(self._name(), value.dtype.name, value.shape), value)
 
-    def weights(self, dtype: str, shape: Shape, channels: int) -> TensorSpec:
-        """A quantized constant; channels: scales along axis 0, or 1 for all."""
-        spec = self.output(dtype, shape, channels, 0 if channels > 1 else -1)
+    def weights(self, dtype: str, shape: Shape, channels: int, axis: int = 0) -> TensorSpec:
+        """A quantized constant; channels: scales along the axis, or 1 for all."""
+        spec = self.output(dtype, shape, channels, axis if channels > 1 else -1)
         low, high = RANGE[dtype]
         return self._constant(spec, self.rng.integers(low, high + 1, shape).astype(dtype))
 

@@ -144,7 +144,11 @@ def convolution(r: RandomNodes, transposed: bool = False, wide: bool = False, fl
     x = r.input(r.type("uint16", "int16") if wide else r.type(), (2, group * per_in, h, w), *by_channel)
     shape = (group * per_in, per_out, kh, kw) if transposed else (out, per_in, kh, kw)
     per_channel = not transposed and bool(r.pick(0, 1))
-    weight = r.weights(r.type(), shape, out if per_channel else 1)
+    if transposed and rng.random() < 0.5:  # one for each output channel of a group
+        weight = r.weights(r.type(), shape, per_out, 1)
+        per_channel = per_out > 1
+    else:
+        weight = r.weights(r.type(), shape, out if per_channel else 1)
     bias = r.constant(rng.integers(-9000, 9000, out).astype(np.int64 if wide else np.int32))
     reach_h, reach_w = (kh - 1) * dh + 1, (kw - 1) * dw + 1
     if transposed:

@@ -79,6 +79,11 @@ def by_output(x: Quantized, outputs: int) -> Quantized:
     return x if len(x.scale) == 1 else replace(x, scale=np.repeat(x.scale, outputs // len(x.scale)))
 
 
+def of_every_group(w: Quantized, group: int) -> Quantized:
+    """Returns the weights of a ConvTranspose with a scale for each output channel: the same ones in every group."""
+    return w if len(w.scale) == 1 else replace(w, scale=np.tile(w.scale, group))
+
+
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
     """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type and scale, no int8
     activation with uint8 weight."""

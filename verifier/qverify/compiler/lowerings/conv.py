@@ -9,7 +9,14 @@ import numpy as np
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
-from qverify.compiler.linear_layers import by_output, integer_bias, integer_kernel, scaled_alike, weight_and_bias
+from qverify.compiler.linear_layers import (
+    by_output,
+    integer_bias,
+    integer_kernel,
+    of_every_group,
+    scaled_alike,
+    weight_and_bias,
+)
 from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 from qverify.compiler.unit import (
@@ -114,14 +121,10 @@ def convolution(
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}"
         )
-    if stem == "conv_transpose" and len(w.scale) > 1 and group > 1:
-        raise UnsupportedError(
-            f"{node.name} ({node.op_type}): per-channel weights with group {group} are not supported"
-        )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    sx = by_output(x, out[1]).scale
-    single = (sx.astype(np.float32) * w.scale).astype(np.float32) / np.float32(y.scale[0])
-    real = sx.astype(np.float64) * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
+    sx, sw = by_output(x, out[1]).scale, (w if stem == "conv" else of_every_group(w, group)).scale
+    single = (sx.astype(np.float32) * sw).astype(np.float32) / np.float32(y.scale[0])
+    real = sx.astype(np.float64) * sw.astype(np.float64) / y.scale.astype(np.float64)[0]
     floats = isinstance(y, FloatOutput)
     rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     constants = weight_and_bias(builder, y, w, weight, axis, bias, wide)

@@ -44,6 +44,7 @@ class Qdq:
         self.inputs: list[Any] = []
         self.outputs: list[str] = []
         self.feed: dict[str, np.ndarray] = {}
+        self.kinds: dict[str, tuple[int, ...]] = {}  # shapes of float tensors that onnx does not infer
 
     def constant(self, name: str, value: Any) -> str:
         self.constants[name] = np.asarray(value)
@@ -120,7 +121,12 @@ class Qdq:
 
     def model(self, outputs: list[str] | None = None) -> onnx.ModelProto:
         wanted = outputs or self.outputs
-        kinds = [onnx.ValueInfoProto(name=n) for n in wanted]
+        kinds = [
+            helper.make_tensor_value_info(n, TensorProto.FLOAT, self.kinds[n])
+            if n in self.kinds
+            else onnx.ValueInfoProto(name=n)
+            for n in wanted
+        ]
         initializers = [
             numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in self.constants.items()
         ]

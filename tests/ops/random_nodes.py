@@ -100,9 +100,9 @@ class RandomNodes:
     def constant(self, value: Array) -> TensorSpec:
         return self._constant(TensorSpec(self._name(), value.dtype.name, value.shape), value)
 
-    def weights(self, dtype: str, shape: Shape, channels: int) -> TensorSpec:
-        """A quantized constant; channels: scales along axis 0, or 1 for all."""
-        spec = self.output(dtype, shape, channels, 0 if channels > 1 else -1)
+    def weights(self, dtype: str, shape: Shape, channels: int, axis: int = 0) -> TensorSpec:
+        """A quantized constant; channels: scales along the axis, or 1 for all."""
+        spec = self.output(dtype, shape, channels, axis if channels > 1 else -1)
         low, high = RANGE[dtype]
         return self._constant(spec, self.rng.integers(low, high + 1, shape).astype(dtype))
 
@@ -118,6 +118,16 @@ class RandomNodes:
         if self.rounding != "ref-exact":
             return self.constant(parameters(self.rounding, scale, wide))
         return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
+
+    def real_scales(self, channels: int) -> TensorSpec:
+        """Scales of a node with a float output: float64 in every rounding mode."""
+        return self.constant(self.rng.uniform(1e-5, 1e-3, channels))
+
+    def float_bias(self, channels: int) -> TensorSpec:
+        """A bias of a node with a float output, large and small beside its sums."""
+        return self.constant(
+            (self.rng.normal(0, 1, channels) * 10.0 ** self.rng.integers(-4, 3, channels)).astype(np.float32)
+        )
 
     def mean(self, x: TensorSpec, y: TensorSpec, count: int, dtype: type = np.float32) -> TensorSpec:
         """The rq of a sum of `count` elements of x that becomes their mean in y."""

@@ -18,7 +18,7 @@ typedef struct {
   void (*panel)(const int16_t *w, int64_t stride, const int16_t *panel, int64_t pairs, uint32_t *acc);
   void (*taps)(const qv_taps *t, uint32_t *acc, int64_t count);        /* acc[j] = 3 x 3 taps at column j*stride */
   uint32_t (*row)(const int16_t *x, const int16_t *w, int64_t length); /* one dot product */
-  /* to[j] = requantize(acc[j] + bias) in the channel's scale; to is 8-bit. */
+  /* to[j] = requantize(acc[j] + bias) in the channel's scale; to is 8-bit, or float32 where r says so. */
   void (*finish)(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to);
   void (*centre)(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to); /* to[i*step] */
 } qv_dots;

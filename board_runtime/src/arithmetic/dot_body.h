@@ -65,9 +65,17 @@ QV_BODY void body_finish_half_up(const qv_requantizer *r, int64_t at, uint32_t b
   }
 }
 
+QV_BODY void body_finish_real(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
+  float *out = (float *)(void *)to;
+  double scale = ((const double *)r->values)[r->channels > 1 ? channel : 0], add = r->bias ? (double)r->bias[channel] : 0.0;
+  for (int64_t j = 0; j < count; j++) out[j] = (float)((double)(int32_t)(acc[j] + bias) * scale + add);
+}
+
 QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias, const uint32_t *acc, int64_t count, uint8_t *to) {
   int64_t at = r->channels > 1 ? channel : 0;
-  if (r->dtype == QV_F32) {
+  if (r->real) {
+    body_finish_real(r, channel, bias, acc, count, to);
+  } else if (r->dtype == QV_F32) {
     body_finish_f32(r, ((const float *)r->values)[at], bias, acc, count, to);
   } else if (r->dtype == QV_I32 && body_is_half_up(r->rounding) && ((const int32_t *)r->values)[r->channels + at] <= 62) {
     body_finish_half_up(r, at, bias, acc, count, to);

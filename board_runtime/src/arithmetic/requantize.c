@@ -23,8 +23,29 @@ static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const int
 qv_status qv_check_bias(qv_model *m, const qv_node *n, int64_t channels) {
   const qv_tensor *b = qv_in(m, n, 2);
   int wide = qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), qv_out(m, n, 0));
-  if (b && (!b->constant || b->elements != channels || b->dtype != (wide ? QV_I64 : QV_I32)))
+  int real = b && b->dtype == QV_F32 && qv_out(m, n, 0)->dtype == QV_F32;
+  if (b && (!b->constant || b->elements != channels || (b->dtype != (wide ? QV_I64 : QV_I32) && !real)))
     return qv_fail_operands(m, n, "a constant %s bias of %ld", wide ? "int64" : "int32", (long)channels);
+  return QV_OK;
+}
+
+const qv_tensor *qv_whole_bias(const qv_model *m, const qv_node *n) {
+  const qv_tensor *b = qv_in(m, n, 2);
+  return b && b->dtype == QV_F32 ? NULL : b;
+}
+
+qv_status qv_check_scaled(qv_model *m, const qv_node *n, int rq_input, int64_t channels, int low_word) {
+  const qv_tensor *rq = qv_in(m, n, rq_input);
+  if (qv_out(m, n, 0)->dtype != QV_F32) return qv_check_rq(m, n, rq_input, channels, low_word);
+  if (!rq || !rq->constant || rq->dtype != QV_F64 || rq->rank != 1 || (rq->elements != 1 && rq->elements != channels))
+    return qv_fail_operands(m, n, "a constant float64 rq of 1 or %ld as input %d", (long)channels, rq_input);
+  for (int64_t i = 0; i < rq->elements; i++) {
+    double scale = ((const double *)rq->constant)[i];
+    if (!(scale > 0) || scale - scale != 0) return qv_fail(m, n, QV_E_FORMAT, "scale %ld is %g, wanted a positive number", (long)i, scale);
+  }
+  if (qv_word(n, low_word) || qv_word(n, low_word + 1))
+    return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d beside a float output, wanted 0 and 0", qv_word(n, low_word),
+                   qv_word(n, low_word + 1));
   return QV_OK;
 }
 
@@ -54,13 +75,16 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
 }
 
 void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int low_word, int wide, qv_requantizer *r) {
-  const qv_tensor *rq = qv_in(s->model, n, rq_input), *y = qv_out(s->model, n, 0);
+  const qv_tensor *rq = qv_in(s->model, n, rq_input), *y = qv_out(s->model, n, 0), *bias = qv_in(s->model, n, 2);
   r->values = rq->constant;
   r->dtype = rq->dtype;
   r->channels = rq->shape[rq->rank - 1];
   r->rounding = s->model->rounding;
   r->wide = wide;
-  r->zero = y->zero_point[0];
+  r->real = y->dtype == QV_F32;
+  r->zero = 0;
+  if (!r->real) r->zero = y->zero_point[0];
+  r->bias = r->real && bias && bias->dtype == QV_F32 ? bias->constant : NULL;
   r->low = qv_word(n, low_word);
   r->high = qv_word(n, low_word + 1);
 }
@@ -112,7 +136,17 @@ int64_t qv_sum_shift(qv_rounding rounding, int64_t value, int32_t shift) {
   return qv_half_up(value, shift);
 }
 
+/* fl32(f64(acc) * S + f64(b)) */
+static int32_t scaled_bits(const qv_requantizer *r, int64_t acc, int64_t channel) {
+  double v = (double)acc * ((const double *)r->values)[r->channels > 1 ? channel : 0];
+  float y = (float)(r->bias ? v + (double)r->bias[channel] : v);
+  int32_t bits;
+  memcpy(&bits, &y, sizeof bits);
+  return bits;
+}
+
 int32_t qv_requantize(const qv_requantizer *r, int64_t acc, int64_t channel) {
+  if (r->real) return scaled_bits(r, acc, channel);
   int64_t at = r->channels > 1 ? channel : 0;
   int32_t low = r->low - r->zero, high = r->high - r->zero;
   if (r->dtype == QV_F32) {

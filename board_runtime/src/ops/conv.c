@@ -5,6 +5,10 @@
 
 static int64_t depth_of(const qv_tensor *k) { return (int64_t)k->shape[1] * k->shape[2] * k->shape[3]; }
 static int is_depthwise(const qv_tensor *k) { return k->shape[1] == 1; }
+/* One scale in each sum: that of all of x, or of its channel where every output channel reads one channel. */
+static int is_scaled_alike(const qv_tensor *x, const qv_tensor *k) {
+  return x->n_scales == 1 || (k->rank == 4 && is_depthwise(k) && x->channel_axis == 1);
+}
 
 /* prepared: the kernels' table (64 bytes), then a row of 2*pairs centred weights an output channel, and QV_ROWS - 1 rows of zeros. */
 enum { HEAD = 64 };
@@ -27,11 +31,12 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
   int64_t group = qv_word(n, 10);
   if (group < 1 || x->shape[1] % group || y->shape[1] % group)
     return qv_fail(m, n, QV_E_FORMAT, "%d groups do not divide %d input and %d output channels", (int)group, x->shape[1], y->shape[1]);
-  if (!k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || k->rank != 4 || k->shape[0] != y->shape[1] ||
+  if (!k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || !is_scaled_alike(x, k) || k->rank != 4 || k->shape[0] != y->shape[1] ||
       (int64_t)k->shape[1] * group != x->shape[1] || k->shape[2] != qv_word(n, 0) || k->shape[3] != qv_word(n, 1) ||
       (k->n_scales > 1 && k->channel_axis != 0))
-    return qv_fail_operands(m, n, "a quantized input of one scale and constant quantized weights (%d, %d, %d, %d), scales on axis 0",
-                            y->shape[1], x->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1));
+    return qv_fail_operands(
+        m, n, "an input of one scale (depthwise: or of one a channel) and constant quantized weights (%d, %d, %d, %d), scales on axis 0",
+        y->shape[1], x->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1));
   int wide = qv_is_wide(x, k, y);
   if ((status = qv_check_bias(m, n, y->shape[1])) != QV_OK) return status;
   if (!wide) {
@@ -41,7 +46,7 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
     n->scratch_bytes =
         is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
   }
-  return qv_check_rq(m, n, 3, y->shape[1], 11);
+  return qv_check_scaled(m, n, 3, y->shape[1], 11);
 }
 
 static qv_status conv_prepare(const qv_session *s, const qv_node *n) {
@@ -66,8 +71,8 @@ typedef struct {
   const qv_tensor *x, *k, *b, *y;
   qv_window w;
   qv_requantizer r;
-  int64_t group, per_in, per_out;
-  const qv_dots *dots; /* the fast kernels, and what they work on */
+  int64_t group, per_in, per_out, size; /* size: bytes of an element of y */
+  const qv_dots *dots;                  /* the fast kernels, and what they work on */
   const int16_t *weights;
   int64_t row; /* int16 elements of a row of weights */
 } convolving;
@@ -89,7 +94,7 @@ static void plain(const convolving *c) {
                 if (row < 0 || row >= w->in_h || column < 0 || column >= w->in_w) continue;
                 int64_t in = ((batch * w->channels + o / c->per_out * c->per_in + q) * w->in_h + row) * w->in_w + column;
                 int64_t tap = ((o * c->per_in + q) * w->kernel_h + a) * w->kernel_w + e;
-                acc += (uint64_t)((int64_t)(qv_load(from, c->x->dtype, in) - c->x->zero_point[0]) *
+                acc += (uint64_t)((int64_t)(qv_load(from, c->x->dtype, in) - qv_zero(c->x, o / c->per_out)) *
                                   (qv_load(c->k->constant, c->k->dtype, tap) - qv_zero(c->k, o)));
               }
           qv_store(qv_data(c->s, c->y), c->y->dtype, at, qv_requantize(&c->r, wide ? (int64_t)acc : (int32_t)(uint32_t)acc, o));
@@ -97,11 +102,11 @@ static void plain(const convolving *c) {
 }
 
 /* One channel's plane, centred, the padding zero. */
-static void centre_plane(const convolving *c, const uint8_t *from, int16_t *to) {
+static void centre_plane(const convolving *c, int64_t channel, const uint8_t *from, int16_t *to) {
   const qv_window *w = &c->w;
   int64_t wide = plane_w(w);
   for (int64_t i = 0; i < w->in_h; i++)
-    c->dots->centre(from + i * w->in_w, c->x->dtype == QV_S8, c->x->zero_point[0], w->in_w, 1, to + (i + w->top) * wide + w->left);
+    c->dots->centre(from + i * w->in_w, c->x->dtype == QV_S8, qv_zero(c->x, channel), w->in_w, 1, to + (i + w->top) * wide + w->left);
 }
 
 /* acc = sums of one output row of one channel. */
@@ -135,8 +140,8 @@ static void depthwise(const convolving *c) {
   memset(centred, 0, (size_t)(wide * plane_h(w)) * 2);
   for (int64_t batch = 0; batch < w->batch; batch++)
     for (int64_t o = 0; o < w->out_channels; o++) {
-      if (o % c->per_out == 0) centre_plane(c, from + (batch * w->channels + o / c->per_out) * plane, centred);
-      for (int64_t i = 0; i < w->out_h; i++, to += w->out_w) {
+      if (o % c->per_out == 0) centre_plane(c, o / c->per_out, from + (batch * w->channels + o / c->per_out) * plane, centred);
+      for (int64_t i = 0; i < w->out_h; i++, to += w->out_w * c->size) {
         depthwise_row(c, centred + i * w->stride_h * wide, c->weights + o * c->row, acc);
         c->dots->finish(&c->r, o, (uint32_t)bias_of(c->b, o), acc, w->out_w, to);
       }
@@ -192,7 +197,7 @@ static void multiply_tile(const convolving *c, int64_t g, const int16_t *panels,
   for (int64_t o = g * c->per_out; o < (g + 1) * c->per_out; o += QV_ROWS) {
     for (int64_t p = 0; p < count; p += QV_PANEL) c->dots->panel(c->weights + o * c->row, c->row, panels + p * c->row, pairs, acc + p);
     for (int64_t t = 0; t < QV_ROWS && o + t < (g + 1) * c->per_out; t++)
-      c->dots->finish(&c->r, o + t, (uint32_t)bias_of(c->b, o + t), acc + t * QV_TILE, count, to + (o + t) * pixels);
+      c->dots->finish(&c->r, o + t, (uint32_t)bias_of(c->b, o + t), acc + t * QV_TILE, count, to + (o + t) * pixels * c->size);
   }
 }
 
@@ -211,16 +216,17 @@ static void panels_times_weights(const convolving *c) {
         for (int64_t p = 0; p < count; p += QV_PANEL)
           gather_panel(c, from + (batch * w->channels + g * c->per_in) * plane, first + p, count - p < QV_PANEL ? count - p : QV_PANEL,
                        panels + p * c->row);
-        multiply_tile(c, g, panels, count, acc, to + batch * w->out_channels * pixels + first);
+        multiply_tile(c, g, panels, count, acc, to + (batch * w->out_channels * pixels + first) * c->size);
       }
 }
 
 static qv_status conv_run(const qv_session *s, const qv_node *n) {
   convolving c = {
-      .s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_in(s->model, n, 2), .y = qv_out(s->model, n, 0)};
+      .s = s, .n = n, .x = qv_in(s->model, n, 0), .k = qv_in(s->model, n, 1), .b = qv_whole_bias(s->model, n), .y = qv_out(s->model, n, 0)};
   qv_window_of(s->model, n, 1, &c.w);
   qv_requantizer_of(s, n, 3, 11, qv_is_wide(c.x, c.k, c.y), &c.r);
   c.group = qv_word(n, 10);
+  c.size = (int64_t)qv_dtype_size(c.y->dtype);
   c.per_in = c.w.channels / c.group;
   c.per_out = c.w.out_channels / c.group;
   if (s->plain_only || c.r.wide) {

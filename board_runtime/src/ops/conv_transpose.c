@@ -11,15 +11,15 @@ static qv_status conv_transpose_check(qv_model *m, qv_node *n) {
     return qv_fail(m, n, QV_E_FORMAT, "%d groups do not divide %d input and %d output channels", (int)group, x->shape[1], y->shape[1]);
   if (!k || !k->constant || !qv_is_q(x) || !qv_is_q(k) || x->n_scales != 1 || k->rank != 4 || k->shape[0] != x->shape[1] ||
       (int64_t)k->shape[1] * group != y->shape[1] || k->shape[2] != qv_word(n, 0) || k->shape[3] != qv_word(n, 1) ||
-      (k->n_scales > 1 && (k->channel_axis != 1 || group != 1)))
-    return qv_fail_operands(m, n, "a quantized input of one scale and constant quantized weights (%d, %d, %d, %d), %s", x->shape[1],
-                            y->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1), group == 1 ? "scales on axis 1" : "one scale");
+      (k->n_scales > 1 && k->channel_axis != 1))
+    return qv_fail_operands(m, n, "a quantized input of one scale and constant quantized weights (%d, %d, %d, %d), scales on axis 1",
+                            x->shape[1], y->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1));
   if ((status = qv_check_bias(m, n, y->shape[1])) != QV_OK) return status;
-  return qv_check_rq(m, n, 3, y->shape[1], 11);
+  return qv_check_scaled(m, n, 3, y->shape[1], 11);
 }
 
 static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
-  const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1), *b = qv_in(s->model, n, 2), *y = qv_out(s->model, n, 0);
+  const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1), *b = qv_whole_bias(s->model, n), *y = qv_out(s->model, n, 0);
   qv_window w;
   qv_requantizer r;
   int wide = qv_is_wide(x, k, y);

@@ -16,7 +16,7 @@ static qv_status fully_connected_check(qv_model *m, qv_node *n) {
     n->prepared_bytes = HEAD + k->elements * 2;
     n->scratch_bytes = (int64_t)x->shape[1] * 2;
   }
-  return qv_check_rq(m, n, 3, y->shape[1], 0);
+  return qv_check_scaled(m, n, 3, y->shape[1], 0);
 }
 
 static qv_status fully_connected_prepare(const qv_session *s, const qv_node *n) {
@@ -35,7 +35,7 @@ static int64_t bias_of(const qv_tensor *b, int64_t o) {
 }
 
 static void fast(const qv_session *s, const qv_node *n, const qv_requantizer *r) {
-  const qv_tensor *x = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 2), *y = qv_out(s->model, n, 0);
+  const qv_tensor *x = qv_in(s->model, n, 0), *b = qv_whole_bias(s->model, n), *y = qv_out(s->model, n, 0);
   const qv_dots *dots;
   memcpy(&dots, qv_prepared(s, n), sizeof dots);
   const int16_t *weights = (const int16_t *)qv_prepared(s, n) + HEAD / 2;
@@ -52,7 +52,7 @@ static void fast(const qv_session *s, const qv_node *n, const qv_requantizer *r)
 }
 
 static qv_status fully_connected_run(const qv_session *s, const qv_node *n) {
-  const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1), *b = qv_in(s->model, n, 2), *y = qv_out(s->model, n, 0);
+  const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1), *b = qv_whole_bias(s->model, n), *y = qv_out(s->model, n, 0);
   int wide = qv_is_wide(x, k, y);
   int64_t depth = x->shape[1], outputs = y->shape[1];
   qv_requantizer r;

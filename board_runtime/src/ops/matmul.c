@@ -27,7 +27,7 @@ static qv_status matmul_check(qv_model *m, qv_node *n) {
     n->prepared_bytes = HEAD;
     n->scratch_bytes = (QV_ROWS + pairs) * QV_TILE * 4 + (a->shape[ra - 2] + QV_ROWS - 1) * pairs * 4;
   }
-  return qv_check_rq(m, n, 2, y->shape[ry - 1], 0);
+  return qv_check_scaled(m, n, 2, y->shape[ry - 1], 0);
 }
 
 typedef struct {
@@ -78,16 +78,18 @@ static void gather_columns(const multiplying *w, const uint8_t *b, int64_t first
 
 static void finish(const multiplying *w, int64_t first, int64_t count, const uint32_t *acc, uint8_t *to) {
   if (w->r.channels == 1) w->dots->finish(&w->r, 0, 0, acc, count, to);
+  else if (w->r.real)
+    for (int64_t j = 0; j < count; j++) qv_store(to, QV_F32, j, qv_requantize(&w->r, (int32_t)acc[j], first + j));
   else
     for (int64_t j = 0; j < count; j++) to[j] = (uint8_t)qv_requantize(&w->r, (int32_t)acc[j], first + j);
 }
 
 static void fast(const multiplying *w, int64_t at_a, int64_t at_b, int64_t at_y) {
-  int64_t pairs = qv_pairs(w->depth), row = pairs * 2;
+  int64_t pairs = qv_pairs(w->depth), row = pairs * 2, size = (int64_t)qv_dtype_size(w->y->dtype);
   uint32_t *acc = qv_scratch(w->s, w->n);
   int16_t *panels = (int16_t *)(void *)(acc + QV_ROWS * QV_TILE), *centred = panels + qv_tile_elements(pairs);
   const uint8_t *a = (const uint8_t *)qv_data(w->s, w->a) + at_a, *b = (const uint8_t *)qv_data(w->s, w->b) + at_b;
-  uint8_t *to = (uint8_t *)qv_data(w->s, w->y) + at_y;
+  uint8_t *to = (uint8_t *)qv_data(w->s, w->y) + at_y * size;
   memset(panels, 0, (size_t)(qv_tile_elements(pairs) + (w->rows + QV_ROWS - 1) * row) * 2);
   for (int64_t i = 0; i < w->rows; i++)
     w->dots->centre(a + i * w->depth, w->a->dtype == QV_S8, w->a->zero_point[0], w->depth, 1, centred + i * row);
@@ -97,7 +99,7 @@ static void fast(const multiplying *w, int64_t at_a, int64_t at_b, int64_t at_y)
     for (int64_t i = 0; i < w->rows; i += QV_ROWS) {
       for (int64_t p = 0; p < count; p += QV_PANEL) w->dots->panel(centred + i * row, row, panels + p * row, pairs, acc + p);
       for (int64_t t = 0; t < QV_ROWS && i + t < w->rows; t++)
-        finish(w, first, count, acc + t * QV_TILE, to + (i + t) * w->columns + first);
+        finish(w, first, count, acc + t * QV_TILE, to + ((i + t) * w->columns + first) * size);
     }
   }
 }

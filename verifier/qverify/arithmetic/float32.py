@@ -41,7 +41,7 @@ def _horner(coefficients: list[float], x: Array) -> Array:
 
 def exp64(x: Array) -> Array:
     """Returns exp(x), float64; inf above 709.7, 0 below -745."""
-    safe = np.clip(x, -745.0, 709.7)
+    safe = np.clip(np.where(np.isnan(x), 0.0, x), -745.0, 709.7)  # a NaN has no whole part
     n = np.rint(safe * 1.4426950408889634)
     r = (safe - n * LN2_HIGH) - n * LN2_LOW
     p = _horner(_EXP, r)

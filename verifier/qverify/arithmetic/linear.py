@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True, slots=True)
 class Output:
     """The requantization of an accumulator. rq: as in NUMERICS.md section 1; wide: int64 accumulators; axis: of the
-    channels."""
+    channels. dtype float32: acc is scaled and not requantized. bias: float32 [C], added to what is scaled."""
 
     rq: Array
     zero_point: int
@@ -27,14 +27,18 @@ class Output:
     rounding: str
     wide: bool
     axis: int = 1
+    bias: Array | None = None
 
     def part(self, channels: slice) -> Output:
         """Returns the same for some of the channels, with these on axis 0."""
-        return replace(self, rq=self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels], axis=0)
+        rq = self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels]
+        return replace(self, rq=rq, axis=0, bias=None if self.bias is None else self.bias[channels])
 
     def of(self, acc: Array) -> Array:
         """Returns the output of an accumulator. acc: exact integers in float32, float64 or int64; 8-bit sums beyond
         int32 wrap. May overwrite acc."""
+        if self.dtype == "float32":
+            return self._scaled(acc)
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
             along = [1] * acc.ndim
             if self.rq.shape[-1] > 1:
@@ -48,6 +52,17 @@ class Output:
         return requantize(
             whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis
         )
+
+    def _scaled(self, acc: Array) -> Array:
+        """Returns fl32(f64(acc) * S + f64(b)). Sums in float32 are below 2^24 and do not wrap."""
+        along = [1] * acc.ndim
+        along[self.axis] = -1
+        whole = acc if self.wide or acc.dtype == np.float32 else wrapped_int32(acc)
+        value = whole.astype(np.float64) * (self.rq.reshape(along) if self.rq.size > 1 else self.rq[0])
+        if self.bias is not None:
+            value += self.bias.astype(np.float64).reshape(along)
+        with np.errstate(over="ignore"):
+            return value.astype(np.float32)
 
 
 def is_wide(*dtypes: str) -> bool:

@@ -42,8 +42,8 @@ class Planes:
         return copied.reshape(-1, rows * self.width)
 
 
-def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: int, dtype: np.dtype[Any]) -> Planes:
-    """Returns x [C, H, W] minus its zero point, in dtype, padded with 0, as the phases that the window's taps use."""
+def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array | int, dtype: np.dtype[Any]) -> Planes:
+    """Returns x [C, H, W] minus its zero point, one or [C, 1, 1], in dtype, padded with 0, as the phases that the window's taps use."""
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad):
         flat = np.subtract(x.reshape(len(x), 1, -1), zero_point, dtype=dtype, casting="unsafe")
         return Planes(flat, x.shape[2], ((0, 0, 0),))

@@ -88,6 +88,14 @@ class Builder:
                 raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
         return self.made(f"{output}/rq", value)
 
+    def real_scales(self, output: str, real: Array) -> str:
+        """Adds the `rq` constant of a node with a float output, float64 in every rounding mode, and returns its name.
+        Raises UnsupportedError for a scale that is not finite and positive."""
+        value = np.atleast_1d(real.astype(np.float64))
+        if not (np.isfinite(value) & (value > 0)).all():
+            raise UnsupportedError(f"{output}: its scale (input scale * weight scale) is not finite and positive")
+        return self.made(f"{output}/rq", value)
+
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
         """Adds the `rq` constant of an addition in an integer mode and returns its name. Raises UnsupportedError."""
         try:

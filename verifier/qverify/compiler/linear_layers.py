@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_output import FloatOutput
 from qverify.compiler.unit import Array
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
@@ -47,7 +48,13 @@ def integer_bias(
 
 
 def weight_and_bias(
-    builder: Builder, y: Quantized, w: Quantized, weight: Array, axis: int, bias: Array | None, wide: bool
+    builder: Builder,
+    y: Quantized | FloatOutput,
+    w: Quantized,
+    weight: Array,
+    axis: int,
+    bias: Array | None,
+    wide: bool,
 ) -> list[str | None]:
     """Adds the constants of a linear node's second and third input and returns their names. weight: w's values in the
     node's layout; axis: of its scales."""
@@ -56,12 +63,30 @@ def weight_and_bias(
     name = builder.made(name, weight, spec)
     if bias is None:
         return [name, None]
-    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(np.int64 if wide else np.int32))]
+    kind: type = np.float32 if bias.dtype == np.float32 else np.int64 if wide else np.int32
+    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
+
+
+def scaled_alike(x: Quantized, w: Quantized) -> bool:
+    """Returns whether each sum of a Conv has one scale: x has one, or one a channel and each output reads one
+    channel."""
+    return len(x.scale) == 1 or (x.axis == 1 and w.value is not None and w.value.shape[1] == 1)
+
+
+def by_output(x: Quantized, outputs: int) -> Quantized:
+    """Returns x with the scale of each output channel of a Conv that reads one channel for each; x where it has one
+    scale."""
+    return x if len(x.scale) == 1 else replace(x, scale=np.repeat(x.scale, outputs // len(x.scale)))
+
+
+def of_every_group(w: Quantized, group: int) -> Quantized:
+    """Returns the weights of a ConvTranspose with a scale for each output channel: the same ones in every group."""
+    return w if len(w.scale) == 1 else replace(w, scale=np.tile(w.scale, group))
 
 
 def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
-    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type, no int8 activation with
-    uint8 weight."""
-    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype:
+    """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type and scale, no int8
+    activation with uint8 weight."""
+    if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype or len(x.scale) > 1:
         return False
     return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

@@ -35,7 +35,7 @@ class Matched:
 def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched:
     """Matches all nodes that are not refused, and refuses those whose unit cannot be made. The integer ONNX is empty
     where a node is refused."""
-    operators = lowerings().operators
+    operators, floats = lowerings().operators, lowerings().match_float
     matched: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
     for done, node in enumerate(view.nodes, 1):
@@ -47,6 +47,8 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
                 unit = _unit(view, node, blockers)
             elif node.op_type in operators and node.name not in blockers.nodes:
                 unit = operators[node.op_type].from_operator(view, node)
+            elif node.op_type in floats and node.name not in blockers.nodes:
+                unit = floats[node.op_type].match_float(view, node)
         if unit is not None:
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)

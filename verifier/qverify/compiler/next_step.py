@@ -23,6 +23,8 @@ def next_step(view: View, node: Any) -> str:
 
 def _not_quantized(view: View, node: Any) -> list[str]:
     named = [f"its input {n!r}" for n in node.input[:2] if n and not _quantized(view, n)]
+    if node.op_type in lowerings().match_float:
+        return named
     users = view.consumers[node.output[0]]
     behind = [u for u in users if u.op_type in ("Relu", "Clip")]
     users = [*users, *(u for b in behind for u in view.consumers[b.output[0]])]

@@ -10,10 +10,9 @@ from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 
-def _parameters(view: View, node: Any, tensor: str, scale_at: int) -> tuple[Any, Any, str]:
+def _parameters(view: View, node: Any, tensor: str, scale_name: str, name: str) -> tuple[Any, Any, str]:
     """Returns scale and zero point of a tensor, and the name of the zero point; one that the node leaves out is 0."""
-    name = node.input[scale_at + 1] if len(node.input) > scale_at + 1 else ""
-    scale = view.constants.get(node.input[scale_at]) if len(node.input) > scale_at else None
+    scale = view.constants.get(scale_name)
     zero = view.constants.get(name) if name else np.zeros((), view.dtype(tensor))
     if scale is None or zero is None:
         raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is not a constant")
@@ -22,28 +21,30 @@ def _parameters(view: View, node: Any, tensor: str, scale_at: int) -> tuple[Any,
     return scale.reshape(-1), zero.reshape(-1), name or view.zero_of(tensor, zero)
 
 
+def _input(node: Any, at: int) -> str:
+    return node.input[at] if len(node.input) > at else ""
+
+
 def quantized_input(view: View, node: Any, at: int, axis: int = 0) -> Quantized:
     """Returns the operand (tensor, scale, zero point) whose tensor is input `at`."""
+    return with_parameters(view, node, at, _input(node, at + 1), _input(node, at + 2), axis)
+
+
+def with_parameters(view: View, node: Any, at: int, scale_name: str, zero: str, axis: int) -> Quantized:
+    """Returns input `at` with the scale and zero point of these names; "" for a zero point that the node leaves out.
+    axis: of several scales."""
     name = node.input[at]
-    scale, zero, zero_name = _parameters(view, node, name, at + 1)
-    if len(zero) == 1 < len(scale):
-        zero = np.repeat(zero, len(scale))
-    return Quantized(
-        name,
-        scale,
-        zero,
-        str(zero.dtype),
-        axis if len(scale) > 1 else -1,
-        node.input[at + 1],
-        zero_name,
-        view.constants.get(name),
-    )
+    scale, zeros, zero_name = _parameters(view, node, name, scale_name, zero)
+    if len(zeros) == 1 < len(scale):
+        zeros = np.repeat(zeros, len(scale))
+    along = axis if len(scale) > 1 else -1
+    return Quantized(name, scale, zeros, str(zeros.dtype), along, scale_name, zero_name, view.constants.get(name))
 
 
 def quantized_output(view: View, node: Any, output: int, scale_at: int) -> Quantized:
     """Returns output number `output` with the scale at input `scale_at` and the zero point after it."""
     name = node.output[output]
-    scale, zero, zero_name = _parameters(view, node, name, scale_at)
+    scale, zero, zero_name = _parameters(view, node, name, _input(node, scale_at), _input(node, scale_at + 1))
     return Quantized(name, scale, zero, str(zero.dtype), -1, node.input[scale_at], zero_name)
 
 

@@ -45,7 +45,7 @@ def unfuse_activations(graph: Graph) -> Graph:
 
 def _narrowed(node: Node, spec: TensorSpec) -> tuple[int, int] | None:
     """Returns the node's output limits where they are narrower than its dtype, else None."""
-    if page(node.op).WORDS[-2:] != ("act_min", "act_max"):
+    if page(node.op).WORDS[-2:] != ("act_min", "act_max") or spec.numpy_dtype.kind == "f":
         return None
     low, high = node.words[-2:]
     limits = np.iinfo(spec.dtype)

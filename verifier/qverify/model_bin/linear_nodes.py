@@ -14,19 +14,23 @@ from qverify.model_bin.graph import Graph, Node
 Array = npt.NDArray[Any]
 
 
-def constant(graph: Graph, name: str | None) -> Array | None:
-    """Returns the constant, or None for an input that is absent."""
-    return None if name is None else graph.constants[name]
+def whole_bias(node: Node, graph: Graph) -> Array | None:
+    """Returns the bias that is a term of the sum, or None for one that is absent or float32."""
+    bias = None if node.inputs[2] is None else graph.constants[node.inputs[2]]
+    return None if bias is None or bias.dtype.kind == "f" else bias
 
 
 def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
     """Returns the node's requantization: rq is its last input, act_min and act_max its last words. axis: of rq's
-    channels."""
+    channels. A float32 output has no zero point, and may have a float32 bias as its input before rq."""
     y = graph.spec(node.outputs[0])
     low, high = node.words[-2:]
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)
     rq = graph.constants[node.inputs[-1] or ""]
-    return Output(rq, y.zero_point[0], low, high, y.dtype, graph.rounding, wide, axis)
+    zero = y.zero_point[0] if y.zero_point else 0
+    bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) == 4 and y.dtype == "float32" else None
+    real = None if bias is None or bias.dtype.kind != "f" else bias
+    return Output(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
 
 
 def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) -> np.dtype[Any]:
@@ -34,4 +38,5 @@ def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) ->
     output."""
     x = graph.spec(node.inputs[0] or "")
     largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    return exact_dtype(largest_centred(x.dtype, x.zero_point[0]), row_weight, largest_bias)
+    largest = max(largest_centred(x.dtype, zero) for zero in x.zero_point)
+    return exact_dtype(largest, row_weight, largest_bias)

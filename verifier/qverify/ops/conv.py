@@ -15,7 +15,7 @@ from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import constant, exact_type, output_of
+from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
@@ -41,7 +41,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     if w.shape[2:] != window.kernel:
         raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
     flat = centred.reshape(w.shape[0], -1)
-    bias = constant(graph, node.inputs[2])
+    bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, int(np.abs(flat).sum(1).max()), bias)
     return Prepared(
         window,
@@ -55,7 +55,8 @@ def prepare(node: Node, graph: Graph) -> Prepared:
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    zero, out = graph.spec(node.inputs[0] or "").zero_point[0], plane_shape(spec.shape)
+    zeros, out = graph.spec(node.inputs[0] or "").zero_point, plane_shape(spec.shape)
+    zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
     y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
     blocks_of = _depthwise if one_channel and state.group > 1 else _grouped

@@ -13,7 +13,7 @@ from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.windows import as_planes, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import constant, exact_type, output_of
+from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 from qverify.ops.conv import WORDS as WORDS
 
 Array = npt.NDArray[Any]
@@ -34,7 +34,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
     group, per_out = node.words[10], w.shape[1]
     of_group = centred.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
-    bias = constant(graph, node.inputs[2])
+    bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, int(np.abs(of_group).sum((2, 3)).max()), bias)
     return Prepared(
         np.ascontiguousarray(of_group.astype(dtype)),

@@ -83,6 +83,7 @@ def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Arr
         part = at[start : start + step]
         whole = sums.elements(operands, part)
         for node in others:
+            assert isinstance(whole, Whole)  # a lookup reads integers
             whole = _look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
         yield part, whole
 

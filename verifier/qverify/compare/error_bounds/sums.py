@@ -15,13 +15,24 @@ import numpy as np
 
 from qverify.arithmetic.linear import along_axis
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
-from qverify.compare.error_bounds.bounded_values import Array, NoBound, Reals, Whole, gamma, integers
+from qverify.compare.error_bounds.bounded_values import (
+    ROUNDOFF,
+    TINY,
+    Array,
+    NoBound,
+    Real,
+    Reals,
+    Whole,
+    gamma,
+    integers,
+)
 from qverify.model_bin.graph import Graph, Node
 
 EXTRA = 8  # roundings besides the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
 OURS = (
     2.0**-30
 )  # of 1 + |value|: qverify's sums are exact and rounded once; this covers the order of two float64 factors
+OURS_FLOAT = 2.0**-50  # of sum |terms|: a float output is scaled and offset in float64, then rounded once
 TERMS_AT_ONCE = 1 << 22
 
 
@@ -71,14 +82,27 @@ class Operands:
         return None if name is None else self.graph.constants[name].astype(np.float64).reshape(-1)[channel]
 
     @property
+    def floats(self) -> bool:
+        """Whether the output is float32: scaled, and not requantized."""
+        return self.graph.spec(self.node.outputs[0]).numpy_dtype.kind == "f"
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the output."""
         return self.graph.spec(self.node.outputs[0]).shape
 
     def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> Sums:
-        """Returns the scaled sums of x * w along the last axis. A bias is exact to half a step of the accumulator."""
+        """Returns the scaled sums of x * w along the last axis. A bias is exact to half a step of the accumulator; one
+        beside a float output is exact, and real unless it is an integer."""
         scale, products = self.scale(channel), x * w
         value, size = products.sum(-1), np.abs(products).sum(-1)
+        if self.floats:
+            whole = bias is None or self.graph.constants[self.node.inputs[2] or ""].dtype.kind == "i"
+            inside, outside = (bias, None) if whole else (None, bias)
+            inside, outside = (np.zeros(1) if b is None else b for b in (inside, outside))
+            return Sums(
+                (value + inside) * scale + outside, (size + np.abs(inside)) * scale + np.abs(outside), x.shape[-1]
+            )
         if bias is not None:
             value, size = value + bias, size + np.abs(bias)
         return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale)
@@ -206,12 +230,15 @@ def terms_of(o: Operands) -> int:
     return int(max(1, spec.shape[-1])) if o.node.op == "matmul" else int(max(1, spec.elements // max(1, prod(o.shape))))
 
 
-def elements(o: Operands, at: Array) -> Whole:
+def elements(o: Operands, at: Array) -> Whole | Real:
     """Returns the bounded values at these flat positions of the output."""
     y = o.graph.spec(o.node.outputs[0])
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
+    if o.floats:
+        own = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
+        return Real(sums.value, error + (sums.terms + 2) * TINY, own)
     whole = integers(sums.value, error, y.zero_point[0], (low, high))
     ours = integers(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
     return replace(whole, ours=(ours.low, ours.high))

@@ -3,6 +3,7 @@
 A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least
 one of
   match(view, node, y, act) -> LoweredUnit | None      a float operator whose result is quantized to y; else None
+  match_float(view, node) -> LoweredUnit | None        the same operator on quantized operands with a float output
   match_region(view, output, y) -> LoweredUnit | None  the same for a float tensor that no `match` or `move` accepted
   move(builder, view, node, source, outputs)    a node that copies or selects elements of any dtype, x and y quantized
                                                 alike; with moves(node) -> bool if not every node of the type does
@@ -10,7 +11,7 @@ one of
 or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> LoweredUnit.
 Further constants: EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors directly.
 SEVERAL_OUTPUTS: further outputs may be used. A node is offered to `match`, then `move`, then `match_region`; a node that
-none of them accepts is offered to `move`, then `lower_float`."""
+none of them accepts is offered to `match_float`, then `move`, then `lower_float`."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ from qverify.ops import stems
 from qverify.pages import load_pages
 
 Read = Mapping[str, frozenset[Any] | None]  # attribute to the values that are read, None: every value
-WAYS = ("match", "match_region", "move", "lower_float")
+WAYS = ("match", "match_float", "match_region", "move", "lower_float")
 
 
 @dataclass(slots=True)
 class Lowerings:
-    """The functions of all pages. match, move, lower_float, operators: by ONNX type. regions: in the order of their
+    """The functions of all pages. match, match_float, move, lower_float, operators: by ONNX type. regions: in the order of their
     files. read: the attributes of every type."""
 
     match: dict[str, ModuleType] = field(default_factory=dict)
+    match_float: dict[str, ModuleType] = field(default_factory=dict)
     move: dict[str, ModuleType] = field(default_factory=dict)
     lower_float: dict[str, ModuleType] = field(default_factory=dict)
     operators: dict[str, ModuleType] = field(default_factory=dict)
@@ -57,6 +59,7 @@ def lowerings() -> Lowerings:
         types, operators = getattr(page, "ONNX_TYPES", {}), getattr(page, "OPERATORS", {})
         for way, by_type in (
             ("match", all_pages.match),
+            ("match_float", all_pages.match_float),
             ("move", all_pages.move),
             ("lower_float", all_pages.lower_float),
         ):

@@ -8,7 +8,15 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
-from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
+from qverify.compiler.linear_layers import (
+    by_output,
+    integer_bias,
+    integer_kernel,
+    of_every_group,
+    scaled_alike,
+    weight_and_bias,
+)
 from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 from qverify.compiler.unit import (
@@ -30,11 +38,12 @@ OPERATORS = {"QLinearConv": {**WINDOW, "group": ANY, **CHANNELS}}
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
-    if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
+    if x is None or w is None or w.value is None or not scaled_alike(x, w) or len(y.scale) > 1:
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
-    bias, bias_name, new = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, kernel)
+    steps, bias_of = by_output(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
+    bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
     unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:
         inputs = [*qlinear_operands(x), *qlinear_operands(w), y.scale_name, y.zero_name] + (
@@ -43,6 +52,23 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
         unit.onnx, unit.constants = [standard("QLinearConv", inputs, [y.name], **attributes(node))], new
         with_activation(unit, y, act)
     return unit
+
+
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    return float_convolution(view, node, "conv")
+
+
+def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
+    """Returns the unit of a Conv or ConvTranspose whose operands are quantized and whose output stays float."""
+    operands, (good, bias) = quantized_operands(view, node), real_bias(view, node)
+    if operands is None or not good:
+        return None
+    x, w = operands
+    if w.value is None or (len(w.scale) > 1 and w.axis != (1 if stem == "conv_transpose" else 0)):
+        return None
+    if not scaled_alike(x, w) or (stem == "conv_transpose" and len(x.scale) > 1):
+        return None
+    return float_unit(node, lambda b, y: convolution(b, view, node, stem, x, w, bias, y, UNLIMITED, False))
 
 
 def from_operator(view: View, node: Any) -> LoweredUnit:
@@ -65,7 +91,7 @@ def convolution(
     x: Quantized,
     w: Quantized,
     bias: Array | None,
-    y: Quantized,
+    y: Quantized | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:
@@ -95,14 +121,12 @@ def convolution(
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}"
         )
-    if stem == "conv_transpose" and len(w.scale) > 1 and group > 1:
-        raise UnsupportedError(
-            f"{node.name} ({node.op_type}): per-channel weights with group {group} are not supported"
-        )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    single = (np.float32(x.scale[0]) * w.scale).astype(np.float32) / np.float32(y.scale[0])
-    real = x.scale.astype(np.float64)[0] * w.scale.astype(np.float64) / y.scale.astype(np.float64)[0]
-    rq = builder.scales(y.name, single, real, kernel, wide)
+    sx, sw = by_output(x, out[1]).scale, (w if stem == "conv" else of_every_group(w, group)).scale
+    single = (sx.astype(np.float32) * sw).astype(np.float32) / np.float32(y.scale[0])
+    real = sx.astype(np.float64) * sw.astype(np.float64) / y.scale.astype(np.float64)[0]
+    floats = isinstance(y, FloatOutput)
+    rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     constants = weight_and_bias(builder, y, w, weight, axis, bias, wide)
     builder.tensor(y.spec(y.name, out, layout="NCHW" if len(out) == 4 else "NCW"))
     builder.node(stem, [operand(builder, x, shape), *constants, rq], [y.name], words, (), kernel)

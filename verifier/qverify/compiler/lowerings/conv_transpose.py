@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.compiler.attributes import ANY, WINDOW
-from qverify.compiler.linear_layers import integer_bias
-from qverify.compiler.lowerings.conv import convolution
+from qverify.compiler.linear_layers import integer_bias, of_every_group
+from qverify.compiler.lowerings.conv import convolution, float_convolution
 from qverify.compiler.unit import Activation, LoweredUnit
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.view import Quantized, View, attributes
 
 ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY}}
 
@@ -18,5 +18,10 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, w, wide, False)
+    steps = of_every_group(w, attributes(node).get("group", 1))
+    bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, steps, wide, False)
     return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv_transpose", x, w, bias, y, act, False))
+
+
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    return float_convolution(view, node, "conv_transpose")

@@ -8,6 +8,14 @@ import numpy as np
 
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_output import (
+    UNLIMITED,
+    FloatOutput,
+    float_output,
+    float_unit,
+    quantized_operands,
+    real_bias,
+)
 from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 from qverify.compiler.unit import (
@@ -51,13 +59,32 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    operands, (good, bias), attrs = quantized_operands(view, node), real_bias(view, node), attributes(node)
+    if operands is None or not good or attrs.get("transA", 0) or not 0 < attrs.get("alpha", 1.0) < np.inf:
+        return None
+    x, w = operands
+    axis = 0 if attrs.get("transB", 0) else 1
+    if w.value is None or len(x.scale) > 1 or (len(w.scale) > 1 and w.axis != axis):
+        return None
+    columns = w.value.shape[axis]
+    if bias is not None:
+        if (
+            bias.size not in (1, columns)
+            or (bias.shape or (1,))[-1] not in (1, columns)
+            or bias.shape[:-1] not in ((), (1,))
+        ):
+            return None  # a bias by rows
+        bias = np.broadcast_to(bias.reshape(-1) * np.float32(attrs.get("beta", 1.0)), (columns,)).astype(np.float32)
+    return float_unit(node, lambda b, y: lower(b, view, node, x, w, bias, y, UNLIMITED, False))
+
+
 def from_operator(view: View, node: Any) -> LoweredUnit:
     x = quantized_input(view, node, 0)
     transposed = bool(attributes(node).get("transB", 0))
     w = quantized_input(view, node, 3, 0 if transposed else len(view.shape(node.input[3])) - 1)
-    if len(node.input) < 9:
-        raise UnsupportedError(f"{node.name} (QGemm): float output is not supported; requantize it")
-    y = quantized_output(view, node, 0, 7)
+    floats = len(node.input) < 8 or not node.input[7]
+    y = float_output(node.output[0]) if floats else quantized_output(view, node, 0, 7)
     bias = constant_operand(view, node, 6, "bias")
     columns = view.shape(y.name)[-1]
     if bias is not None and bias.size == 1:
@@ -70,7 +97,8 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
         raise UnsupportedError(
             f"{node.name} (QGemm): its weights are computed at run time; only constants can be compiled"
         )
-    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, whole_range(y.dtype), True), [node])
+    act = UNLIMITED if isinstance(y, FloatOutput) else whole_range(y.dtype)
+    return LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, True), [node])
 
 
 def lower(
@@ -80,7 +108,7 @@ def lower(
     x: Quantized,
     w: Quantized,
     bias: Array | None,
-    y: Quantized,
+    y: Quantized | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:
@@ -96,7 +124,8 @@ def lower(
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     single = (np.float32(alpha * np.float32(x.scale[0])) * w.scale).astype(np.float32) / np.float32(y.scale[0])
     real = float(alpha) * float(x.scale[0]) * w.scale.astype(np.float64) / float(y.scale[0])
-    rq = builder.scales(y.name, single, real, kernel, wide)
+    floats = isinstance(y, FloatOutput)
+    rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     constants = weight_and_bias(builder, y, w, weight, 0, bias, wide)
     builder.tensor(y.spec(y.name, view.shape(y.name), layout="NC"))
     builder.node(

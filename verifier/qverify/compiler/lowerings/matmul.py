@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_output, float_unit, quantized_operands
 from qverify.compiler.linear_layers import integer_kernel
-from qverify.compiler.qoperator import quantized_input, quantized_output
+from qverify.compiler.qoperator import quantized_input, quantized_output, with_parameters
 from qverify.compiler.unit import (
     Activation,
     LoweredUnit,
@@ -22,7 +23,7 @@ from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 ONNX_TYPES: dict[str, Any] = {"MatMul": {}}
-OPERATORS: dict[str, Any] = {"QLinearMatMul": {}}
+OPERATORS: dict[str, Any] = {"QLinearMatMul": {}, "MatMulIntegerToFloat": {}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
@@ -41,21 +42,61 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
+def match_float(view: View, node: Any) -> LoweredUnit | None:
+    operands = quantized_operands(view, node)
+    if operands is None or min(len(view.shape(q.name)) for q in operands) < 2:
+        return None
+    a, b = operands
+    if len(a.scale) > 1:
+        return None
+    if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
+        return None
+    return float_unit(node, lambda builder, y: lower(builder, view, node, a, b, y, UNLIMITED, False))
+
+
 def from_operator(view: View, node: Any) -> LoweredUnit:
+    if node.op_type == "MatMulIntegerToFloat":
+        return _to_float(view, node)
     a = quantized_input(view, node, 0)
     b = quantized_input(view, node, 3, len(view.shape(node.input[3])) - 1)
     y = quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
 
 
+def _to_float(view: View, node: Any) -> LoweredUnit:
+    """Returns the unit of a MatMulIntegerToFloat: A B a_scale b_scale a_zero_point? b_zero_point? bias?."""
+    if len(node.input) > 6 and node.input[6]:
+        raise UnsupportedError(f"{node.name} ({node.op_type}): a bias is not supported; add it with an Add node")
+    given = [*node.input[4:6], "", ""][:2]
+    a, b = (
+        with_parameters(view, node, at, node.input[at + 2], given[at], len(view.shape(node.input[at])) - 1)
+        for at in (0, 1)
+    )
+    if len(a.scale) > 1 or min(len(view.shape(q.name)) for q in (a, b)) < 2:
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): wanted operands of rank 2 or more, and one scale for the first"
+        )
+    y = float_output(node.output[0])
+    return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, UNLIMITED, True), [node])
+
+
 def lower(
-    builder: Builder, view: View, node: Any, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+    builder: Builder,
+    view: View,
+    node: Any,
+    a: Quantized,
+    b: Quantized,
+    y: Quantized | FloatOutput,
+    act: Activation,
+    kernel: bool,
 ) -> None:
     if len(b.scale) > 1 and b.axis != len(view.shape(b.name)) - 1:
         raise UnsupportedError(f"{node.name} (MatMul): weights quantized along axis {b.axis}; wanted the last axis")
     single = (np.float32(a.scale[0]) * b.scale).astype(np.float32) / np.float32(y.scale[0])
     real = float(a.scale[0]) * b.scale.astype(np.float64) / float(y.scale[0])
-    rq = builder.scales(y.name, single, real, kernel, a.sixteen_bit or b.sixteen_bit or y.sixteen_bit)
+    wide = a.sixteen_bit or b.sixteen_bit or y.sixteen_bit
+    floats = isinstance(y, FloatOutput)
+    rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     inputs: list[str | None] = [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq]
     builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel)

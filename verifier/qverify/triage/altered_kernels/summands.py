@@ -24,7 +24,7 @@ class Summands:
 
     x: Array
     w: Array
-    zero_x: int
+    zero_x: Array | int
     zero_w: Array
     read: Array
     plane: Array
@@ -127,12 +127,13 @@ def _windowed(case: Case, places: Array) -> Summands:
         per_in, first = 1, channel
         weights, zero_w = np.ones((1, 1, 1, 1), np.int64), np.zeros((1, 1, 1, 1), np.int64)
     plane = (batch * x.shape[1] + first)[:, None] + np.arange(per_in)
-    return _gathered(x, spec.zero_point[0], weights, zero_w, plane, rows, columns)
+    zero = _along(spec.zero_point, first) if len(spec.zero_point) > 1 else spec.zero_point[0]
+    return _gathered(x, zero, weights, zero_w, plane, rows, columns)
 
 
 def _gathered(
     x: Array,
-    zero: int,
+    zero: Array | int,
     w: Array,
     zero_w: Array,
     plane: Array,

@@ -20,6 +20,8 @@ WAYS: dict[str, Callable[[Array], Array]] = {
     "of the previous channel": lambda b: np.roll(b, 1),
     "of the first channel for all": lambda b: np.full_like(b, b.flat[0]),
     "in reverse order": lambda b: b[::-1],
+}
+INTEGER_WAYS: dict[str, Callable[[Array], Array]] = {
     "cut to 16 bits": lambda b: b.astype(np.int16).astype(b.dtype),
     "saturated to 16 bits": lambda b: np.clip(b, -(2**15), 2**15 - 1),
     "cut to 8 bits": lambda b: b.astype(np.int8).astype(b.dtype),
@@ -30,5 +32,6 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         if place.label == "the bias":
-            for said, way in WAYS.items():
+            whole = case.graph.constants[place.name].dtype.kind == "i"
+            for said, way in (WAYS | INTEGER_WAYS if whole else WAYS).items():
                 yield FaultVariant(f"bias {said}", output_from(place, way))

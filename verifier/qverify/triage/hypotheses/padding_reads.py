@@ -135,7 +135,7 @@ _PLACES: dict[str, Callable[[Summands, Array, Array], Any]] = {
 
 
 def _raw(case: Case, s: Summands, value: int) -> Array:
-    return np.full((1, 1, 1, 1), value - s.zero_x, np.int64)
+    return np.reshape(value - np.asarray(s.zero_x, np.int64), (-1, 1, 1, 1))
 
 
 def _read(case: Case, s: Summands, plane: Array, row: Array, column: Array) -> Array:

@@ -118,7 +118,8 @@ def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
     bias = bool(np.ptp(bias_of(case)))
     scale = of.rq.shape[-1] > 1
     zeros = np.ptp(zero_points(case)) > 0
-    sums = case.last.op in ("conv", "fully_connected") and case.graph.spec(case.last.inputs[0] or "").zero_point[0] != 0
+    zero_x = case.graph.spec(case.last.inputs[0] or "").zero_point
+    sums = case.last.op in ("conv", "fully_connected") and len(zero_x) == 1 and zero_x[0] != 0
     found: dict[str, tuple[str, ...]] = {}
     if scale:
         found["the requantization scale"] = ("scale",)
@@ -138,10 +139,12 @@ def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
 
 
 def zero_points(case: Case) -> Array:
-    """Returns the zero points of the second operand, [C] or [1]."""
-    if case.last.op in (*BIASED, "matmul"):
-        return np.array(case.graph.spec(case.last.inputs[1] or "").zero_point)
-    return np.zeros(1, np.int64)
+    """Returns the zero points of the second operand, [C] or [1]; those of a conv_transpose are the same in every
+    group."""
+    if case.last.op not in (*BIASED, "matmul"):
+        return np.zeros(1, np.int64)
+    zeros = np.array(case.graph.spec(case.last.inputs[1] or "").zero_point)
+    return np.tile(zeros, words_of(case)["group"]) if case.last.op == "conv_transpose" and len(zeros) > 1 else zeros
 
 
 def _weight_sums(case: Case) -> Array:

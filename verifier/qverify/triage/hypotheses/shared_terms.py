@@ -86,7 +86,7 @@ def _in_block(case: Case, places: Array, axis: int, at: Callable[[Array], Array]
 
 def _shared(e: SummedElements, operand: int, places: Places) -> Array:
     other = elements(e.case, places(e.case, e.places))
-    zero = e.summands.zero_w.reshape(-1) if operand == 0 else e.summands.zero_x
+    zero = np.reshape(e.summands.zero_w if operand == 0 else e.summands.zero_x, -1)
     return e.requantized(e.acc + zero * (_sum(e, operand) - _sum(other, operand)))
 
 

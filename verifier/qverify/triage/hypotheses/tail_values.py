@@ -37,7 +37,7 @@ def _ways(case: Case, shape: tuple[int, ...], few: SummedElements) -> Ways:
     for texts, mask in _parts(shape, case.last.op):
         for at, operand in enumerate(names[: 1 if case.last.op in MEANS else 2]):
             spec = case.graph.spec(case.last.inputs[at] or "")
-            zero = few.summands.zero_x or np.any(few.summands.zero_w if at else 0)
+            zero = np.any(few.summands.zero_x) or np.any(few.summands.zero_w if at else 0)
             for said, change in (_OF_TYPE | _OF_ZERO if zero else _OF_TYPE).items():
                 half = 1 << 8 * spec.numpy_dtype.itemsize - 1
                 way = partial(_changed, mask=mask, at=at, change=change, half=half)

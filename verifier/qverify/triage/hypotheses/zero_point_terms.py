@@ -118,7 +118,7 @@ def _sums(e: SummedElements, at: int) -> Array:
 
 def _zero(e: SummedElements, at: int) -> Array:
     s = e.summands
-    return np.broadcast_to(np.array(s.zero_x) if at == 0 else s.zero_w.reshape(-1), e.acc.shape)
+    return np.broadcast_to(np.reshape(s.zero_x if at == 0 else s.zero_w, -1), e.acc.shape)
 
 
 def _with_terms(e: SummedElements, of_w: float, of_x: float, both: float) -> Array:

@@ -88,12 +88,6 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         ),
         "keep_aspect_ratio_policy",
     ),
-    "ceil_and_pad": (
-        lambda: chain(
-            "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1
-        ),
-        "ceil_mode",
-    ),
     "a_type_no_page_lowers": (
         lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
         "this operator and its attribute lambd are not supported",

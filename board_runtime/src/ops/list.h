@@ -8,6 +8,7 @@
   X(add) \
   X(arg_max) \
   X(average_pool) \
+  X(average_pool_float) \
   X(batch_norm) \
   X(concat) \
   X(conv) \

@@ -55,3 +55,18 @@ def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) ->
         ]
         with_activation(unit, y, act)
     return unit
+
+
+def pool_words(view: View, node: Any) -> list[int]:
+    """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more
+    spatial dims."""
+    attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])
+    window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    if spatial > 2:
+        raise UnsupportedError(f"{node.name} ({node.op_type}): {spatial}-D windows are not supported; 1-D and 2-D are")
+    return [
+        *flat(window, spatial),
+        *flat(attrs.get("strides", [1] * spatial), spatial),
+        *window_pads(node, attrs, shape[2:], out[2:], tuple(window)),
+        *flat(attrs.get("dilations", [1] * spatial), spatial),
+    ]

@@ -19,6 +19,7 @@ PAGES: dict[str, Page] = {
     "softmax_float": rows.softmax_float,
     "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,
+    "average_pool_float": rows.average_pool_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
     "normalize": rows.normalize,

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from qverify.arithmetic.windows import as_planes, plane_shape, taps_counted, window_of
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
@@ -110,6 +111,19 @@ def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
     off = moved + gamma(count + 2) * (np.abs(x.value).mean(axes) + moved) + TINY
     shape = graph.spec(node.outputs[0]).shape
     return [Real(x.value.mean(axes).reshape(shape), off.reshape(shape))]
+
+
+def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, y = real(inputs[0]), graph.spec(node.outputs[0])
+    window, out = window_of(node.words), plane_shape(y.shape)
+    count = np.maximum(taps_counted(window, plane_shape(x.value.shape), out, bool(node.words[10])), 1)
+
+    def mean(of: Reals) -> Reals:
+        taps = window.taps(window.padded(as_planes(of), out, 0.0), out)
+        return np.asarray(sum(taps) / count).reshape(y.shape)
+
+    moved = mean(x.error)
+    return [Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * (mean(np.abs(x.value)) + moved) + TINY)]
 
 
 def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

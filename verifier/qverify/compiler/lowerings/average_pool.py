@@ -19,6 +19,10 @@ OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    attrs = attributes(node)
+    dilated = any(d != 1 for d in attrs.get("dilations", [1]))
+    if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
+        return None  # average_pool_float has these
     return pooled(view, node, y, act, lower)
 
 

@@ -57,9 +57,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     if function.operands == 2 and len(node.input) != 2:
         raise stream.no_kernel(node)
     inputs: list[str | None] = [stream.source(n) for n in node.input[: function.operands]]
-    dtype = stream.view.dtype(node.output[0])
-    if dtype != "float32":
-        raise UnsupportedError(f"{node.name} ({node.op_type}): its input is {dtype}; only float32 is supported")
+    stream.check_float32(node)
     words = [function.number, float_word(p), float_word(q)]
     stream.builder.node("elementwise_float", inputs, stream.declare(node), words, (), False)
 

@@ -89,8 +89,8 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         "keep_aspect_ratio_policy",
     ),
     "a_type_no_page_lowers": (
-        lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
-        "this operator and its attribute lambd are not supported",
+        lambda: chain("Hardmax", (1, 2, 5, 6), {}, axis=1),
+        "this operator and its attribute axis are not supported",
     ),
     "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }
@@ -105,7 +105,7 @@ def test_refused_by_name(name: str) -> None:
 
 def test_a_node_that_nothing_needs_is_not_asked_for_its_attributes(tmp_path: Path) -> None:
     model = chain("Relu", (1, 2, 5, 6), {})
-    model.graph.node.append(helper.make_node("Shrink", ["m"], ["unused"], name="left_over", lambd=0.5))
+    model.graph.node.append(helper.make_node("Hardmax", ["m"], ["unused"], name="left_over", axis=1))
     passes(model, tmp_path)
 
 

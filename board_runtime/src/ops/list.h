@@ -29,6 +29,7 @@
   X(normalize) \
   X(pad) \
   X(quantize) \
+  X(reduce_float) \
   X(reduce_mean) \
   X(reshape) \
   X(resize_linear) \

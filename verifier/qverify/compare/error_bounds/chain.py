@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import functions, movement, rows, sums
+from qverify.compare.error_bounds import functions, movement, reductions, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -20,6 +20,7 @@ PAGES: dict[str, Page] = {
     "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,
     "average_pool_float": rows.average_pool_float,
+    "reduce_float": reductions.reduce_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
     "normalize": rows.normalize,

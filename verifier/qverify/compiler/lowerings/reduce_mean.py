@@ -41,13 +41,13 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
-    """Returns the axes of a ReduceMean: from its second input (opset 18), its attribute, or all. Raises
+    """Returns the axes of a reduction: from its second input (opset 18), its attribute, or all. Raises
     UnsupportedError."""
     axes: Any = attributes(node).get("axes", [])
     if len(node.input) > 1 and node.input[1]:
         if node.input[1] not in view.constants:
             raise UnsupportedError(
-                f"{node.name} (ReduceMean): its axes are computed at run time; only constants can be compiled"
+                f"{node.name} ({node.op_type}): its axes are computed at run time; only constants can be compiled"
             )
         axes = view.constants[node.input[1]].tolist()
     return sorted({int(a) % rank for a in axes}) or list(range(rank))

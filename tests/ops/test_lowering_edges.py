@@ -38,7 +38,9 @@ def chain(
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(v), k) for k, v in held.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=8
+    )
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -91,6 +93,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "a_type_no_page_lowers": (
         lambda: chain("Hardmax", (1, 2, 5, 6), {}, axis=1),
         "this operator and its attribute axis are not supported",
+    ),
+    "fast_gelu_bias": (
+        lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
+        "its bias is not supported",
     ),
     "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.model_bin.float_functions import REDUCTIONS
+from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 
 from tests.plain.error_pages import page, real
 
@@ -49,3 +49,17 @@ def test_any_order_of_any_inputs(name: str, d: float) -> None:
         assert off <= y.error
         largest = max(largest, off / max(float(y.error), 2.0**-126))
     assert largest > 0.001 or name in ("max", "min")
+
+
+@pytest.mark.parametrize("name", VARIADIC)
+def test_several_tensors_are_a_reduction_of_them(name: str) -> None:
+    parts = [real([[1.0, -2.0]], 0.25), real([[0.5], [0.75]], 0.125), real(3.0)]
+    (y,) = page("variadic_float", parts, (VARIADIC.index(name),), (2, 2))
+    stacked = np.stack(np.broadcast_arrays(*(p.value for p in parts)), -1)
+    errors = np.stack(np.broadcast_arrays(*(p.error for p in parts)), -1)
+    of = "sum" if name == "mean" else name
+    (wanted,) = page("reduce_float", [real(stacked, errors)], (REDUCTIONS.index(of), 4), (2, 2))
+    if name == "mean":
+        assert np.allclose(y.value, wanted.value / 3) and (y.error > wanted.error / 3).all()
+    else:
+        assert np.array_equal(y.value, wanted.value) and np.array_equal(y.error, wanted.error)

@@ -41,6 +41,7 @@
   X(split) \
   X(transpose) \
   X(unpack) \
+  X(variadic_float) \
   X(where) \
   X(yuv_to_rgb)
 /* clang-format on */

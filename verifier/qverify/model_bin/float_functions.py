@@ -1,4 +1,4 @@
-"""The numbers that model.bin stores for the functions of elementwise_float and reduce_float; for C they are in
+"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float; for C they are in
 board_runtime/src/ops/float_functions.h."""
 
 from __future__ import annotations
@@ -66,3 +66,4 @@ NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 
 # the position of a name is word `function` of reduce_float
 REDUCTIONS = ("sum", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
+VARIADIC = ("sum", "mean", "max", "min")  # the same of variadic_float

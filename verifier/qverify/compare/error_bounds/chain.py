@@ -21,6 +21,7 @@ PAGES: dict[str, Page] = {
     "reduce_mean": rows.reduce_mean,
     "average_pool_float": rows.average_pool_float,
     "reduce_float": reductions.reduce_float,
+    "variadic_float": reductions.variadic_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
     "normalize": rows.normalize,

@@ -12,7 +12,7 @@ import numpy as np
 
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, gamma, real
-from qverify.model_bin.float_functions import REDUCTIONS
+from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
 
 
@@ -86,3 +86,18 @@ def reduce_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[He
     y = REDUCED[REDUCTIONS[function]](Real(reduced_rows(x.value, mask), reduced_rows(x.error, mask)))
     shape = graph.spec(node.outputs[0]).shape
     return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+
+
+def variadic_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the tensors' sum, mean or extremum: a reduction of them along one last axis."""
+    shape, function = graph.spec(node.outputs[0]).shape, node.words[0]
+    if not 0 <= function < len(VARIADIC):
+        raise NoBound(f"variadic function {function}")
+    parts = [real(x) for x in inputs]
+    values, errors = (
+        np.stack([np.broadcast_to(v, shape) for v in of], -1)
+        for of in ([p.value for p in parts], [p.error for p in parts])
+    )
+    name = VARIADIC[function]
+    y = REDUCED["sum" if name == "mean" else name](Real(values, errors))
+    return [Real(y.value / len(parts), y.error / len(parts)).rounded(2) if name == "mean" else y]

@@ -19,6 +19,7 @@
   X(fully_connected) \
   X(gather) \
   X(global_average_pool) \
+  X(group_norm) \
   X(layer_norm) \
   X(lookup) \
   X(lrn) \

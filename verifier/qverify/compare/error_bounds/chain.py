@@ -16,6 +16,7 @@ Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
     "layer_norm": rows.layer_norm,
+    "group_norm": rows.group_norm,
     "softmax_float": rows.softmax_float,
     "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,

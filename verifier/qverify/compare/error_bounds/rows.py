@@ -77,6 +77,29 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     return root, np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
 
 
+def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the normalization over groups of channels. A kernel may fold it into one factor and one summand per
+    channel: x * (gamma/s) + (beta - mean * (gamma/s))."""
+    x, epsilon = real(inputs[0]), float_word(node.words[1])
+    rows = Real(*(v.reshape(len(v) * node.words[0], -1) for v in (x.value, x.error)))
+    mean, mean_error = _average(rows)
+    root, root_error = _bound_deviation(rows, mean, mean_error, epsilon)
+    least = root - root_error
+    above = rows.error + mean_error + 6 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
+    value = (rows.value - mean) / root
+    error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
+    y = Real(value.reshape(x.value.shape), error.reshape(x.value.shape)).rounded(2)
+    along = (-1, *[1] * (x.value.ndim - 2))
+    if inputs[1] is not None:
+        factor = real(inputs[1]).value.reshape(along)
+        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+    if inputs[2] is not None:
+        offset = real(inputs[2]).value.reshape(along)
+        largest = np.abs(offset) + np.abs(y.value) + y.error
+        y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY)
+    return [y]
+
+
 def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x = real(inputs[0])
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)

@@ -53,6 +53,26 @@ def passes(model: onnx.ModelProto, tmp_path: Path) -> None:
     assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
 
 
+def pool_of_integers(**attributes: object) -> onnx.ModelProto:
+    """x -> Q -> QLinearAveragePool -> DQ -> y, u8, with windows that reach beyond the padding."""
+    parameters = ["sx", "zx", "sx", "zx"]
+    window = {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [0, 0, 1, 1], **attributes}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="q"),
+        helper.make_node("QLinearAveragePool", ["xq", *parameters], ["m"], "op", domain="com.microsoft", **window),
+        helper.make_node("DequantizeLinear", ["m", "sx", "zx"], ["y"], name="d"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "edge",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 2, 5, 6))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, k) for k, v in (("sx", np.array(0.05, "f4")), ("zx", np.array(120, "u1")))],
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
 SCALES = np.array([1, 1, 2, 1.5], np.float32)
 RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_10_nearest": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="nearest"),
@@ -64,6 +84,7 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "pad_18_axes": lambda: chain(
         "Pad", (1, 2, 5, 6), {"pads": np.array([1, 2], np.int64), "": np.empty(0), "axes": np.array([3], np.int64)}, 18
     ),
+    "average_pool_of_integers": lambda: pool_of_integers(ceil_mode=1, count_include_pad=1),
     "average_pool_ceil": lambda: chain(
         "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),

@@ -21,7 +21,9 @@
   X(global_average_pool) \
   X(group_norm) \
   X(layer_norm) \
+  X(log_softmax) \
   X(lookup) \
+  X(lp_norm) \
   X(lrn) \
   X(matmul) \
   X(max_pool) \

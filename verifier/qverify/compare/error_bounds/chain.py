@@ -18,6 +18,8 @@ PAGES: dict[str, Page] = {
     "layer_norm": rows.layer_norm,
     "group_norm": rows.group_norm,
     "softmax_float": rows.softmax_float,
+    "log_softmax": rows.log_softmax,
+    "lp_norm": rows.lp_norm,
     "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,
     "average_pool_float": rows.average_pool_float,

@@ -113,6 +113,39 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     return [Real(y.reshape(shape), (y * share + node.words[1] * TINY).reshape(shape))]
 
 
+def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns (x - max) - log(sum exp(x - max)): a difference, minus a logarithm as softmax_float's sum has it."""
+    x = real(inputs[0])
+    value, error = x.value.reshape(node.words), x.error.reshape(node.words)
+    below, most = value - value.max(1, keepdims=True), error.max(1, keepdims=True)
+    logs = error + ROUNDOFF * (np.abs(below) + 2 * most) + EXPONENTIAL * ROUNDOFF
+    e = np.exp(below)
+    total = e.sum(1, keepdims=True)
+    part = np.log(total)
+    moved = (e * np.expm1(logs)).sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
+    moved = moved + ROUNDOFF * (3 + 2 * np.abs(part))
+    y = Real(below - part, error + moved + ROUNDOFF * (np.abs(below) + 2 * most)).rounded()
+    y = Real(y.value, y.error + 2 * ROUNDOFF * np.abs(value.max(1, keepdims=True)))
+    shape = graph.spec(node.outputs[0]).shape
+    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+
+
+def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x = real(inputs[0])
+    value, error = x.value.reshape(node.words[:3]), x.error.reshape(node.words[:3])
+    size, largest = np.abs(value), np.abs(value) + error
+    if node.words[3] == 1:
+        norm, most = size.sum(1, keepdims=True), largest.sum(1, keepdims=True)
+    else:
+        norm, most = np.sqrt((size**2).sum(1, keepdims=True)), np.sqrt((largest**2).sum(1, keepdims=True))
+    off = (most - norm) + gamma(node.words[1] + 4) * most + TINY
+    least = norm - off
+    y = np.where(norm > 0, value / norm, 0.0)
+    moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
+    made, shape = Real(y, moved).rounded(2), graph.spec(node.outputs[0]).shape
+    return [Real(made.value.reshape(shape), made.error.reshape(shape))]
+
+
 def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     """Returns the softmax of integers: T_i * ys / sum T_j in LSB, with float32 exponentials from a table, summed in the
     kernel's own order."""

@@ -29,6 +29,14 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) w->y[y + i] = (float)two(w->function, (double)w->a[a], (double)w->b[b]);
 }
 
+/* The nearest integer (up 0: ties to even), or the next one below (-1) or above (1); 0 keeps the sign of x. */
+static double whole(double x, double up) {
+  if (x != x || fabs(x) >= 8388608.0) return x;
+  double n = qv_round_f64(x);
+  if (up * (x - n) > 0.0) n = n + up;
+  return n == 0.0 ? x * 0.0 : n;
+}
+
 static float power(float x, float p) {
   if (p == 2.0f) return x * x;
   if (p == 3.0f) {
@@ -36,7 +44,11 @@ static float power(float x, float p) {
     return square * x;
   }
   if (p == 0.5f) return (float)sqrt((double)x);
-  return (float)qv_exp64((double)p * qv_log64((double)x));
+  if (p == 0.0f) return 1.0f;
+  double dp = (double)p, size = (double)x;
+  int integral = dp == whole(dp, 0.0), odd = integral && fabs(dp) < 16777216.0 && (int32_t)dp % 2 != 0;
+  double made = qv_exp64(dp * qv_log64(integral ? fabs(size) : size));
+  return (float)(odd && size < 0 ? -made : made);
 }
 
 static double softplus(double x) {
@@ -66,14 +78,6 @@ static double mish(double x) {
 static double gelu_tanh(double x) {
   double inner = 0.7978845608028654 * (x + 0.044715 * ((x * x) * x));
   return (0.5 * x) * (1.0 + qv_tanh64(inner));
-}
-
-/* The nearest integer (up 0: ties to even), or the next one below (-1) or above (1); 0 keeps the sign of x. */
-static double whole(double x, double up) {
-  if (x != x || fabs(x) >= 8388608.0) return x;
-  double n = qv_round_f64(x);
-  if (up * (x - n) > 0.0) n = n + up;
-  return n == 0.0 ? x * 0.0 : n;
 }
 
 static float one(int function, float f, float p, float q) {

@@ -43,6 +43,14 @@ def steps_and_waves(m: Qdq) -> None:
     m.output(m.quantize(m.op("Shrink", [x], lambd=1.5, bias=0.75)))
 
 
+@reference(integer=False)
+def powers_of_negative_numbers(m: Qdq) -> None:
+    x = m.op("Sub", [m.input((3, 5, 7)), m.input((5, 7))])
+    for exponent in (4, 5):
+        m.output(m.op("Pow", [x, m.constant(f"e{exponent}", np.float32(exponent))]))
+    m.output(m.quantize(m.op("Pow", [x, m.constant("e0", np.float32(0))])))
+
+
 NEAR = {  # functions to the graph inputs that they are defined on; others take any
     **dict.fromkeys(("sqrt", "log", "pow"), "positive"),
     **dict.fromkeys(("asin", "acos", "atanh"), "unit"),
@@ -63,6 +71,10 @@ def random_nodes(r: RandomNodes) -> None:
             r.node("elementwise_float", pair, r.float_output((3, 5, 17)), (function.number, 0, 0))
             continue
         source = sources[NEAR.get(name, "any")]
+        if name == "pow":
+            for p in (0.0, 1.0, 2.0, 3.0, 4.0, 7.0, -2.0, -3.0):
+                words = (function.number, float_word(p), 0)
+                r.node("elementwise_float", (sources["any"],), r.float_output((999,)), words)
         for p in (2.0, 3.0, 0.5, -0.7) if name == "pow" else (0.2,):
             words = (function.number, float_word(p), float_word(0.6))
             r.node("elementwise_float", (source,), r.float_output((999,)), words)

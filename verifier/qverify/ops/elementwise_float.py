@@ -36,7 +36,12 @@ def _power(x: Array, exponent: float, unused: float) -> Array:
         return (x * x) * x
     if exponent == 0.5:
         return np.sqrt(x.astype(np.float64)).astype(np.float32)
-    return exp64(exponent * log64(x.astype(np.float64))).astype(np.float32)
+    size, whole = x.astype(np.float64), exponent == np.rint(exponent)
+    if exponent == 0:
+        return np.ones_like(x)
+    made = exp64(exponent * log64(np.abs(size) if whole else size))
+    odd = whole and abs(exponent) < 2**24 and exponent % 2 == 1
+    return (np.where(size < 0, -made, made) if odd else made).astype(np.float32)
 
 
 def _hard_sigmoid(x: Array, p: float, q: float) -> Array:

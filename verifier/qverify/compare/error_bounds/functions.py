@@ -119,12 +119,13 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     if name not in FUNCTIONS:
         raise NoBound(f"elementwise function {name or node.words[0]}")
     x = real(inputs[0])
-    if name == "pow" and p not in (1.0, 2.0, 3.0) and (x.value - x.error < 0).any():
+    power = name == "pow" and p >= 0 and p.is_integer()
+    if name == "pow" and not power and (x.value - x.error < 0).any():
         raise NoBound("a power of negative numbers")
     falls = (name == "thresholded_relu" and p < 0) or (name == "shrink" and q > p)
     if falls and x.error.any():
         raise NoBound(f"{name} that rises and falls")
-    return [_apply(FUNCTIONS[name], x, p, q, even=name == "pow" and p == 2)]
+    return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
 
 
 def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
@@ -141,7 +142,7 @@ def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
 def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
     """Returns how far y moves while x moves by its error."""
     if even:
-        return (2 * np.abs(x.value) + x.error) * x.error
+        return function.of(np.abs(x.value) + x.error, p, q) - y
     if function.slope:
         return function.slope * x.error
     ends = [np.abs(function.of(x.value + s * x.error, p, q) - y) for s in (-1, 1)]

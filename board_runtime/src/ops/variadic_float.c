@@ -41,28 +41,34 @@ static double combined(int function, double a, double b) {
   return (function == MAX ? b > a : b < a) ? b : a;
 }
 
-static int64_t offset_of(const int64_t stride[QV_MAX_RANK], const int64_t index[QV_MAX_RANK], int rank) {
-  int64_t at = 0;
-  for (int k = 0; k < rank; k++) at += stride[k] * index[k];
-  return at;
+enum { CHUNK = 256 }; /* elements whose float64 totals are kept at once */
+
+/* Combines `count` elements of input `i`, from the output's `index` on along its last dim, into `total`. */
+static void take(const qv_session *s, const qv_node *n, int i, const int64_t index[QV_MAX_RANK], int count, double total[CHUNK]) {
+  const qv_tensor *x = qv_in(s->model, n, i), *y = qv_out(s->model, n, 0);
+  const float *from = qv_data(s, x);
+  int64_t stride[QV_MAX_RANK] = {0}, at = 0, step = 0;
+  qv_broadcast_strides(x, y, stride);
+  for (int k = 0; k < y->rank; k++) at += (step = stride[k]) * index[k];
+  for (int j = 0; j < count; j++, at += step) total[j] = i == 0 ? (double)from[at] : combined(qv_word(n, 0), total[j], (double)from[at]);
 }
 
 static qv_status variadic_float_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *y = qv_out(s->model, n, 0);
-  int64_t index[QV_MAX_RANK] = {0};
+  int64_t index[QV_MAX_RANK] = {0}, length = y->rank ? y->shape[y->rank - 1] : 1;
+  double total[CHUNK], divisor = qv_word(n, 0) == MEAN ? (double)n->n_inputs : 1.0;
   float *to = qv_data(s, y);
-  int function = qv_word(n, 0);
-  for (int64_t at = 0; at < y->elements; at++) {
-    double total = 0.0;
-    for (int i = 0; i < n->n_inputs; i++) {
-      const qv_tensor *x = qv_in(s->model, n, i);
-      int64_t stride[QV_MAX_RANK] = {0};
-      qv_broadcast_strides(x, y, stride);
-      double v = (double)((const float *)qv_data(s, x))[offset_of(stride, index, y->rank)];
-      total = i == 0 ? v : combined(function, total, v);
+  for (int64_t at = 0; at < y->elements;) {
+    int64_t left = length - (y->rank ? index[y->rank - 1] : 0);
+    int count = left < CHUNK ? (int)left : CHUNK;
+    for (int i = 0; i < n->n_inputs; i++) take(s, n, i, index, count, total);
+    for (int j = 0; j < count; j++) to[at + j] = (float)(total[j] / divisor);
+    at += count;
+    if (y->rank) index[y->rank - 1] += count;
+    for (int k = y->rank - 1; k > 0 && index[k] == y->shape[k]; k--) {
+      index[k] = 0;
+      index[k - 1]++;
     }
-    to[at] = (float)(function == MEAN ? total / (double)n->n_inputs : total);
-    for (int k = y->rank - 1; k >= 0 && ++index[k] == y->shape[k]; k--) index[k] = 0;
   }
   return QV_OK;
 }

@@ -80,6 +80,11 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_18_axes": lambda: chain(
         "Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES[2:]}, 18, mode="nearest", axes=[2, 3]
     ),
+    "reduce_mean_of_nothing": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1),
+    "reduce_mean_of_an_empty_list": lambda: chain(
+        "ReduceMean", (1, 2, 5, 6), {"a": np.empty(0, np.int64)}, 18, noop_with_empty_axes=0
+    ),
+    "reduce_max_of_nothing": lambda: chain("ReduceMax", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1, keepdims=0),
     "reduce_mean_all": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 17, keepdims=0),
     "pad_18_axes": lambda: chain(
         "Pad", (1, 2, 5, 6), {"pads": np.array([1, 2], np.int64), "": np.empty(0), "axes": np.array([3], np.int64)}, 18
@@ -119,7 +124,6 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
         "its bias is not supported",
     ),
-    "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }
 
 

@@ -1,4 +1,4 @@
-"""log_softmax, lp_norm, group_norm and average_pool_float: float32 evaluations of inputs anywhere within their bounds lie
+"""log_softmax, lp_norm, rms_norm, group_norm and average_pool_float: float32 evaluations of inputs anywhere within their bounds lie
 within the bounds of the outputs."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pytest
 from tests.plain.error_pages import page, real, word
 
 F = np.float32
+SCALE = np.linspace(-2, 2, 8, dtype=F)
 GAMMA, BETA = np.array([0.5, -2.0], F), np.array([3.0, 0.25], F)
 
 
@@ -31,6 +32,10 @@ def group_norm(x: np.ndarray) -> np.ndarray:
     return rows * factor[:, None] + (BETA - mean * factor)[:, None]
 
 
+def rms_norm(x: np.ndarray) -> np.ndarray:
+    return x * (F(1) / np.sqrt((x * x).mean(dtype=F) + F(1e-3))) * SCALE
+
+
 def average_pool(x: np.ndarray) -> np.ndarray:
     """Four windows of three, the last one a column of padding away from the end."""
     padded = np.concatenate([x, np.zeros(1, F)])
@@ -38,13 +43,13 @@ def average_pool(x: np.ndarray) -> np.ndarray:
     return np.array(sums) * F(1 / 3)
 
 
-NORM = [word(v) for v in (1e-3,)]
 PAGES: dict[str, tuple[str, Callable[..., np.ndarray], tuple[int, ...], tuple[int, ...]]] = {
     "log_softmax": ("log_softmax", log_softmax, (1, 8, 1), (1, 8, 1)),
     "log_softmax at once": ("log_softmax", by_the_whole_logarithm, (1, 8, 1), (1, 8, 1)),
     "lp_norm 1": ("lp_norm", lambda x: x / np.abs(x).sum(dtype=F), (1, 8, 1, 1), (1, 8, 1)),
     "lp_norm 2": ("lp_norm", lambda x: x / np.sqrt((x * x).sum(dtype=F)), (1, 8, 1, 2), (1, 8, 1)),
-    "group_norm": ("group_norm", group_norm, (2, NORM[0]), (1, 2, 4)),
+    "group_norm": ("group_norm", group_norm, (2, word(1e-3)), (1, 2, 4)),
+    "rms_norm": ("rms_norm", rms_norm, (8, word(1e-3)), (1, 8)),
     "average_pool": ("average_pool_float", average_pool, (1, 3, 1, 2, 0, 0, 0, 1, 1, 1, 1), (1, 1, 4)),
 }
 
@@ -56,7 +61,7 @@ def test_float32_of_any_inputs(name: str, d: float) -> None:
     rng, largest = np.random.default_rng(5), 0.0
     x = rng.normal(0, 3, 8).astype(F).astype(np.float64)
     given = x.reshape((1, 1, 8) if op == "average_pool_float" else shape)
-    more = [real(GAMMA), real(BETA)] if op == "group_norm" else []
+    more = {"group_norm": [real(GAMMA), real(BETA)], "rms_norm": [real(SCALE)]}.get(op, [])
     (y,) = page(op, [real(given, d), *more], words, shape)
     for _ in range(200):
         made = evaluate((x + rng.choice([-1, 1, 0], 8) * d * 0.999).astype(F)).reshape(shape)

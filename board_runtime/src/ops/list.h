@@ -38,6 +38,7 @@
   X(resize_linear) \
   X(resize_nearest) \
   X(resizer) \
+  X(rms_norm) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \

@@ -17,6 +17,7 @@ PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
     "layer_norm": rows.layer_norm,
     "group_norm": rows.group_norm,
+    "rms_norm": rows.rms_norm,
     "softmax_float": rows.softmax_float,
     "log_softmax": rows.log_softmax,
     "lp_norm": rows.lp_norm,

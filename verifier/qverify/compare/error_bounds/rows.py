@@ -77,6 +77,24 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     return root, np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
 
 
+def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
+    rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
+    square = (rows.value**2).mean(1, keepdims=True)
+    most = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
+    off = (most - square) + gamma(depth + 3) * (most + epsilon) + TINY
+    root, low = np.sqrt(square + epsilon), np.sqrt(np.maximum(square + epsilon - off, 0.0))
+    high = np.sqrt(square + epsilon + off)
+    root_error = np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+    least, value = root - root_error, rows.value / root
+    error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
+    y = Real(value, error).rounded(2)
+    if inputs[1] is not None:
+        factor = real(inputs[1]).value.reshape(-1)
+        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+    return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
+
+
 def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     """Returns the normalization over groups of channels. A kernel may fold it into one factor and one summand per
     channel: x * (gamma/s) + (beta - mean * (gamma/s))."""

@@ -120,6 +120,14 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("Hardmax", (1, 2, 5, 6), {}, axis=1),
         "this operator and its attribute axis are not supported",
     ),
+    "dilated_and_same": (
+        lambda: chain("MaxPool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], dilations=[2, 1], auto_pad="SAME_UPPER"),
+        "auto_pad with dilations",
+    ),
+    "same_of_less_than_a_stride": (
+        lambda: chain("MaxPool", (1, 2, 9, 6), {}, 17, kernel_shape=[1, 2], strides=[3, 1], auto_pad="SAME_UPPER"),
+        "smaller than its stride",
+    ),
     "fast_gelu_bias": (
         lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
         "its bias is not supported",

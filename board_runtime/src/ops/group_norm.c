@@ -30,12 +30,14 @@ static qv_status group_norm_run(const qv_session *s, const qv_node *n) {
       squares = i ? squares + dd : dd;
     }
     double root = sqrt(squares / (double)size + (double)qv_word_f32(n, 1));
-    for (int64_t i = group; i < group + size; i++) {
-      int64_t c = i / plane % channels;
-      double v = ((double)from[i] - mean) / root;
-      if (g) v = v * (double)g[c];
-      if (b) v = v + (double)b[c];
-      to[i] = (float)v;
+    for (int64_t start = group; start < group + size; start += plane) {
+      int64_t c = start / plane % channels;
+      for (int64_t i = start; i < start + plane; i++) {
+        double v = ((double)from[i] - mean) / root;
+        if (g) v = v * (double)g[c];
+        if (b) v = v + (double)b[c];
+        to[i] = (float)v;
+      }
     }
   }
   return QV_OK;

@@ -75,7 +75,10 @@ def test_every_side_lies_within_the_bound(name: str, act: str) -> None:
 ONE_INPUT = {
     **{k: {} for k in ("Sigmoid", "Tanh", "Exp", "Erf", "Sqrt", "HardSwish", "Reciprocal", "Log", "Softplus", "Relu")},
     **{k: {} for k in ("Abs", "Neg", "Elu", "LeakyRelu", "HardSigmoid", "Selu", "Mish", "Softsign", "Sinh", "Cosh")},
-    **{k: {} for k in ("Asinh", "Acosh", "Atanh", "Asin", "Acos", "Atan", "Sin", "Cos", "ThresholdedRelu", "Round")},
+    **{
+        k: {}
+        for k in ("Asinh", "Acosh", "Atanh", "Asin", "Acos", "Atan", "Sin", "Cos", "Tan", "ThresholdedRelu", "Round")
+    },
     "Celu": {"alpha": 1.7},
     "Shrink": {"lambd": 0.7, "bias": 0.3},
     "Softmax": {"axis": -1},

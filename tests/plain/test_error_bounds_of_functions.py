@@ -157,6 +157,7 @@ def test_what_has_no_evaluation_says_so():
         ((6, word(0.5), 0), real([1.0], 1.5), "a power of negative numbers"),
         ((99, 0, 0), real([1.0]), "elementwise function 99"),
         ((35, word(-1.0), 0), real([-1.0], 0.5), "thresholded_relu that rises and falls"),
+        ((55, 0, 0), real([-1.0], 0.5), "tan of inexact floats"),
         ((36, word(0.5), word(1.0)), real([-1.0], 0.5), "shrink that rises and falls"),
         ((16, 0, 0), whole([1]), "integers where floats are wanted"),
     ):

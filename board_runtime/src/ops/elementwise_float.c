@@ -123,6 +123,7 @@ static float one(int function, float f, float p, float q) {
     case QV_FLOAT_ATAN: return (float)qv_atan64(x);
     case QV_FLOAT_SIN: return (float)qv_sin64(x, 0);
     case QV_FLOAT_COS: return (float)qv_sin64(x, 1);
+    case QV_FLOAT_TAN: return (float)(qv_sin64(x, 0) / qv_sin64(x, 1));
     default: return NAN;
   }
 }

@@ -61,6 +61,7 @@ FUNCTIONS = {
     "atan": FloatFunction(52, 1),
     "sin": FloatFunction(53, 1),
     "cos": FloatFunction(54, 1),
+    "tan": FloatFunction(55, 1),
 }
 NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 

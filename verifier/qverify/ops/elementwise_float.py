@@ -111,6 +111,7 @@ ONE: dict[str, Callable[[Array, float, float], Array]] = {
     "atan": lambda x, p, q: atan64(x),
     "sin": lambda x, p, q: sin64(x),
     "cos": lambda x, p, q: sin64(x, 1),
+    "tan": lambda x, p, q: sin64(x) / sin64(x, 1),
 }
 IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {"pow": _power, "hard_sigmoid": _hard_sigmoid}
 

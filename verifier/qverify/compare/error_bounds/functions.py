@@ -108,6 +108,7 @@ FUNCTIONS = {
     "atan": Function(lambda x, p, q: np.arctan(x), _relative(10)),
     "sin": Function(lambda x, p, q: np.sin(x), _relative(6), 1.0),
     "cos": Function(lambda x, p, q: np.cos(x), _relative(6), 1.0),
+    "tan": Function(lambda x, p, q: np.tan(x), _relative(4)),
 }
 
 
@@ -125,6 +126,8 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     falls = (name == "thresholded_relu" and p < 0) or (name == "shrink" and q > p)
     if falls and x.error.any():
         raise NoBound(f"{name} that rises and falls")
+    if name == "tan" and x.error.any():
+        raise NoBound("tan of inexact floats")
     return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
 
 

@@ -61,6 +61,7 @@ NAMES = {
     "Sqrt": "sqrt",
     "Sub": "sub",
     "Swish": "swish",
+    "Tan": "tan",
     "Tanh": "tanh",
     "ThresholdedRelu": "thresholded_relu",
 }

@@ -8,16 +8,18 @@ from qverify_agents.errors import LinkTimeout
 
 
 class Deadline:
-    """A deadline some seconds from now. what: the operation, for the message."""
+    """A deadline some seconds from now. what: the operation, longer: what gives it more time, for the message."""
 
-    def __init__(self, seconds: float, what: str = "the board"):
-        self._end, self._seconds, self._what = time.monotonic() + seconds, seconds, what
+    def __init__(self, seconds: float, what: str = "the board", longer: str = "--timeout"):
+        self._end, self._seconds, self._what, self._longer = time.monotonic() + seconds, seconds, what, longer
 
     def left(self) -> float:
         """Returns the seconds left. Raises LinkTimeout if there are none."""
         rest = self._end - time.monotonic()
         if rest <= 0:
-            raise LinkTimeout(f"{self._what}: no answer within {self._seconds:g} s; give --timeout to wait longer")
+            raise LinkTimeout(
+                f"{self._what}: no answer within {round(self._seconds, 2):g} s; give {self._longer} to wait longer"
+            )
         return rest
 
     @property
@@ -27,4 +29,4 @@ class Deadline:
 
     def part(self, seconds: float) -> Deadline:
         """Returns a deadline some seconds from now, at most this one."""
-        return Deadline(min(seconds, self.left()), self._what)
+        return Deadline(min(seconds, self.left()), self._what, self._longer)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.sides.board import Board, DigestMismatch
+from qverify.sides.board import Board
+from qverify.sides.board_events import DigestMismatch
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import ProtocolError

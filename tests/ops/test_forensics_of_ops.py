@@ -22,6 +22,7 @@ from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.triage.case import Case
 from qverify.triage.forensics import FaultExplanation, explain_fault
+from qverify.triage.hypotheses import pages, pages_of
 
 from tests.conftest import MODELS, need_models
 from tests.ops.case_files import CASES
@@ -77,6 +78,18 @@ def third(seed: int) -> Callable[[Array], Array]:
         return y
 
     return spoil
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_family_that_is_not_tried_at_a_node_has_no_fault_there(name: str) -> None:
+    graph = compiled(name)
+    held = values(graph)
+    for unit in units(graph):
+        node = case(graph, unit, held, third(1))
+        tried = {p.NAME for p in pages_of(node)}
+        if node.differing.size:
+            for page in (p for p in pages() if p.NAME not in tried):
+                assert [v.said for v in page.variants(node)] == [] and not node.looked_at, page.NAME
 
 
 @pytest.mark.parametrize("name", CASES)

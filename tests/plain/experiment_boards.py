@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 from qverify.model_bin.units import units
 from qverify.tensors.digest import tensor_digest
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, MOST, ExperimentSeries, run_experiments
+from qverify.triage.experiments import DRAWS, MOST, ExperimentSeries, NoOtherModel, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.probe_models import ProbeModel
 from qverify_agents.errors import LinkClosed
 
 from tests.plain.forensic_units import Small, generator
@@ -40,14 +42,17 @@ class Ran:
 @dataclass
 class FaultyUnit:
     """An ExperimentBoard. alone: what the unit gives when it runs by itself. within: what it gives in the run of the
-    network, whose other tensors are `others` and, of the run before, the same under the seed before. lasts: experiments
-    until the link is lost."""
+    network, whose other tensors are `others` and, of the run before, the same under the seed before. elsewhere: what the
+    same op gives in other shapes; None where it runs no other model. lasts: experiments until the link is lost."""
 
     alone: Way
     within: Way | None = None
     others: Callable[[int], Mapping[str, Array]] = lambda seed: {}
     most: int = MOST
     why_not: str = ""
+    until: float = inf
+    elsewhere: Way | None = None
+    probed: list[str] = field(default_factory=list)
     lasts: int = 1000
     ran: list[Ran] = field(default_factory=list)
     asked: list[frozenset[str]] = field(default_factory=list)
@@ -71,6 +76,13 @@ class FaultyUnit:
         now, before = self.others(seed), self.others(seed - 1)
         new = replace(case, inputs=inputs, board=now.get, previous=before.get, kept={}, raw=None)
         return replace(new, recorded=np.asarray((self.within or self.alone)(new)), kept={})
+
+    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+        self._live()
+        if self.elsewhere is None:
+            raise NoOtherModel("this board has one model")
+        self.probed.append(model.shape)
+        return np.asarray(self.elsewhere(made))
 
     def _live(self) -> None:
         self.lasts -= 1

@@ -111,3 +111,54 @@ def test_a_tiny_input_differs_from_zero():
     x = np.zeros((1, 2), np.uint8)
     drawn = [draw_inputs(case_with(x), "sparse", seed)["x"] for seed in range(8)]
     assert sum(bool(d.any()) for d in drawn) >= 7
+
+
+def gather_case(dtype: str, recorded_index: Array) -> Any:
+    x = generator(2).integers(-9, 9, (2, 7, 3)).astype(np.int8)
+    small = Small("gather", (1,), ("int8", 0.1, 0), (2, 30, 3), x=(x, 0.1, 0), index=(recorded_index.astype(dtype),))
+    return small_case(small, x[:, recorded_index])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_indices_of_a_gather_are_drawn_within_its_axis(kind: str, dtype: str):
+    case = gather_case(dtype, generator(3).integers(-7, 7, 30))
+    drawn = [draw_inputs(case, kind, seed)["index"] for seed in range(6)]
+    assert all(index.dtype == dtype and index.shape == (30,) for index in drawn)
+    assert min(v.min() for v in drawn) >= -7 and max(v.max() for v in drawn) <= 6
+    assert any((index < 0).any() for index in drawn) and any((index >= 0).any() for index in drawn)
+    assert len({index.tobytes() for index in drawn}) > 3  # a level one may come twice
+    assert case.on_inputs(draw_inputs(case, kind, 1)).made.shape == (2, 30, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_condition_is_drawn_true_and_false(kind: str):
+    a, b = (generator(k).integers(-9, 9, (5, 40)).astype(np.int8) for k in (2, 3))
+    c = generator(4).random((5, 40)) < 0.5
+    case = small_case(Small("where", (), ("int8", 0.1, 0), a.shape, c=(c,), a=(a, 0.1, 0), b=(b, 0.1, 0)), a)
+    drawn = [draw_inputs(case, kind, seed)["c"] for seed in range(4)]
+    assert all(d.dtype == bool and d.shape == c.shape and d.any() and not d.all() for d in drawn)
+    assert len({d.tobytes() for d in drawn}) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_dividends_are_drawn_of_both_signs_and_the_divisors_stay(kind: str, dtype: str):
+    a, b = generator(2).integers(-50, 50, (6, 9)).astype(dtype), np.array([3, -5, 7] * 3, dtype)
+    case = small_case(Small("mod", (), (dtype, 0, 0), (6, 9), a=(a,), c_b=(b,)), np.remainder(a, b))
+    drawn = [draw_inputs(case, kind, seed) for seed in range(4)]
+    assert all(set(d) == {"a"} and d["a"].dtype == dtype and (d["a"] < 0).any() and (d["a"] > 0).any() for d in drawn)
+    assert np.array_equal(case.on_inputs(drawn[0]).made, np.remainder(drawn[0]["a"], b))
+
+
+def test_random_inputs_tell_faults_of_the_index_apart():
+    case = gather_case("int64", np.full(30, 2))
+    assert not np.array_equal(case.on_noise(1).inputs["index"], case.on_noise(2).inputs["index"])
+
+
+def test_an_index_that_is_computed_in_the_unit_stays():
+    """What the unit makes of the input before it is an index is not known."""
+    case = gather_case("int64", np.full(30, 2))
+    node = case.unit.nodes[0]
+    twice = replace(case.unit, nodes=(node, replace(node, name="z", outputs=("z",))))
+    assert np.array_equal(draw_inputs(replace(case, unit=twice), "uniform", 1)["index"], np.full(30, 2))

@@ -92,8 +92,8 @@ def test_causes_of_a_group_that_all_stand_are_all_named():
 def test_of_a_group_those_that_fall_go():
     """Random inputs did not tell them apart, those of an experiment do; what was not tried is not named."""
     other = lambda case: LOW(case) if (case.inputs["x"] == 0).mean() < 0.5 else case.made  # noqa: E731
-    fell, stood = cause("not where most is zero", other), [cause("it", LOW) for _ in range(8)]
-    for group, left in (([fell, stood[0]], ["it"]), (stood, ["it"] * 6), ([fell, *stood], ["it"] * 5)):
+    fell, stood = cause("not where most is zero", other), [cause("it", LOW) for _ in range(18)]
+    for group, left in (([fell, stood[0]], ["it"]), (stood, ["it"] * 16), ([fell, *stood], ["it"] * 15)):
         search = FaultSearch(unit(LOW), [group], tried=50)
         found = decide(search, FaultyUnit(LOW), time.monotonic() + LATER)
         assert found.confirmed and [[c.said for c in g] for g in found.exact] == [left]
@@ -126,3 +126,18 @@ def test_without_a_cause_the_board_is_not_asked(most: int):
     assert not board.ran and not found.experiments and verdict(found).startswith("UNEXPLAINED: ")
     equal = unit(lambda case: case.made)
     assert verdict(explain_fault(equal, board=board)).startswith("EQUAL") and not board.ran
+
+
+def test_the_last_of_sixteen_alike_is_told_from_the_others_by_the_board():
+    """The others leave one value as it is of those that the recorded input lacks."""
+    case = unit(LOW)
+    absent = np.setdiff1d(np.arange(-128, 128), case.inputs["x"])
+
+    def lenient(spared: Array) -> Any:
+        return lambda case: np.where(np.isin(case.made, spared), case.made, LOW(case))
+
+    others = [cause(f"spares all but {k}", lenient(np.delete(absent, k))) for k in range(15)]
+    search = FaultSearch(case, [[*others, cause("spares none", LOW)]], tried=50)
+    found = decide(search, FaultyUnit(LOW), time.monotonic() + LATER)
+    assert found.confirmed and [[c.said for c in group] for group in found.exact] == [["spares none"]]
+    assert {fallen.cause.said for fallen in found.fallen} == {c.cause.said for c in others}

@@ -81,9 +81,17 @@ def test_a_confirmed_cause_and_those_that_fell(digits: Path, tmp_path: Path, cap
     (one,) = held["explained"]
     found = one["explanation"]
     assert found["confirmed"] is True and found["unconfirmed"] == "" and one["cost"] == ""
-    assert [run["kind"] for run in found["experiments"]] == [*KINDS]
-    for run in found["experiments"]:
-        assert run["place"] == "node" and run["board"] != run["simulator"] and run["elements"] == 256
+    alone = [run for run in found["experiments"] if run["place"] != "probe"]
+    probes = found["experiments"][len(alone) :]
+    assert [run["kind"] for run in alone] == [*KINDS]
+    assert len(probes) == 4 and all(run["shape"] and run["output"] and run["place"] == "probe" for run in probes)
+    for run in alone:
+        assert (
+            run["shape"] == run["output"] == ""
+            and run["place"] == "node"
+            and run["board"] != run["simulator"]
+            and run["elements"] == 256
+        )
     assert [(fell["experiment"], fell["cause"]["family"]) for fell in found["fallen"]] == [(5, "zero-point")]
     assert found["evidence_bits"] > 16
 
@@ -131,7 +139,7 @@ def test_rounding_down_is_told_from_a_short_scale(digits: Path, tmp_path: Path, 
     assert line.endswith("the next best cause (rounding toward zero) failed experiment 2")
     (one,) = json.loads((tmp_path / "t.json").read_text())["explained"]
     (group,) = one["explanation"]["exact"]
-    assert {cause["family"] for cause in group} == {"requantize-steps"}
+    assert {cause["family"] for cause in group} == {"requantize-steps", "product-precision", "rounding"}
     assert "the scaled sum is rounded down (floor)" in [cause["said"] for cause in group]
 
 
@@ -208,5 +216,8 @@ def test_a_board_that_offers_only_final_outputs_runs_no_single_node(graph: Graph
 def test_a_slow_link_runs_three_experiments_and_says_what_they_cost(graph: Graph, tmp_path: Path):
     with board_of(graph, tmp_path, "bias_missing", "&packs=1") as board:
         one = explained(graph, board, BoardExperiments(board))
-    assert one.explanation.confirmed and len(one.explanation.experiments) == 3
-    assert one.cost.startswith(f"experiments on {NODE}: 3 runs of this node alone, about ")
+    places = [run.place for run in one.explanation.experiments]
+    assert one.explanation.confirmed and places == ["node"] * 3 + ["probe"] * 2
+    assert one.cost.startswith(
+        f"experiments on {NODE}: 3 runs of this node alone and up to 2 models of one node, about "
+    )

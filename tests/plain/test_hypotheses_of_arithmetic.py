@@ -144,6 +144,9 @@ def test_clamp() -> None:
         "left out": (-128, 127), "left out at the lower end": (-128, 90), "left out at the upper end": (-60, 127),
         "an extra Relu": (5, 90), "an extra Relu6": (5, 90), "Relu instead": (5, 127), "Relu6 instead": (5, 110),
         "to the type of the other sign": (0, 90), "at zero instead of the zero point": (0, 90), "below zero": (-60, 5),
+        "one below the upper limit (it is taken as exclusive)": (-60, 89),
+        "one above the lower limit (it is taken as exclusive)": (-59, 90),
+        "one inside both limits (they are taken as exclusive)": (-59, 89),
     }  # fmt: skip
     wanted = {f"clamp {s} ({a}..{b} instead of -60..90)": c.out(low=a, high=b) for s, (a, b) in limits.items()}
     check("clamp", case_of(c), wanted)
@@ -172,6 +175,9 @@ def test_clamp_of_a_whole_range() -> None:
         "an extra Relu": (5, 127), "an extra Relu6": (5, 110), "Relu instead": (5, 127), "Relu6 instead": (5, 110),
         "to the symmetric range": (-127, 127), "to the type of the other sign": (0, 127),
         "at zero instead of the zero point": (0, 127), "below zero": (-128, 5),
+        "one below the upper limit (it is taken as exclusive)": (-128, 126),
+        "one above the lower limit (it is taken as exclusive)": (-127, 127),
+        "one inside both limits (they are taken as exclusive)": (-127, 126),
     }  # fmt: skip
     wanted = {f"clamp {s} ({a}..{b} instead of -128..127)": c.out(low=a, high=b) for s, (a, b) in limits.items()}
     check("clamp", case_of(c), wanted)

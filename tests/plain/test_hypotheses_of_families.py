@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from qverify.triage import hypotheses
 from qverify.triage.altered_kernels.memory_sources import memory_sources
-from qverify.triage.hypotheses import FaultVariant, pages
+from qverify.triage.case import Case
+from qverify.triage.hypotheses import FaultVariant, check_ops, ops_of, pages, pages_of
 
-from tests.plain.fault_units import Table, small_case
-from tests.plain.forensic_units import Small
+from tests.plain.fault_units import Table, case_of, small_case
+from tests.plain.forensic_units import Conv, Small
 
 ANY = {
     "alignment",
@@ -39,21 +42,40 @@ LATE_OF_SOME_OPS = {
 }
 EARLY = {
     "bias-addition",
+    "bias-words",
+    "blocked-sums",
     "carried-sum",
+    "gathered-values",
+    "lane-sums",
     "mean-divisor",
     "mean-reads",
+    "mean-steps",
+    "narrow-products",
+    "operand-rows",
     "operand-values",
     "padding-reads",
     "parameter-index",
+    "parts-requantized",
+    "pool-counts",
     "pool-divisor",
+    "product-overflow",
     "product-precision",
     "requantize-steps",
+    "scale-exponents",
+    "scale-order",
     "scale-precision",
+    "shared-terms",
     "split-products",
     "stale-panel",
+    "stale-sums",
     "sum-precision",
     "summand-order",
+    "summands-beyond",
     "summands-left-out",
+    "tail-values",
+    "tap-pairs",
+    "transposed-overlaps",
+    "winograd",
     "zero-point-terms",
 }  # a few elements tell
 
@@ -70,6 +92,38 @@ def test_families_are_late_when_they_say_so() -> None:
     names = [p.NAME for p, at in zip(every, late, strict=True) if not at]
     assert names == sorted(names) and every == pages()
     assert [p.NAME for p in every[: len(EARLY)]] == sorted(EARLY)
+
+
+def _others(case: Case) -> set[str]:
+    """The families that are not tried at the case."""
+    return {p.NAME for p in pages()} - {p.NAME for p in pages_of(case)}
+
+
+def test_families_of_the_op_are_tried_first() -> None:
+    """Then those of any op, each in the order of likelihood; what sums products one by one stands last."""
+    c = Conv()
+    tried = pages_of(case_of(c, c.out(low=20)))
+    own = [p.NAME for p in tried if ops_of(p) is not None and p.NAME != "accumulator"]
+    general = [p.NAME for p in tried if ops_of(p) is None]
+    assert [p.NAME for p in tried] == [*own, *general, "accumulator"]
+    assert {"stale-panel", "bias", "window"} <= {*own} and {"clamp", "bit-flip", "tiles"} <= {*general}
+    every = [p.NAME for p in pages()]
+    assert own == sorted(own, key=every.index) and general == sorted(general, key=every.index)
+    assert {"lookup-table", "pad-border", "softmax-sums"} <= _others(case_of(c))
+    assert {"stale-panel", "bias", "accumulator"} <= _others(Table(4, 10).case(Table(4, 10).y))
+
+
+@pytest.mark.parametrize("stated", ["conv", ("conv", "convolution"), (), 3])
+def test_a_page_that_states_no_ops_of_ours_does_not_load(stated: Any) -> None:
+    page = cast(Any, SimpleNamespace(NAME="some-fault", OPS=stated))
+    with pytest.raises(ImportError, match=r"^triage/hypotheses/some_fault\.py: OPS is .*; wanted the names of ops"):
+        check_ops(page)
+
+
+def test_a_page_without_ops_is_of_any_op() -> None:
+    page = cast(Any, SimpleNamespace(NAME="some-fault"))
+    check_ops(page)
+    assert ops_of(page) is None
 
 
 def test_which_families_apply_to_a_table() -> None:

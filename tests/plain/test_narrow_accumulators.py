@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
 from qverify.model_bin.units import units
 from qverify.triage.altered_kernels.stepwise import ORDERS, largest_product, largest_sum, pairwise, steps, stepwise
+from qverify.triage.altered_kernels.summed_elements import sample
 from qverify.triage.case import Case
-from qverify.triage.hypotheses import pages
+from qverify.triage.fault_search import _FaultTrial
+from qverify.triage.hypotheses import FaultVariant, pages
 
 from tests.plain.fault_units import Dense, case_of, small_case
 from tests.plain.forensic_units import ZX, Conv, Small
@@ -138,3 +143,44 @@ def test_the_largest_sum_and_product() -> None:
     x, w = np.abs(d.x.astype(int) - ZX).max(), np.abs(d.w.astype(int) - 4)
     assert largest_sum(case) == x * w.sum(1).max() and largest_product(case, 0) == x * w.max()
     assert largest_product(case, ZX) == np.abs(d.x.astype(int)).max() * w.max()
+
+
+def _extreme(shape: tuple[int, ...]) -> Array:
+    return np.random.Generator(np.random.PCG64(8)).choice([-128, 127], shape).astype(np.int8)
+
+
+@pytest.mark.parametrize("kind", ["conv", "grouped", "dense"])
+def test_a_cheap_look_gives_what_the_fault_gives(kind: str) -> None:
+    """At some differing elements; recorded by the fault itself it may fit, and where nothing is as it says it may not."""
+    if kind == "dense":
+        x, w = _extreme((3, 400)), _extreme((7, 400))
+        small = Small(
+            "fully_connected", (-128, 127), ("int8", 1.0, 0), (3, 7),
+            x=(x, 0.5, 9), c_w=(w, 0.5, 0), c_b=(np.arange(7, dtype=np.int32) * 900,), c_rq=(np.full(7, 0.0002, np.float32),),
+        )  # fmt: skip
+        healthy = small_case(small, np.zeros((3, 7), np.int8)).made
+        of = partial(small_case, small)
+    else:
+        c = Conv(bias=12000, group=2 if kind == "grouped" else 1)
+        c.x, c.w = _extreme(c.x.shape), _extreme(c.w.shape)
+        healthy, of = c.out(), partial(case_of, c)
+    looked = [v for v in ACCUMULATOR.variants(of(healthy + np.int8(1))) if v.may_fit is not None]
+    assert len(looked) == 8
+    cases = [of(variant.make(of(healthy + np.int8(1)))) for variant in looked]
+    changed = [(variant, case) for variant, case in zip(looked, cases, strict=True) if case.differing.size]
+    assert {"step" in v.said for v, _ in changed} == {"innermost" in v.said for v, _ in changed} == {True, False}
+    for variant, case in changed:
+        few = sample(case)
+        assert few is not None and variant.may_fit is not None
+        given = few.requantized(variant.may_fit.keywords["way"](few))
+        assert np.array_equal(given, case.recorded.reshape(-1)[few.places]), variant.said
+        assert variant.may_fit(case) and not variant.may_fit(of(case.recorded ^ np.int8(64))), variant.said
+
+
+def test_what_a_look_excludes_is_not_computed() -> None:
+    c = Conv(bias=12000)
+    case = case_of(c, c.out() ^ np.int8(64))
+    trial = _FaultTrial(case, inf)
+    variant = FaultVariant("never", lambda case: case.recorded, may_fit=lambda case: False)
+    assert trial._judged(ACCUMULATOR, variant) == [] and not trial.families
+    assert trial._judged(ACCUMULATOR, replace(variant, may_fit=lambda case: True)) != []

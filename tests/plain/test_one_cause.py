@@ -19,6 +19,7 @@ from tests.plain.fault_units import case_of
 from tests.plain.forensic_units import Conv
 
 Array = Any
+ONE_MODEL = "not tried in other shapes: this board has one model"
 
 
 def without_bias(c: Conv, x: Array) -> Array:
@@ -118,11 +119,11 @@ def test_healthy_nodes_where_the_cause_changes_nothing_agree():
         case.kept.clear()
         case.recorded = case.made
     assert nodes.compare(*plain) == [True]
-    assert nodes.found["conv3"].scope == "it predicts that 2 other conv nodes agree, and they do"
+    assert nodes.found["conv3"].scope == f"{ONE_MODEL}; it predicts that 2 other conv nodes agree, and they do"
     assert verdict(nodes.found["conv3"]).endswith(nodes.found["conv3"].scope)
     nodes = Nodes(without_bias)
     nodes.compare(plain[0])
-    assert nodes.found["conv3"].scope == "it predicts that 1 other conv node agrees, and it does"
+    assert nodes.found["conv3"].scope == f"{ONE_MODEL}; it predicts that 1 other conv node agrees, and it does"
 
 
 def test_a_cause_that_healthy_nodes_contradict_needs_much_evidence():
@@ -131,22 +132,30 @@ def test_a_cause_that_healthy_nodes_contradict_needs_much_evidence():
         nodes.found["conv3"].evidence_bits = bits
         assert nodes.compare(healthy(7), healthy(8)) == [stays]
         found = nodes.found["conv3"]
-        assert found.scope == "at this node only: under the same fault y and 1 other would differ, and they are right"
+        assert (
+            found.scope
+            == f"{ONE_MODEL}; at this node only: under the same fault y and 1 other would differ, and they are right"
+        )
         why = "under the same fault y would differ, and it is right; 399 bits of evidence, where 400 were wanted"
         assert found.unconfirmed == ("" if stays else why)
         assert verdict(found).startswith("EXPLAINED: " if stays else "CANDIDATE: ")
     nodes = Nodes(without_bias)
     nodes.compare(healthy(7))
-    assert nodes.found["conv3"].scope == "at this node only: under the same fault y would differ, and it is right"
+    assert (
+        nodes.found["conv3"].scope
+        == f"{ONE_MODEL}; at this node only: under the same fault y would differ, and it is right"
+    )
 
 
 def test_healthy_nodes_are_not_tried_after_the_deadline_nor_for_candidates():
     nodes = Nodes(without_bias)
     assert nodes.compare(healthy(7), wait=-1) == [True]
-    assert nodes.found["conv3"].scope == "not tried on all other nodes of its op: the time limit was reached"
+    assert (
+        nodes.found["conv3"].scope == f"{ONE_MODEL}; not tried on all other nodes of its op: the time limit was reached"
+    )
     nodes = Nodes(without_bias, without_zero_point)
     nodes.compare(healthy(7))
-    assert [found.scope for found in nodes.found.values()] == ["", ""]
+    assert [found.scope for found in nodes.found.values()] == [ONE_MODEL, ONE_MODEL]
 
 
 def test_a_kind_is_the_cause_without_numbers_and_names():

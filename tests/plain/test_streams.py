@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -40,20 +41,25 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return {status: f"compare {folder}/a.npz {folder}/{name}.npz -r True" for status, name in others.items()}
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "verify --help", "compare --help", "schema"])
-@pytest.mark.parametrize("end", ["| true", "| head -c 1", ">&-", "2>&-", ">&- 2>&-", "<&-"])
+PRINTING = ["--help", "--version", "verify --help", "compare --help", "schema"]
+PRINTING_ENDS = ["| true", "| head -c 1", ">&-", "2>&-", ">&- 2>&-", "<&-"]
+ENDS = ["| true", "| head -c 1", ">&-", "2>&-", ">&- 2>&- <&-", "2>/dev/full"]
+REPORTS, STATUSES = ["", "--json -", "--json {file}"], [0, 1, 3]
+
+
+@pytest.mark.parametrize(("words", "end"), list(zip(PRINTING * 2, islice(cycle(PRINTING_ENDS), 10), strict=True)))
 def test_what_only_prints(words: str, end: str) -> None:
+    """Every output, every end: 10 of the 30 pairs, each of which takes a process."""
     done = shell(f"qverify {words} {end}")
     quiet(done)
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("end", ["| true", "| head -c 1", ">&-", "2>&-", ">&- 2>&- <&-", "2>/dev/full"])
-@pytest.mark.parametrize("json_option", ["", "--json -", "--json {file}"])
-@pytest.mark.parametrize("status", [0, 1, 3])
-def test_a_verdict_keeps_its_exit_status(
-    end: str, json_option: str, status: int, dumps: dict[int, str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("end", "at"), [(end, at) for at, end in enumerate(ENDS)])
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_verdict_keeps_its_exit_status(end: str, at: int, status: int, dumps: dict[int, str], tmp_path: Path) -> None:
+    """Every pair of an end, a report and a status: a Latin square of them instead of all 54."""
+    json_option = REPORTS[(at + STATUSES.index(status)) % len(REPORTS)]
     if "full" in end and not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     file = tmp_path / "r.json"

@@ -78,6 +78,50 @@ def test_experiments_that_are_malformed_are_refused(
     assert status == 2 and why in told and "Traceback" not in told
 
 
+def probe_rows(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in manifest["frames"][0]["experiments"] if "shape" in row]
+
+
+def test_kept_probes_decide_again(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A rule of places is explained by what the board gave in other shapes, and a candidate without."""
+    kept = tmp_path / "kept"
+    model = str(digits / "digits_quant.onnx")
+    assert main(["triage", "-m", model, "-b", f"faulty:local?fault=tap_mirrored@{NODE}", "--capture", str(kept)]) == 1
+    first = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"board at {NODE}"))
+    assert "EXPLAINED: " in first and ", and by the same op in " in first
+    assert first in told_again(kept, capsys)[1].splitlines()
+    rows = probe_rows(json.loads((kept / "capture.json").read_text()))
+    assert rows and all(row["output"] and row["shape"] and row["tensor"] == NODE for row in rows)
+
+    def without_probes(manifest: dict[str, Any]) -> None:
+        frame = manifest["frames"][0]
+        frame["experiments"] = [row for row in frame["experiments"] if "shape" not in row]
+
+    changed(kept, without_probes)
+    status, told = told_again(kept, capsys)
+    assert status == 1 and f"board at {NODE} (conv): CANDIDATE" in told and ": EXPLAINED" not in told
+    assert "and none was run: the capture has no probe of" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"output": "AAAA"}, "has an output that cannot be read"),
+        ({"output": "eJwDAAAAAAE="}, "has an output of 0 bytes, wanted"),
+        ({"board": "0" * 16}, "does not match its digest"),
+        ({"shape": 1}, "malformed"),
+    ],
+)
+def test_probes_that_are_altered_are_refused(
+    change: dict[str, Any], why: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kept = tmp_path / "kept"
+    main(words(digits, kept))
+    changed(kept, lambda m: probe_rows(m)[0].update(change))
+    status, told = told_again(kept, capsys)
+    assert status == 2 and why in told and "Traceback" not in told
+
+
 def test_a_run_that_broke_off_is_not_a_complete_capture(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

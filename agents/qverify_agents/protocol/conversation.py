@@ -4,6 +4,7 @@ again."""
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import threading
 import time
@@ -45,6 +46,7 @@ class Conversation:
         self._ends: list[Callable[[], None]] = [at_close] if at_close is not None else []
         self._link, self._deadline_s = link, deadline_s
         self._owner, self._reopen, self.generation = owner, reopen, 0
+        self._bound: tuple[float, str] | None = None  # on time.monotonic()'s clock, and what gives more time
         self._gone: BoardBusy | LinkClosed | LinkTimeout | None = None
         self.shared = reopen is not None  # others may reach the board, too
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
@@ -224,7 +226,23 @@ class Conversation:
                 raise ProtocolError(f"the agent answered with message {frame.type}, wanted {wanted}")
 
     def _deadline(self, what: str = "the agent") -> Deadline:
-        return Deadline(self._deadline_s, what)
+        left = self._bound[0] - time.monotonic() if self._bound is not None else math.inf
+        if self._bound is None or left >= self._deadline_s:
+            return Deadline(self._deadline_s, what)
+        return Deadline(max(0.0, left), what, self._bound[1])
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float, longer: str) -> Iterator[None]:
+        """Ends every call within at the latest so many seconds from now, by LinkTimeout; an agent that was silent until
+        then is asked again afterwards. longer: the option that gives more time."""
+        before, end, gone = self._bound, time.monotonic() + seconds, self._gone
+        self._bound = (end, longer) if before is None or end < before[0] else before
+        try:
+            yield
+        finally:
+            if gone is None and isinstance(self._gone, LinkTimeout) and time.monotonic() >= self._bound[0]:
+                self._gone = None
+            self._bound = before
 
     def messages_between(self) -> list[str]:
         """Returns printable lines received between frames, such as a console's kernel messages, after the lines shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,16 @@ LEVELS = ("disable_all", "basic", "extended", "all")
 
 def version() -> str:
     """Returns onnxruntime's version."""
+    return str(_onnxruntime().__version__)
+
+
+def _onnxruntime() -> Any:
+    """Returns the module. Since version 1.29 it reports the use of models to its makers over the network, unless this
+    variable is there before it is imported; what is verified stays on this machine."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
-    return str(onnxruntime.__version__)
+    return onnxruntime
 
 
 class Engine:
@@ -35,8 +43,7 @@ class Engine:
         precision: bool = False,
         optimized_path: str = "",
     ):
-        import onnxruntime as ort
-
+        ort = _onnxruntime()
         options = ort.SessionOptions()
         chosen = {
             "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,

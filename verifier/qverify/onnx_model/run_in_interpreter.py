@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 del sys.path[0]  # the folder of this file
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in engine.py
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 

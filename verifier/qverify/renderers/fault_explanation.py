@@ -45,7 +45,8 @@ def verdict(found: FaultExplanation) -> str:
 
 
 def _describe_confirmed(found: FaultExplanation) -> str:
-    runs = found.experiments
+    runs = [run for run in found.experiments if run.place != "probe"]
+    shapes = dict.fromkeys(r.shape for r in found.experiments if r.place == "probe" and r.board != r.simulator)
     place = "the node alone" if runs[0].place == "node" else "the whole network"
     text = f"{_describe_first(found)}; confirmed by {count(len(runs), 'experiment')} on the board ({place} on new inputs): "
     taken = found.exact[0][0].taken
@@ -56,6 +57,8 @@ def _describe_confirmed(found: FaultExplanation) -> str:
     )
     least, most = min(r.changed for r in runs), max(r.changed for r in runs)
     text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"
+    if shapes:
+        text += f", and by the same op in {count(len(shapes), 'other shape')} ({'; '.join(shapes)})"
     if len(found.exact) > 1:
         text += f"; not told apart from: {found.exact[1][0].said}"
     if found.fallen:
@@ -117,6 +120,7 @@ def _list_experiments(found: FaultExplanation) -> list[str]:
     lines = []
     for number, run in enumerate(found.experiments, 1):
         inputs = KINDS[run.kind][0] if run.kind in KINDS else "random inputs of the network"
+        inputs = f"the same op at {run.shape}, {inputs}" if run.place == "probe" else inputs
         outcome = "as a healthy board" if run.board == run.simulator else "differs from a healthy board"
         stood = f"{count(run.stood, 'cause')} predicted every byte" if run.stood else "no cause predicted every byte"
         fell = f", {run.fell} failed" if run.fell else ""

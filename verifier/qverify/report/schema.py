@@ -69,7 +69,7 @@ _CAUSE: dict[str, Any] = {
     "required": ["family", "said", "bits", "taken"],
 }
 _EXPERIMENTS = _describe_rows(
-    place={"enum": ["node", "network"]},
+    place={"enum": ["node", "network", "probe"]},
     kind=_TEXT,
     seed={"type": "integer"},
     inputs={"type": "object", "additionalProperties": _TEXT},
@@ -79,6 +79,8 @@ _EXPERIMENTS = _describe_rows(
     changed={"type": "integer"},
     stood={"type": "integer"},
     fell={"type": "integer"},
+    shape=_TEXT,
+    output=_TEXT,
 )
 _GROUPS = {"type": "array", "items": {"type": "array", "minItems": 1, "items": _CAUSE}}
 _EXPLANATION_FIELDS: dict[str, Any] = {

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from qverify_agents.connect import connect
-from qverify_agents.errors import AgentError, Contradiction, LinkError
+from qverify_agents.errors import AgentError, Contradiction, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.protocol.messages import NodeEvent
 
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
-MOST_QUOTED = 8
-TROUBLE = re.compile(r"(?i)error|fail|out of memory|oom|thermal|throttl|segfault|oops|panic|watchdog|timeout")
-
-
-class DigestMismatch(LinkError):
-    """Raised where pulled tensors do not match their digests, while the board still works. came: the other tensors,
-    which match. broken: for each failed tensor, the reason."""
-
-    def __init__(self, came: dict[str, Array], broken: dict[str, str]):
-        super().__init__(next(iter(broken.values())))
-        self.came, self.broken = came, broken
 
 
 class Board:
@@ -54,11 +44,13 @@ class Board:
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed = spot_seed
         self._sha256 = hashlib.sha256(model).hexdigest()
-        self._agent = connect(uri, deadline_s, options)
+        self._connect = partial(connect, uri, deadline_s, options)
+        self._agent = self._connect()
         self.capabilities = self._agent.capabilities
         self._digests: dict[str, str] = {}
         self.came: dict[str, str] = {}  # digests of the last run, also where it did not finish
         self._inputs: list[str] = []
+        self._contents: dict[str, bytes] = {}  # of the last run: the model and the inputs
         self._spool = Spool()
         self._values_are_of_the_run = True  # no unit ran since the run
         self._generation = 0  # of the connection the last run was on
@@ -114,8 +106,7 @@ class Board:
             recording.notes.append(
                 f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
             )
-        troubles = [line for line in self._agent.messages_between() if TROUBLE.search(line)]
-        recording.notes += [f"the board's console printed: {line}" for line in troubles[:MOST_QUOTED]]
+        recording.notes += quote_troubles(self._agent.messages_between())
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled
@@ -125,6 +116,7 @@ class Board:
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         self._agent.put(self._sha256, self._model)
+        self._contents = {self._sha256: self._model, **{i.sha256: i.data for i in prepared.inputs}}
         for item in prepared.inputs:
             self._agent.put(item.sha256, item.data)
         self._inputs = [i.sha256 for i in prepared.inputs]
@@ -135,7 +127,7 @@ class Board:
             nonlocal done
             done += 1
             if digests and event.tensor in self.graph.tensors:
-                _note(self._digests, event)
+                note_digest(self._digests, event)
                 self.came[event.tensor] = event.digest
             if progress is not None:
                 progress(min(done, len(observable)), len(observable))
@@ -190,7 +182,7 @@ class Board:
 
         def on_node(event: NodeEvent) -> None:
             if has_digests and event.tensor in wanted:
-                _note(self.came, event)
+                note_digest(self.came, event)
 
         events = self._agent.run(
             self._sha256,
@@ -203,7 +195,7 @@ class Board:
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         first = self._digests
-        self._digests = _digests(e for e in events if e.tensor in wanted) if has_digests else {}
+        self._digests = digests_of(e for e in events if e.tensor in wanted) if has_digests else {}
         try:
             values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
@@ -219,7 +211,7 @@ class Board:
     def condition(self) -> dict[str, float | None]:
         """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
         facts = self._agent.ask_again()
-        return {k: _number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
         """Returns tensors of the last run, each checked against the digest that the board reported. Raises
@@ -295,9 +287,42 @@ class Board:
             self._agent.put(hashes[name], data)
         self._values_are_of_the_run = False
         names = [n.name for n in unit.nodes]
-        return _digests(
+        return digests_of(
             self._agent.run_unit(self._sha256, names, hashes, list(self.graph.tensors), self._visible(unit))
         )
+
+    def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs a unit of another model, which is sent to the board beside its own. Returns its outputs by name. Raises
+        AgentError where the agent refuses the model, LinkClosed or LinkTimeout where it ended or hung; it is then
+        connected again, so that its own model can be run."""
+        own = self.graph, self._model, self._sha256
+        self.graph, self._model, self._sha256 = graph, model, hashlib.sha256(model).hexdigest()
+        try:
+            self._agent.put(self._sha256, model)
+            return self.run_unit(unit, inputs)
+        except (LinkClosed, LinkTimeout):
+            self._connect_again()
+            raise
+        finally:
+            self.graph, self._model, self._sha256 = own
+
+    def _connect_again(self) -> None:
+        """Replaces a connection that was lost. Raises LinkError where that fails."""
+        lost, self._values_are_of_the_run = self._agent, False
+        lost.close()
+        self._agent = self._connect()
+        for sha256, data in self._contents.items():
+            self._agent.put(sha256, data)
+        for name, number in self._agent.counters.items():
+            lost.counters[name] += number
+        self._agent.counters = lost.counters  # the recording counts on
+
+    @contextmanager
+    def ending(self, until: float) -> Iterator[None]:
+        """Bounds every request within by this time on time.monotonic()'s clock. A board that is silent until then can be
+        asked again afterwards."""
+        with self._agent.bounded(until - time.monotonic(), "--explain SECONDS"):
+            yield
 
     def fetch_unit(self, unit: Unit, digests: dict[str, str]) -> dict[str, Array]:
         """Returns the outputs of the unit that start_unit ran last, checked against the digests it gave."""
@@ -319,21 +344,3 @@ class Board:
         """Closes the connection; pulled tensors stay readable."""
         self._spool.close()
         self._agent.close()
-
-
-def _note(digests: dict[str, str], event: NodeEvent) -> None:
-    """Adds an event's digest. Raises Contradiction where the tensor already has another."""
-    if digests.setdefault(event.tensor, event.digest) != event.digest:
-        raise Contradiction(f"{event.tensor}: digest {digests[event.tensor]}, and digest {event.digest}, in one run")
-
-
-def _digests(events: Iterable[NodeEvent]) -> dict[str, str]:
-    digests: dict[str, str] = {}
-    for event in events:
-        _note(digests, event)
-    return digests
-
-
-def _number(value: object) -> float | None:
-    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if finite else None  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from qverify import ops
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.drawn_integers import draw_integers
 
 Array = npt.NDArray[Any]
 Find = Callable[[str], Array | None]
-SMALL_INTEGERS = ("int32", "int64", "bool")  # indices and conditions: noise would be out of range
+SMALL_INTEGERS = ("int32", "int64", "bool")  # indices and conditions: any noise would be out of range
 
 
 def nothing(_: str) -> Array | None:
@@ -86,9 +87,15 @@ class Case:
             self.kept[name] = make()
         return self.kept[name]
 
-    def count_tried(self, number: int = 1) -> None:
+    def count_tried(self, number: int = 1, texts: Iterable[str] = ()) -> None:
         """Counts faults that a hypothesis looked at and did not yield because they do not fit: they were tried, too."""
         self.kept["tried"] = self.kept.get("tried", 0) + number
+        if "texts" in self.kept:
+            self.kept["texts"].update(texts)
+
+    def note_texts(self) -> set[str]:
+        """Returns a set that gets the texts of the faults that count_tried counts from now on."""
+        return self.once("texts", lambda: set[str]())
 
     @property
     def looked_at(self) -> int:
@@ -125,12 +132,19 @@ class Case:
         return replace(self, inputs=inputs, board=nothing, previous=nothing, kept={}, raw=None)
 
     def on_noise(self, seed: int) -> Case:
-        """Returns the same unit on random inputs; all other tensors are random, too."""
-        inputs = {name: noise(value, name, seed) for name, value in self.inputs.items()}
+        """Returns the same unit on random inputs, those of integers legal for their node; all other tensors are random,
+        too."""
+        inputs = {name: self._noise_for(name, value, seed) for name, value in self.inputs.items()}
         lookup = partial(_noise_of, self, seed)
         return replace(
             self, inputs=inputs, board=partial(lookup, "board"), previous=partial(lookup, "previous"), kept={}, raw=None
         )
+
+    def _noise_for(self, name: str, values: Array, seed: int) -> Array:
+        if values.dtype.name not in SMALL_INTEGERS:
+            return noise(values, name, seed)
+        rng = np.random.Generator(np.random.PCG64([seed, *name.encode()]))
+        return draw_integers(self.graph, self.unit, name, values, "uniform", rng)
 
 
 def bits(values: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import SMALL_INTEGERS, Array, Case
+from qverify.triage.drawn_integers import draw_integers
 
 FEW, SOME = 0.03, 0.1  # share of the elements that are not the zero point, or not as recorded
 TINY = np.float32(2.0**-133)  # a float32 below the normal range
@@ -87,13 +88,16 @@ KINDS: dict[str, tuple[str, Draw]] = {
 
 
 def draw_inputs(case: Case, kind: str, seed: int) -> dict[str, Array]:
-    """Returns new inputs of the unit by tensor name, shapes and dtypes of the recorded ones. kind: one of KINDS. Indices
-    and conditions stay as recorded. The same kind and seed give the same values."""
+    """Returns new inputs of the unit by tensor name, shapes and dtypes of the recorded ones. kind: one of KINDS. Indices,
+    conditions and dividends are drawn among those that are legal for their node (draw_integers). The same kind and seed
+    give the same values."""
     drawn = {}
     for name, values in case.inputs.items():
         rng = np.random.Generator(np.random.PCG64([seed, *kind.encode(), *name.encode()]))
-        fixed = values.dtype.name in SMALL_INTEGERS or not values.size
-        drawn[name] = (
-            values if fixed else np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
-        )
+        if values.dtype.name in SMALL_INTEGERS:
+            drawn[name] = np.ascontiguousarray(draw_integers(case.graph, case.unit, name, values, kind, rng))
+        elif values.size:
+            drawn[name] = np.ascontiguousarray(KINDS[kind][1](values, case.graph.spec(name), case, rng))
+        else:
+            drawn[name] = values
     return drawn

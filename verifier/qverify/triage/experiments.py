@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import log2
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qverify import plural
 from qverify.tensors.digest import tensor_digest
@@ -16,12 +16,19 @@ from qverify.triage.case import Array, Case, Find, bits
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 
+if TYPE_CHECKING:
+    from qverify.triage.probe_models import ProbeModel
+
 ENOUGH, MOST = 3, len(KINDS)  # experiments that a cause must predict; that are run
 SHOWING = 2  # of which at least so many must differ from a healthy board's output
 CERTAIN = 16.0  # bits of evidence beyond the choice among all that was tried
 ROUNDS = 4  # in which all kinds are drawn, while the evidence is not enough
 OUT_OF_TIME = "the time limit was reached (--explain SECONDS)"
 DRAWS = 2  # inputs drawn for each experiment, of which the more telling ones are run
+
+
+class NoOtherModel(Exception):
+    """Raised where a board runs no other model than the user's; the text says why."""
 
 
 class NodeRun(Protocol):
@@ -37,10 +44,13 @@ class ExperimentBoard(Protocol):
     """A board that is still connected. most: experiments worth their time on its link. run_node runs a case's unit on
     inputs of its own. run_network runs the whole network on inputs drawn from the seed and returns the case as
     recorded there. why_not: why it cannot run a node by itself, "" where it can. seeds: of inputs of a kind to draw, of which
-    the most telling are run. cost: what the experiments take on a slow link, in words. The runs raise LinkError."""
+    the most telling are run. cost: what the experiments take on a slow link, in words. until: on time.monotonic()'s
+    clock; no run takes longer. run_probe: the output that the board gives in a probe of the case's unit, on the inputs of
+    `made`, drawn by kind and seed; raises NoOtherModel. The runs raise LinkError."""
 
     most: int
     why_not: str
+    until: float
 
     def seeds(self, case: Case, kind: str, turn: int) -> Iterable[int]: ...
 
@@ -50,13 +60,17 @@ class ExperimentBoard(Protocol):
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case: ...
 
+    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One run on drawn inputs. place: "node" (the unit by itself) or "network". kind, seed: of the inputs (KINDS; for a
+    """One run on drawn inputs. place: "node" (the unit by itself), "network", or "probe" (the same op in another shape;
+    changed is then what the board gave otherwise). kind, seed: of the inputs (KINDS; for a
     network, random inputs of this seed). inputs: digest by tensor. board, simulator: digests of the board's output and
     of a healthy one. elements: of the output. changed: those in which the best cause's prediction differs from a
-    healthy output. stood, fell: causes that gave every byte, and that did not."""
+    healthy output. stood, fell: causes that gave every byte, and that did not. shape: of a probe, in words. output: the board's
+    output of a probe (probes.pack_output)."""
 
     place: str
     kind: str
@@ -68,6 +82,8 @@ class Experiment:
     changed: int
     stood: int
     fell: int
+    shape: str = ""
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,8 @@ def run_experiments(
     LinkError where the board fails."""
     series = _Series(case, candidates, board, tried, deadline)
     reading = {c.variant.said for c in candidates if reads_other_tensors(case, c)}
-    alone = not board.why_not and not reading and _is_repeated(case, board)
+    over = time.monotonic() > deadline  # then none is run
+    alone = not board.why_not and not reading and (over or _is_repeated(case, board))
     series.run(alone)
     return series.conclude()
 
@@ -136,6 +153,19 @@ def predict(case: Case, candidate: Candidate) -> Array | None:
     return output if fits else None
 
 
+def needed_bits(candidate: Candidate, tried: int) -> float:
+    """Returns the bits of evidence that confirm a cause. tried: faults tried to find it."""
+    return log2(max(tried, 1)) + candidate.variant.bits + candidate.variant.part_bits + CERTAIN
+
+
+def lacking_evidence(series: ExperimentSeries, tried: int) -> str | None:
+    """Returns why the experiments do not confirm the first cause that stands, or None."""
+    need = needed_bits(series.standing[0], tried)
+    if series.bits >= need:
+        return None
+    return f"the experiments give {series.bits:.0f} bits of evidence, where {need:.0f} were wanted"
+
+
 class _Series:
     def __init__(self, case: Case, candidates: list[Candidate], board: ExperimentBoard, tried: int, deadline: float):
         self.case, self.board, self.tried, self.deadline = case, board, tried, deadline
@@ -167,9 +197,7 @@ class _Series:
         return len(self.shown) >= SHOWING and self.result.bits >= self._needed() and len(groups) == 1
 
     def _needed(self) -> float:
-        """Returns the bits of evidence that confirm the first cause."""
-        variant = self.result.standing[0].variant
-        return log2(max(self.tried, 1)) + variant.bits + variant.part_bits + CERTAIN
+        return needed_bits(self.result.standing[0], self.tried)
 
     def _on_the_node(self, kind: str, turn: int) -> None:
         drawn = [self._drawn(kind, seed) for seed in self.board.seeds(self.case, kind, turn)]
@@ -240,8 +268,8 @@ class _Series:
         elif len(self.shown) < SHOWING:
             ways = plural.count(len(self.shown), "different way")
             result.why = f"the fault showed in {ways} in {count} experiments, where {SHOWING} were wanted"
-        elif result.bits < (need := self._needed()):
-            result.why = f"the experiments give {result.bits:.0f} bits of evidence, where {need:.0f} were wanted"
+        elif (why := lacking_evidence(result, self.tried)) is not None:
+            result.why = why
         else:
             result.confirmed = True
         return result

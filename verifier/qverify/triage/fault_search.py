@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf, log2
@@ -15,7 +16,7 @@ from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
-from qverify.triage.hypotheses import FaultVariant, Page, pages
+from qverify.triage.hypotheses import FaultVariant, Page, pages_of
 from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
@@ -66,9 +67,10 @@ def search_faults(
         if not case.differing.size:
             return search
         trial = _FaultTrial(case, time.monotonic() + deadline_s, before)
-        for at, page in enumerate(pages()):
+        pages = pages_of(case)
+        for at, page in enumerate(pages):
             if watch is not None:
-                watch(f"known faults at {case.output}", at, len(pages()))
+                watch(f"known faults at {case.output}", at, len(pages))
             trial.page(page)
         search.groups = _grouped(case, trial.exact)
     search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
@@ -96,6 +98,7 @@ class _FaultTrial:
             self.enough, self.finished, self.tried = inf, set(before.finished), before.tried
             self.partial, self.families = {p.cause.family: p for p in before.partial}, dict(before.families)
         self.wrong: Array | None = None
+        self.texts: set[str] | None = None  # of the variants, where they are wanted
 
     def page(self, page: Page) -> None:
         if page.NAME in self.finished:
@@ -110,6 +113,8 @@ class _FaultTrial:
                     self.not_tried.append(f"{page.NAME}, all or part of it: {why}")
                     break
                 tried += 1
+                if self.texts is not None:
+                    self.texts.add(variant.said)
                 exact += self._judged(page, variant)
             else:
                 self.finished.add(page.NAME)
@@ -134,6 +139,8 @@ class _FaultTrial:
         """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
         output that give every byte; records how near it comes."""
         try:
+            if variant.may_fit is not None and not variant.may_fit(self.case):
+                return []
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
             return []
@@ -169,6 +176,20 @@ class _FaultTrial:
         return evidence.difference_bits(self.case) >= choice + evidence.LEAST
 
 
+def fit_family(case: Case, family: str, deadline: float) -> tuple[list[Candidate], frozenset[str]]:
+    """Returns the faults of one family that give every recorded byte, and the texts of all that were tried. deadline: on
+    time.monotonic()'s clock."""
+    page = next((page for page in pages_of(case) if family == page.NAME), None)
+    if page is None:
+        return [], frozenset()
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        trial = _FaultTrial(case, deadline)
+        trial.enough, trial.texts = inf, case.note_texts()
+        trial.page(page)
+    return trial.exact, frozenset(trial.texts)
+
+
 def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fault:
     taken = 0 if variant.free is None else int(np.count_nonzero(variant.free))
     return Fault(family, variant.said, round(choice + taken * 8 * case.recorded.itemsize, 1), taken)
@@ -177,12 +198,18 @@ def _cause(family: str, choice: float, variant: FaultVariant, case: Case) -> Fau
 def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
     """Returns the candidates in groups that give equal bytes on random inputs. Those that change nothing there are not
     shown to be the same."""
-    noise = [case.on_noise(seed) for seed in NOISE_SEEDS] if len(exact) > 1 else []
-    healthy = tuple(tensor_digest(other.made) for other in noise)
+    given = [tuple[str, ...]()] * len(exact)  # digests on random inputs, of those that others equal so far
+    healthy: tuple[str, ...] = ()
+    for other in (case.on_noise(seed) for seed in NOISE_SEEDS if len(exact) > 1):
+        counts = Counter(given)
+        given = [
+            (*digests, _digest(candidate.variant, other)) if counts[digests] > 1 else digests
+            for digests, candidate in zip(given, exact, strict=True)
+        ]
+        healthy = (*healthy, tensor_digest(other.made))
     groups: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in exact:
-        given = tuple(_digest(candidate.variant, other) for other in noise)
-        groups.setdefault((candidate.variant.said,) if given == healthy else given, []).append(candidate)
+    for digests, candidate in zip(given, exact, strict=True):
+        groups.setdefault((candidate.variant.said,) if digests == healthy else digests, []).append(candidate)
     ranked = sorted((sorted(_whole_first(g), key=_rank) for g in groups.values()), key=lambda g: _rank(g[0]))
     return [[replace(candidate, group=at) for candidate in group] for at, group in enumerate(ranked)]
 

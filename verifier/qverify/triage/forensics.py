@@ -11,13 +11,21 @@ import numpy as np
 from qverify.triage import evidence
 from qverify.triage.case import Case
 from qverify.triage.difference_description import DifferenceDescription, describe_difference
-from qverify.triage.experiments import Experiment, ExperimentBoard, ExperimentSeries, FallenFault, run_experiments
+from qverify.triage.experiments import (
+    Experiment,
+    ExperimentBoard,
+    ExperimentSeries,
+    FallenFault,
+    lacking_evidence,
+    run_experiments,
+)
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
+from qverify.triage.probes import run_probes
 
 MOST_CANDIDATES = 60  # groups of causes that are tried on the board
 MARGIN = 10.0  # bits by which a cause may be less specific than the best and still be named beside it
-TRIED_OF_GROUP = 6  # causes that give equal bytes for random inputs; other inputs may tell them apart
+TRIED_OF_GROUP = 16  # causes that give equal bytes for random inputs; other inputs may tell them apart
 NO_BOARD = "no board to try it on (qverify triage -m MODELS -b BOARD decides)"
 
 
@@ -80,31 +88,68 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     Raises LinkError where the board fails."""
     if not search.groups:
         return _described(search)
-    series = _experiment(search, board, deadline)
-    while not series.standing and search.not_tried and (left := deadline - time.monotonic()) > 0:
-        fallen, finished = series.fallen, search.finished
+    decided = _experiment(search, board, deadline)
+    withdrawn = (search, decided)
+    while not decided.holds and search.not_tried and (left := deadline - time.monotonic()) > 0:
+        fallen, finished = decided.series.fallen, search.finished
         search = search_faults(search.case, left, before=search)
         if search.groups:
-            series = _experiment(search, board, deadline)
-            series.fallen = [*fallen, *series.fallen]
+            decided = _experiment(search, board, deadline)
+            decided.series.fallen = [*fallen, *decided.series.fallen]
+            withdrawn = (search, decided) if decided.series.standing or not withdrawn[1].series.standing else withdrawn
         elif search.finished == finished:
             break
+    return _conclude(search, *withdrawn)
+
+
+def _conclude(last: FaultSearch, search: FaultSearch, decided: _Decided) -> FaultExplanation:
+    """Returns the explanation. last: the search that ended last; search: the one whose causes were decided."""
+    series = decided.series
     standing = _left(search.groups, series.standing)
     if series.confirmed and not standing[0][0].cause.taken:  # what takes elements from the record fits anything
         standing = [group for group in standing if not group[0].cause.taken]
-    explanation = _described(search)
+    explanation = _described(last)
+    explanation.scope = decided.scope
     explanation.experiments, explanation.fallen = series.experiments, series.fallen
     explanation.confirmed, explanation.unconfirmed = series.confirmed, series.why
     explanation.evidence_bits = round(series.bits, 1)
-    _list_groups(explanation, standing if series.confirmed else [[c for c in g if c.supported] for g in standing])
+    listed = standing if series.confirmed or decided.withdrawn else [[c for c in g if c.supported] for g in standing]
+    _list_groups(explanation, listed)
     return explanation
 
 
-def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> ExperimentSeries:
+@dataclass(slots=True)
+class _Decided:
+    """What experiments and probes decided. withdrawn: whether causes stood that the probes withdrew. scope: of the
+    probes."""
+
+    series: ExperimentSeries
+    withdrawn: bool = False
+    scope: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a cause stands."""
+        return bool(self.series.standing) and not self.withdrawn
+
+
+def _experiment(search: FaultSearch, board: ExperimentBoard, deadline: float) -> _Decided:
     with np.errstate(all="ignore"):
         groups = search.groups[:MOST_CANDIDATES]
         candidates = [candidate for group in groups for candidate in group[:TRIED_OF_GROUP]]
-        return run_experiments(search.case, candidates, board, search.tried, deadline)
+        series = run_experiments(search.case, candidates, board, search.tried, deadline)
+    if not series.confirmed or any(run.place != "node" for run in series.experiments):
+        return _Decided(series)
+    probed = run_probes(search.case, series.standing, series.experiments, board, series.bits, deadline)
+    series.experiments = [*series.experiments, *probed.ran]
+    series.fallen = [*series.fallen, *probed.fallen]
+    if not probed.standing:  # those that stood before are candidates
+        series.confirmed, series.why = False, probed.why
+        return _Decided(series, withdrawn=True)
+    series.standing = probed.standing
+    if (why := lacking_evidence(series, search.tried)) is not None:
+        series.confirmed, series.why = False, why
+    return _Decided(series, scope=probed.scope)
 
 
 def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list[Candidate]]:

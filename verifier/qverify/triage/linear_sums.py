@@ -24,6 +24,7 @@ OPS = {
     "global_average_pool": 1,
     "reduce_mean": 1,
 }  # to the axis of the channels of rq
+LINEAR_OPS = tuple(OPS)
 WIDE_LIMITS = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,38 +10,17 @@ import numpy as np
 
 from qverify.plural import count
 from qverify.triage.case import Case, bits
+from qverify.triage.cause_kind import MEASURED, Kind, describe_exactly, describe_kind, variants_of
 from qverify.triage.experiments import predict
-from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
+from qverify.triage.fault import Fault
 from qverify.triage.fault_search import FaultSearch
 from qverify.triage.forensics import FaultExplanation
-from qverify.triage.hypotheses import pages
 
 MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
 ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
-WORD = re.compile(r"[^\s,;()]+")
-NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 NOT_ALL = "not tried on all other nodes of its op: the time limit was reached"
-Kind = tuple[str, str]
 MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
 PLACES = ("resize-mode", "resize-nearest-source")
-MEASURED = re.compile(r"clamp (at )?-?[0-9]")  # limits that were read off the recorded bytes
-
-
-def describe_kind(case: Case, cause: Fault) -> Kind:
-    """Returns the cause's family and its words without numbers and without the graph's tensors: equal for the same
-    fault at another node. A measured limit keeps its numbers: another limit at another node is another fault."""
-    family, said = describe_exactly(case, cause)
-    return family, said if MEASURED.match(said) else NUMBER.sub("#", said)
-
-
-def describe_exactly(case: Case, cause: Fault) -> Kind:
-    """Returns the cause's family and its words, without the graph's tensors."""
-
-    def without_name(word: re.Match[str]) -> str:
-        name = word[0].rstrip(":")
-        return word[0].replace(name, "#") if name in case.graph.tensors else word[0]
-
-    return cause.family, WORD.sub(without_name, cause.said)
 
 
 def compare_causes(
@@ -94,7 +72,7 @@ def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind,
     right = {kind for kind, tally in by_kind.items() if tally.fit and not tally.contradict}
     found.exact[0] = _kept(case, found.exact[0], right, describe_kind)
     tally = by_kind.get(describe_kind(case, found.exact[0][0]), _Tally())
-    found.scope = tally.describe(case.unit.op)
+    found.scope = "; ".join(filter(None, (found.scope, tally.describe(case.unit.op))))
     if tally.contradict and found.evidence_bits < ALONE:
         why = f"under the same fault {tally.contradict[0]} would differ, and it is right"
         _withdraw(found, f"{why}; {found.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted")
@@ -172,19 +150,10 @@ def _withdraw(found: FaultExplanation, why: str) -> None:
     found.confirmed, found.unconfirmed = False, why
 
 
-def _variants(case: Case, kind: tuple[str, str]) -> list[Candidate]:
-    page = next(page for page in pages() if kind[0] == page.NAME)
-    try:
-        faults = [(Fault(kind[0], variant.said, 0.0), variant) for variant in page.variants(case)]
-    except DOES_NOT_FIT:
-        return []
-    return [Candidate(cause, variant) for cause, variant in faults if describe_kind(case, cause) == kind]
-
-
 def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
     """Returns whether a fault of this kind gives the recorded bytes; None where the kind does not apply."""
     with np.errstate(all="ignore"):
-        outputs = [predict(case, candidate) for candidate in _variants(case, kind)]
+        outputs = [predict(case, candidate) for candidate in variants_of(case, kind)]
     known = [output for output in outputs if output is not None]
     return any((bits(output) == bits(case.recorded)).all() for output in known) if known else None
 

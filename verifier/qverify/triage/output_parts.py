@@ -60,14 +60,19 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
 
 
 def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
-    return np.where(part.mask(case), of.make(case), case.made)
+    """Returns the output under the fault in the part. The last fault's output is kept, since its parts are made one
+    after another."""
+    kept: tuple[FaultVariant, Array] | None = case.kept.get("made for parts")
+    if kept is None or kept[0] is not of:
+        kept = case.kept["made for parts"] = (of, of.make(case))
+    return np.where(part.mask(case), kept[1], case.made)
 
 
 def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
     """Yields the parts that contain every element of inside and none of outside, the simple ones first. A few elements
     tell which parts to look at, as there are hundreds, and thousands of pairs."""
     parts = case.once("parts", lambda: _weighed(list(_parts(case))))
-    within, without = (_looked_up(case, parts, _some(where)) for where in (inside, outside))
+    within, without = _looked_up_once(case, parts, inside), _looked_up(case, parts, _some(outside))
     covering, clear = within.all(1), ~without.any(1)
     single = [parts[i] for i in np.flatnonzero(covering & clear)]
     none = True
@@ -89,10 +94,36 @@ def _some(where: Array) -> Array:
     return places[:: max(1, len(places) // LOOKED_AT)]
 
 
+def _looked_up_once(case: Case, parts: list[OutputPart], inside: Array) -> Array:
+    """Returns _looked_up for some of inside, which is nearly always that of the variant before."""
+    kept: tuple[Array, Array] | None = case.kept.get("looked up inside")
+    if kept is None or not np.array_equal(kept[0], inside):
+        kept = case.kept["looked up inside"] = (inside.copy(), _looked_up(case, parts, _some(inside)))
+    return kept[1]
+
+
 def _looked_up(case: Case, parts: list[OutputPart], places: Array) -> Array:
     """Returns which of these elements each part contains: bool [parts, places]."""
     at = np.unravel_index(places, case.spec.shape)
-    return np.stack([np.broadcast_to(p.mask(case), case.spec.shape)[at] for p in parts])
+    found = np.empty((len(parts), len(places)), bool)
+    along, others = case.once("masks of parts", lambda: _masks(case, parts))
+    for axis, (rows, table) in along.items():
+        found[rows] = table[:, at[axis]]
+    for row, mask in others.items():
+        found[row] = np.broadcast_to(mask, case.spec.shape)[at]
+    return found
+
+
+def _masks(case: Case, parts: list[OutputPart]) -> tuple[dict[int, tuple[list[int], Array]], dict[int, Array]]:
+    """Returns, by axis, the parts that are told by the index along it, with a row for each of them; by part, the masks
+    of the others."""
+    masks = {row: np.asarray(part.mask(case)) for row, part in enumerate(parts)}
+    along, shape = dict[int, tuple[list[int], Array]](), case.spec.shape
+    for axis, size in enumerate(shape):
+        own = tuple(size if i == axis else 1 for i in range(len(shape)))
+        if size > 1 and (rows := [row for row, mask in masks.items() if mask.shape == own]):
+            along[axis] = (rows, np.stack([masks.pop(row).reshape(-1) for row in rows]))
+    return along, masks
 
 
 def _holds(case: Case, part: OutputPart, inside: Array, outside: Array) -> bool:

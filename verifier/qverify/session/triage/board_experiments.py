@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 
-from qverify_agents.errors import LinkError
+from qverify_agents.errors import AgentError, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.link_estimates import estimate_rate
 
 from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit
 from qverify.sides.board import Board
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, ENOUGH, MOST
+from qverify.triage.experiments import DRAWS, ENOUGH, MOST, NoOtherModel
+from qverify.triage.probe_models import ProbeModel
+from qverify.triage.probes import MOST_SLOW, cost_bytes
 
 NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
 
@@ -29,9 +33,11 @@ class UnitRun:
     unit: Unit
     output: str
     digests: dict[str, str]
+    until: float = inf
 
     def fetch(self) -> Array:
-        return self.board.fetch_unit(self.unit, self.digests)[self.output]
+        with self.board.ending(self.until):
+            return self.board.fetch_unit(self.unit, self.digests)[self.output]
 
 
 @dataclass(slots=True)
@@ -41,6 +47,7 @@ class BoardExperiments:
     board: Board
     why_not: str = ""
     most: int = MOST
+    until: float = inf
     _last: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,19 +62,29 @@ class BoardExperiments:
         """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""
         if not self.board.slow_link:
             return ""
-        size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1)
+        size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return (
-            f"experiments on {case.unit.name}: {self.most} runs of this node alone, about {size} bytes, {seconds:.0f} s"
-        )
+        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MOST_SLOW} models of one node, about {size} bytes, {seconds:.0f} s"
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""
-        digests = self.board.start_unit(case.unit, inputs)
-        if case.output in digests:
-            return UnitRun(digests[case.output], self.board, case.unit, case.output, digests)
-        value = self.board.fetch_unit(case.unit, digests)[case.output]
-        return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests)
+        with self.board.ending(self.until):
+            digests = self.board.start_unit(case.unit, inputs)
+            if case.output in digests:
+                return UnitRun(digests[case.output], self.board, case.unit, case.output, digests, self.until)
+            value = self.board.fetch_unit(case.unit, digests)[case.output]
+        return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests, self.until)
+
+    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+        """Loads a probe's model beside the user's, runs it, and returns its output. Raises NoOtherModel where the agent
+        refuses it, ends or hangs."""
+        try:
+            with self.board.ending(self.until):
+                return self.board.run_other(encode(made.graph), made.graph, made.unit, made.inputs)[made.output]
+        except AgentError as error:
+            raise NoOtherModel(f"the board does not run another model: {error}") from error
+        except (LinkClosed, LinkTimeout) as error:
+            raise NoOtherModel(f"the same op at {model.shape} could not be run: {error}") from error
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
         """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those
@@ -90,7 +107,8 @@ class BoardExperiments:
 
     def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
         prepared = random_inputs(self.board.graph, seed)
-        ran = self.board.run(prepared)
+        with self.board.ending(self.until):
+            ran = self.board.run(prepared)
         if ran.state != "complete":  # what it holds may be of another run
             raise LinkError(ran.why)
         given = prepared.arrays()

@@ -79,6 +79,7 @@ def explain_blame(
         if search is not None and not hidden:
             searches[name] = search
     if evidence.board is not None:
+        evidence.board.until = end
         explained = [_decided(one, searches.get(one.tensor), evidence.board, end, watch) for one in explained]
     known = {one.tensor: one.explanation for one in explained if one.explanation is not None}
     compare_causes(searches, known, _other_cases(evidence, chosen, board), end)

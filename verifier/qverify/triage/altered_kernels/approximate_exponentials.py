@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import LN2_HIGH, LN2_LOW, exp64
+from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 
 Array = npt.NDArray[Any]
@@ -45,10 +46,10 @@ def schraudolph_at_once(x: Array, factor: float, offset: int) -> Array:
     return bits.view(np.float32).astype(np.float64).reshape(x.shape)
 
 
-def reduced(x: Array, fraction: Function, nearest: bool = True, base: float = LN2) -> Array:
-    """Returns 2**n * fraction(r), r = x - n*base; n to the nearest or down."""
+def reduced(x: Array, fraction: Function, whole: Function = np.rint, base: float = LN2) -> Array:
+    """Returns 2**n * fraction(r), r = x - n*base. whole: makes n of x*log2(e)."""
     safe = np.clip(x, -745.0, 709.0)
-    n = np.rint(safe * LOG2E) if nearest else np.floor(safe * LOG2E)
+    n = whole(safe * LOG2E)
     return np.ldexp(fraction(safe - n * base), n.astype(np.int64))
 
 
@@ -78,8 +79,16 @@ def _clamped(x: Array, low: float, high: float) -> Array:
     return exp64(np.clip(x, low, high))
 
 
-def _limited(x: Array, power: int) -> Array:
-    return np.maximum(1.0 + x / 2.0**power, 0.0) ** (2.0**power)
+def _limited(x: Array, power: int, positive: bool) -> Array:
+    value = 1.0 + x / 2.0**power
+    value = np.maximum(value, 0.0) if positive else value
+    for _ in range(power):
+        value = value * value
+    return np.asarray(value)
+
+
+def _pade(r: Array) -> Array:
+    return (1.0 + r / 2 + r * r / 12) / (1.0 - r / 2 + r * r / 12)
 
 
 def exponentials() -> dict[str, Function]:
@@ -154,27 +163,44 @@ def _reduced() -> Iterator[tuple[str, Function]]:
             partial(reduced, fraction=partial(polynomial, degree=13), base=base),
         )
     yield "with its argument reduced by the low part of ln 2 added, not subtracted", _low_part_added
-    for nearest, said in ((True, "to the nearest power of two"), (False, "to the power of two below")):
-        for degree in (1, 2, 3, 4, 5, 6, 7, 8):
+    for whole, said in (
+        (np.rint, "to the nearest power of two"),
+        (np.floor, "to the power of two below"),
+        (np.trunc, "by x*log2(e) truncated toward zero"),
+        (np.ceil, "to the power of two above"),
+    ):
+        for degree in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10):
             yield (
                 f"by a polynomial of degree {degree} (Taylor) after reduction {said}",
-                partial(reduced, fraction=partial(polynomial, degree=degree), nearest=nearest),
+                partial(reduced, fraction=partial(polynomial, degree=degree), whole=whole),
             )
         yield (
             f"as 2^n (1 + f), linear between powers of two, n {said}",
-            partial(reduced, fraction=lambda r: 1.0 + r * LOG2E, nearest=nearest),
+            partial(reduced, fraction=lambda r: 1.0 + r * LOG2E, whole=whole),
         )
         yield (
             f"as a power of two, its exponent rounded {said}",
-            partial(reduced, fraction=np.ones_like, nearest=nearest),
+            partial(reduced, fraction=np.ones_like, whole=whole),
+        )
+        yield (
+            f"by (1 + r/8)^8 after reduction {said}",
+            partial(reduced, fraction=lambda r: (1.0 + r / 8) ** 8, whole=whole),
+        )
+        yield (
+            f"by the Pade form (1 + r/2 + r^2/12)/(1 - r/2 + r^2/12) after reduction {said}",
+            partial(reduced, fraction=_pade, whole=whole),
+        )
+        yield (
+            f"by (2 + r)/(2 - r) after reduction {said}",
+            partial(reduced, fraction=lambda r: (2.0 + r) / (2.0 - r), whole=whole),
         )
         yield (
             f"by 2^f = 1 + f*(0.6565 + 0.3435 f), {said}",
-            partial(reduced, fraction=lambda r: 1 + r * LOG2E * (0.65653 + 0.34347 * r * LOG2E), nearest=nearest),
+            partial(reduced, fraction=lambda r: 1 + r * LOG2E * (0.65653 + 0.34347 * r * LOG2E), whole=whole),
         )
         yield (
             f"by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, {said}",
-            partial(reduced, fraction=lambda r: 0.3585 * (r + 1.353) ** 2 + 0.344, nearest=nearest),
+            partial(reduced, fraction=lambda r: 0.3585 * (r + 1.353) ** 2 + 0.344, whole=whole),
         )
     yield "by I-BERT's polynomial 0.3585(r + 1.353)^2 + 0.344, to the power of two above", _ibert
 
@@ -186,8 +212,12 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
             f"by a polynomial of degree {degree} (Taylor) without reduction, not below 0",
             partial(_positive, degree=degree),
         )
-    for power in (3, 4, 5, 6, 7, 8, 10, 12):
-        yield f"as (1 + x/{2**power})^{2**power}", partial(_limited, power=power)
+    for power in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16):
+        text = f"as (1 + x/{2**power})^{2**power} by {power} squarings"
+        yield text, partial(_limited, power=power, positive=False)
+        yield f"{text}, not below 0", partial(_limited, power=power, positive=True)
+    for count in (100, 1000):
+        yield f"as (1 + x/{count})^{count}", bound(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
     for said, base in (
         ("2", LN2),
         ("4", 2 * LN2),

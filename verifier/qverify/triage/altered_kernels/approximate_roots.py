@@ -155,8 +155,36 @@ def sqrts() -> dict[str, Function]:
         for magic in (0x1FBD1DF5, 0x1FBB4F2E, 0x1FC00000, 0x1FBD3F7D, 0x1FBB67AE)
         for steps in (0, 1, 2)
     }
+    found |= {
+        f"by {count} step{'s' * (count > 1)} of the iteration r = (r + x/r)/2 from {said}{' in float32' * (dtype is np.float32)}": partial(
+            heron, start=start, steps=count, dtype=dtype
+        )
+        for said, start in HERON_STARTS.items()
+        for count in range(1, 13)
+        for dtype in (np.float64, np.float32)
+    }
     times = {f"as x times 1/sqrt(x), {said}": partial(_times, rsqrt=f) for said, f in rsqrts().items()}
     return {**found, **times, **_formats(np.sqrt), **_tables(0.5)}
+
+
+HERON_STARTS: dict[str, Function] = {
+    "(1 + x)/2": lambda v: (v + 1) / 2,
+    "x": lambda v: v,
+    "1": np.ones_like,
+    "x/2": lambda v: v / 2,
+    "1 + x": lambda v: v + 1,
+    "the larger of x and 1": lambda v: np.maximum(v, np.ones_like(v)),
+    "the power of two of half its exponent": lambda v: np.ldexp(np.ones_like(v), np.frexp(v)[1] // 2),
+}
+
+
+def heron(x: Array, start: Function, steps: int, dtype: type) -> Array:
+    """Returns sqrt(x) after so many steps of Heron's (Newton's) iteration in dtype."""
+    v: Array = np.asarray(x).astype(dtype)
+    r = start(v)
+    for _ in range(steps):
+        r = dtype(0.5) * (r + v / r)
+    return np.asarray(r).astype(np.float64)
 
 
 def sqrt_trick(x: Array, magic: int, steps: int) -> Array:

@@ -91,10 +91,39 @@ FIXED: dict[str, Format] = {
     f"fixed point of {bits} fraction bits, {said}": partial(
         lambda v, bits, rule: rule(v * 2.0**bits) / 2.0**bits, bits=bits, rule=rule
     )
-    for bits in (4, 6, 7, 8, 10, 12, 14, 15, 16, 20, 24)
-    for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded half up", lambda v: np.floor(v + 0.5)))
+    for bits in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24)
+    for said, rule in (
+        ("rounded", np.rint),
+        ("cut off", np.floor),
+        ("truncated toward zero", np.trunc),
+        ("rounded half up", lambda v: np.floor(v + 0.5)),
+    )
 }
 FORMATS: dict[str, Format] = {**WIDE, **NARROW, **BITS}
+
+
+def decimals(values: Array, count: int) -> Array:
+    """Returns the values with so many decimal places."""
+    return np.asarray(np.round(values, count))
+
+
+def of_largest(values: Array, most: float, rule: Callable[[Array], Array]) -> Array:
+    """Returns the values as multiples of the largest absolute value/most, as kernels hold a tensor's parameters."""
+    step = float(np.abs(values).max(initial=0.0)) / most
+    return np.asarray(rule(values / step) * step if step else values)
+
+
+DECIMAL: dict[str, Format] = {f"{count} decimal places": partial(decimals, count=count) for count in range(1, 8)}
+LARGEST: dict[str, Format] = {
+    f"multiples of the largest absolute value/{most:g}, {said}": partial(of_largest, most=most, rule=rule)
+    for most in (127.0, 128.0, 255.0, 32767.0)
+    for said, rule in (("rounded", np.rint), ("cut off", np.trunc))
+}
+
+
+def rarity(said: str) -> float:
+    """Returns the bits by which a format of this name is less likely than others that give the same values."""
+    return 2.0 * any(words in said for words in ("splitting", "after float32", "not by float32", "float32 less"))
 
 
 def in_float32(values: Array, function: Callable[[Array], Array]) -> Array:

@@ -185,18 +185,34 @@ def _tree(values: Array) -> Array:
 
 def divisors(depth: int) -> dict[str, float]:
     """Returns other numbers by which a mean of so many elements may be divided."""
-    others = {"depth - 1": depth - 1, "depth + 1": depth + 1, "depth / 2": depth / 2, "2 * depth": 2 * depth}
+    others = {
+        "depth - 1": depth - 1,
+        "the power of two below (a shift by the depth's highest bit)": 2 ** int(np.log2(depth)),
+        "the next power of two (a shift)": 2 ** int(np.ceil(np.log2(depth))),
+        "depth + 1": depth + 1,
+        "depth / 2": depth / 2,
+        "2 * depth": 2 * depth,
+    }
     for n in WIDTHS[1:]:
         others[f"depth rounded up to a multiple of {n}"] = -(-depth // n) * n
         others[f"depth rounded down to a multiple of {n}"] = depth // n * n
         others[f"{n}"] = n
-    others["the next power of two"] = 2 ** int(np.ceil(np.log2(depth)))
-    others["the power of two below"] = 2 ** int(np.log2(depth))
+    return {said: float(value) for said, value in others.items() if value > 0 and value != depth}
+
+
+def reciprocal_divisors(depth: int) -> dict[str, float]:
+    """Returns by what a mean of so many elements is divided where it is multiplied by a rounded 1/depth; each number
+    once, the likely first."""
     found = dict[float, str]()
-    for said, value in others.items():
-        if value > 0 and value != depth:
-            found.setdefault(value, said)
-    return {said: float(value) for value, said in found.items()}
+    for bits in (12, 16, 8, 15, 10, 14, 24, 20, 11, 13, 18, 23, 30, 31, 9, 7, 6):
+        for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
+            part = float(rule(2.0**bits / depth)) / 2.0**bits
+            found.setdefault(part, f"1/depth as a multiple of 2^-{bits} = 1/{2**bits}, {said}")
+    for said, narrow in {"float32": float32, **NARROW}.items():
+        found.setdefault(float(narrow(np.array(1.0 / depth))), f"1/depth rounded to {said}")
+    for count in range(2, 13):
+        found.setdefault(round(1.0 / depth, count), f"1/depth as a decimal of {count} places")
+    return {said: 1.0 / part for part, said in found.items() if part and part != 1.0 / depth}
 
 
 def sums_on(values: Array) -> Array:

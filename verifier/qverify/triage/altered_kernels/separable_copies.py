@@ -17,7 +17,7 @@ from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
-OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")
+MOVED_OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")
 SAMPLES = 64
 OUTSIDE = -(2**40)  # a place that reads the fill value, whatever the other axes say
 
@@ -78,7 +78,7 @@ def axis_names(rank: int) -> tuple[str, ...]:
 def copy_of(case: Case) -> SeparableCopy | None:
     """Returns the copy that the unit's only node makes, or None where it does more than move elements."""
     of = inner_case(case)
-    if of is None or of.last.op not in OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
+    if of is None or of.last.op not in MOVED_OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
         return None
     found: SeparableCopy | None = case.once("separable copy", lambda: _MAKERS[of.last.op](of))
     return found
@@ -230,8 +230,11 @@ def _pad(case: Case) -> SeparableCopy:
 
 def border(places: Array, size: int, mode: str) -> Array:
     """Returns the places on an axis of `size` that padding in this mode reads for places before 0 and after the
-    end."""
+    end. mode: one name, or one for each end ("edge, constant")."""
     last, inside = size - 1, (places >= 0) & (places < size)
+    if ", " in mode:
+        before, after = (border(places, size, half) for half in mode.split(", "))
+        return np.where(places < 0, before, after)
     read = {
         "constant": np.full_like(places, OUTSIDE),
         "reflect": np.where(places < 0, -places, 2 * last - places),
@@ -241,10 +244,6 @@ def border(places: Array, size: int, mode: str) -> Array:
         "other edge": np.where(places < 0, last, 0),
         "first": np.zeros_like(places),
         "unclamped": places,
-        "reflect before, symmetric after": np.where(places < 0, -places, 2 * last - places + 1),
-        "symmetric before, reflect after": np.where(places < 0, -places - 1, 2 * last - places),
-        "reflect before, edge after": np.where(places < 0, -places, last),
-        "edge before, reflect after": np.where(places < 0, 0, 2 * last - places),
         "reflect one too far": np.where(places < 0, -places + 1, 2 * last - places - 1),
         "second": np.where(places < 0, min(1, last), max(last - 1, 0)),
     }[mode]
@@ -300,4 +299,4 @@ _MAKERS: dict[str, Callable[[Case], SeparableCopy]] = {
     "resize_nearest": _resize_nearest,
     "reshape": _reshape,
 }
-assert all(op in ops.stems() for op in OPS)
+assert all(op in ops.stems() for op in MOVED_OPS)

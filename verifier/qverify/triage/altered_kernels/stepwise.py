@@ -63,6 +63,13 @@ def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: 
     return acc if pending is None else acc + together(pending)
 
 
+def in_order(case: Case, order: str, summands: Array) -> Array:
+    """Returns [elements, summands] in this order, of [elements, channels, kernel rows, kernel columns]."""
+    inner = order == "channels innermost" and _weights(case).ndim == 4
+    moved = np.moveaxis(summands, 1, -1) if inner else summands
+    return moved.reshape(len(summands), -1)
+
+
 def _weights(case: Case) -> Array:
     return case.graph.constants[case.last.inputs[1] or ""]
 

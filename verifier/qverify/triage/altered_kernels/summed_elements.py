@@ -15,11 +15,13 @@ from qverify.arithmetic.requantize import requantize
 from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summands import Summands, depth, summands
 from qverify.triage.case import Case
+from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 Array = npt.NDArray[Any]
 SAMPLE, FEWER = 40, 16  # differing elements looked at; where each is a sum of more than LONG
+SUMMED_OPS = (*LINEAR_OPS, "average_pool")  # of which elements are summed
 LONG = 2000
 MORE = 4000  # of those where a fault that fits the sample is tried next
 MOST_IN_PART = 12  # faults of one list that give the differing elements and spoil others
@@ -226,9 +228,9 @@ def fitting_alike(
     others = case.once(f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size)))
     parts = list[FaultVariant]()
     for texts, way in ways:
-        case.count_tried(len(texts))
+        case.count_tried(len(texts), texts)
         if _agree(case, few, way) and _agree(case, more, way):
-            make = partial(whole, way=way, in_parts=in_parts)
+            make = partial(_shared if len(texts) > 1 else whole, way=way, in_parts=in_parts)
             found = [
                 FaultVariant(said, make, SUMS + (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
                 for at, said in enumerate(texts)
@@ -247,7 +249,10 @@ def _more(case: Case, in_parts: bool, flat: Array) -> SummedElements:
 
 
 def _agree(case: Case, e: SummedElements, way: Way) -> bool:
-    return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
+    try:
+        return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
+    except DOES_NOT_FIT:  # a fault that this unit cannot have
+        return False
 
 
 def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
@@ -256,6 +261,14 @@ def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
     if touched.any():
         output[touched] = way(elements(e.case, e.places[touched]))
     return output
+
+
+def _shared(case: Case, way: Way, in_parts: bool) -> Array:
+    """Returns whole(), kept for the other faults of the same way."""
+    made = case.once(
+        f"whole {id(way)}", lambda: (way, whole(case, way, in_parts))
+    )  # kept, so that no other way has its id
+    return np.asarray(made[1])
 
 
 def whole(case: Case, way: Way, in_parts: bool) -> Array:

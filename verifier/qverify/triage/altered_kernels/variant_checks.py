@@ -20,7 +20,7 @@ def where_it_differs(
     case: Case, said: str, make: Callable[[Case], Array], cost: float = 0.0, copied: bool = False
 ) -> list[FaultVariant]:
     """Returns the fault as a list of one, or nothing where it fails on an element that differs, or cannot be."""
-    case.count_tried()
+    case.count_tried(1, (said,))
     try:
         made = make(case)
     except DOES_NOT_FIT:

@@ -11,18 +11,21 @@ import numpy as np
 from qverify.triage.altered_kernels.stepwise import (
     MOST_STEPS,
     ORDERS,
+    in_order,
     largest_product,
     largest_sum,
     pairwise,
     steps,
     stepwise,
 )
+from qverify.triage.altered_kernels.summed_elements import SummedElements, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 NAME = "accumulator"
 LATE = 2
+OPS = LINEAR_OPS
 WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
 
 
@@ -86,7 +89,8 @@ def _stepwise(case: Case) -> Iterator[FaultVariant]:
             made = partial(_by_steps, order=order, bias_first=bias_first)
             if (bias_of(case, of) == 0).all() and not bias_first:
                 continue
-            yield FaultVariant(said, made)
+            look = partial(_may_fit, way=partial(_few_by_steps, order=order, bias_first=bias_first))
+            yield FaultVariant(said, made, may_fit=look)
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
@@ -105,10 +109,39 @@ def _pairwise(case: Case) -> Iterator[FaultVariant]:
         if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:
             for order in ORDERS:
                 text = f"every two products saturated to 16 bits, {order}{said}"
-                yield FaultVariant(text, partial(_by_pairs, order=order, zero=zero))
+                look = partial(_may_fit, way=partial(_few_by_pairs, order=order, zero=zero))
+                yield FaultVariant(text, partial(_by_pairs, order=order, zero=zero), may_fit=look)
 
 
 def _by_pairs(case: Case, order: str, zero: int) -> Array:
     of = _needed(case)
     start = np.broadcast_to(bias_of(case, of), of.acc.shape)
     return of.output(pairwise(case, order, partial(_saturated, width=16), start, zero))
+
+
+def _may_fit(case: Case, way: Callable[[SummedElements], Array]) -> bool:
+    """Returns whether the sums of the way give at least half of some differing elements; True where that is not known."""
+    few = sample(case)
+    if few is None:
+        return True
+    healthy, recorded = (values.reshape(-1)[few.places] for values in (case.made, case.recorded))
+    if (few.requantized(few.acc) != healthy).any():
+        return True
+    return bool(2 * np.count_nonzero(few.requantized(way(few)) == recorded) >= len(few.places))
+
+
+def _few_by_steps(few: SummedElements, order: str, bias_first: bool) -> Array:
+    acc = few.bias if bias_first else np.zeros_like(few.bias)
+    for product in in_order(few.case, order, few.summands.products).T:
+        acc = _saturated(acc + product, 16)
+    return acc if bias_first else _saturated(acc + few.bias, 16)
+
+
+def _few_by_pairs(few: SummedElements, order: str, zero: int) -> Array:
+    of = few.summands
+    products = in_order(few.case, order, (of.centred_x + zero) * of.centred_w)
+    rest = few.bias - in_order(few.case, order, zero * np.broadcast_to(of.centred_w, of.products.shape)).sum(1)
+    even = products[:, : products.shape[1] // 2 * 2]
+    return (
+        rest + _saturated(even[:, ::2] + even[:, 1::2], 16).sum(1) + _saturated(products[:, even.shape[1] :].sum(1), 16)
+    )

@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "add-terms"
+OPS = ("add",)
 CENTRED = "(A - za) * r1 + (B - zb) * r2 + zc"
 
 

@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "arg-max-search"
+OPS = ("arg_max",)
 BLOCKS = (2, 4, 8, 16, 32, 64)
 Way = Callable[[Array, bool], Array]  # of [size, outputs] and whether the last of equals wins, the index of each output
 

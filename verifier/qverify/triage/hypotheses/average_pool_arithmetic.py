@@ -18,6 +18,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
 NAME = "average-pool-arithmetic"
+OPS = ("average_pool",)
 F = np.float32
 
 

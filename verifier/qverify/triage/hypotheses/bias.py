@@ -11,6 +11,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "bias"
+OPS = ("conv", "conv_transpose", "fully_connected")
 WAYS: dict[str, Callable[[Array], Array]] = {
     "left out": np.zeros_like,
     "added twice": lambda b: b * 2,

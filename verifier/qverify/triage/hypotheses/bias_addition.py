@@ -12,10 +12,11 @@ from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, fin
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, has_bias, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "bias-addition"
 LATE = -1
+OPS = LINEAR_OPS
 APART = "the sum and the bias are scaled and rounded to output steps each by itself, then added"
 
 

@@ -11,6 +11,7 @@ from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-index"
+OPS = ("mul",)
 NAMES = ("the first operand", "the second operand")
 
 

@@ -85,6 +85,13 @@ def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
             yield 1.5, f"does not advance with the {name_k} (stride 0)", ("stride", k, 0)
             for stride in dict.fromkeys((1, *dense_strides(shape), *dense_strides(y), y[k])):
                 yield 3.0, f"advances by {stride} elements with each {name_k}", ("stride", k, stride)
+            if (
+                prod(shape[max(0, len(shape) - len(y) + k) :]) == prod(shape[max(0, len(shape) - len(y) + k + 1) :])
+                and count > 1
+            ):
+                for end, said in ((0, "wrapping at its end"), (1, "staying at its last element")):
+                    text = f"is not held along the {name_k}s: it moves on by one element with every {name_k}, {said}"
+                    yield 2.0, text, ("moving", k, end)
             yield 2.5, f"is one {name_k} too far", ("rolled", k, -1)
             yield 2.5, f"is one {name_k} too early", ("rolled", k, 1)
             yield 2.5, f"is read backward along the {name_k}s", ("backward", k, 0)
@@ -180,6 +187,9 @@ def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
     own = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
     if kind == "own modulo":
         return flat[own % size]
+    if kind == "moving":
+        at = own + np.arange(y[size]).reshape([-1 if j == size else 1 for j in range(len(y))])
+        return flat[np.minimum(at, flat.size - 1) if stride else at % flat.size]
     if kind == "rolled":
         return np.roll(np.broadcast_to(value, y), stride, size)
     if kind == "backward":

@@ -11,10 +11,11 @@ import numpy as np
 from qverify.triage.altered_kernels.summed_elements import SummedElements, bias_of, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "carried-sum"
 LATE = -1
+OPS = LINEAR_OPS
 LANES = (2, 4, 8, 16, 32, 64)
 
 

@@ -13,12 +13,13 @@ from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
-from qverify.triage.altered_kernels.float_formats import FORMATS, flushed
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, LARGEST, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "channel-affine"
+OPS = ("batch_norm", "normalize")
 F = np.float32
 Formula = Callable[[Array, Array, Array], Array]  # of x and a channel's two parameters, all float32 [N, C, ...]
 BATCH_NORM: dict[str, Formula] = {
@@ -128,6 +129,24 @@ def _places(shape: tuple[int, ...]) -> dict[str, Array]:
         "the channel plus the batch item's number": (c + n) % channels,
         "the next channel from the last column on": (at + 1) // plane % channels,
     }
+    for lanes in (8, 4, 16, 32, 2, 64, 128):
+        first = at // lanes * lanes
+        found[f"the first element of its vector of {lanes} in memory (vectors run over the ends of channels)"] = (
+            first // plane % channels
+        )
+        found[f"the last element of its vector of {lanes} in memory (vectors run over the ends of channels)"] = (
+            np.minimum(first + lanes - 1, len(at) - 1) // plane % channels
+        )
+        if plane % lanes:
+            whole = -(-plane // lanes) * lanes
+            found[f"the plane where planes are padded to a multiple of {lanes} elements"] = at // whole % channels
+            found[f"the plane where planes are cut to a multiple of {lanes} elements"] = (
+                at // max(plane // lanes * lanes, 1) % channels
+            )
+    for more in (1, -1):
+        found[f"the plane where planes are {'longer' if more > 0 else 'shorter'} by one element"] = (
+            at // max(plane + more, 1) % channels
+        )
     found |= {said: choice[c] for said, choice in channel_choices(channels).items()}
     return {said: place for said, place in found.items() if (place != c).any()}
 
@@ -135,14 +154,16 @@ def _places(shape: tuple[int, ...]) -> dict[str, Array]:
 def _narrow(op: str) -> Iterator[FaultVariant]:
     first, second = NAMES[op]
     formula, title = HEALTHY[op], op.replace("_", " ")
-    for said, narrow in {"float32 without subnormals": flushed, **FORMATS}.items():
+    for said, narrow in {"float32 without subnormals": flushed, **FORMATS, **FIXED, **LARGEST}.items():
         for what, change in (
             (f"{first} and {second} are", (narrow, narrow)),
             (f"{first} is", (narrow, None)),
             (f"{second} is", (None, narrow)),
         ):
             yield kernel_variant(
-                f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=formula, change=change)}, 10.0
+                f"{title}: {what} rounded to {said}",
+                {op: partial(_computed, formula=formula, change=change)},
+                9.0 + rarity(said),
             )
         for what, wrapped in {
             "x is": bound(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
@@ -156,4 +177,6 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
                 narrow,
             ),
         }.items():
-            yield kernel_variant(f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 10.0)
+            yield kernel_variant(
+                f"{title}: {what} rounded to {said}", {op: partial(_computed, formula=wrapped)}, 9.0 + rarity(said)
+            )

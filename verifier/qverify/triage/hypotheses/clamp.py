@@ -32,6 +32,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         "to the type of the other sign": (max(low, 0), min(high, highest if lowest else highest // 2)),
         "at zero instead of the zero point": (0, high),
         "below zero": (low, min(high, zero)),
+        "one below the upper limit (it is taken as exclusive)": (low, high - 1),
+        "one above the lower limit (it is taken as exclusive)": (low + 1, high),
+        "one inside both limits (they are taken as exclusive)": (low + 1, high - 1),
     }
     for said, (a, b) in clamps.items():
         if (a, b) != (low, high) and lowest <= a <= b <= highest:

@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "concat-parts"
+OPS = ("concat",)
 Join = Callable[[list[Array], int, Sequence[int]], Array]
 
 

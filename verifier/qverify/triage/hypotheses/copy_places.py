@@ -8,11 +8,19 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.separable_copies import OUTSIDE, SeparableCopy, copy_variant, mover, needed_copy
+from qverify.triage.altered_kernels.separable_copies import (
+    MOVED_OPS,
+    OUTSIDE,
+    SeparableCopy,
+    copy_variant,
+    mover,
+    needed_copy,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "copy-places"
+OPS = MOVED_OPS
 BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128)
 Way = Callable[[Array, int], Array]  # from the places and the size of the input's dim
 

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.separable_copies import (
+    MOVED_OPS,
     SeparableCopy,
     copy_variant,
     dense_strides,
@@ -21,6 +22,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "copy-strides"
+OPS = MOVED_OPS
 MOST = 48  # strides tried on an axis
 
 

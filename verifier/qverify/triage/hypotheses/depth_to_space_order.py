@@ -13,6 +13,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "depth-to-space-order"
+OPS = ("depth_to_space",)
 PARTS = {1: "the output channel", 3: "the row in the block", 5: "the column in the block"}
 BATCH, CHANNEL, BLOCK_ROW, BLOCK_COLUMN = 0, 1, 3, 5
 

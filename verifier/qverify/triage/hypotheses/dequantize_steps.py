@@ -14,13 +14,14 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.channel_choice import channel_choices
-from qverify.triage.altered_kernels.float_formats import FORMATS, Format, flushed
+from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dequantize-steps"
 COPIES = ("concat", "where")
+OPS = ("dequantize", *COPIES)
 F = np.float32
 Real = Callable[[Array, Array, Array], Array]  # of integers, scale in float32 and zero point
 WAYS: dict[str, Real] = {
@@ -79,10 +80,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _ways() -> Iterator[tuple[str, Real, float]]:
     for said, way in WAYS.items():
         yield said, way, LIKELY
-    for said, narrow in FORMATS.items():
+    for said, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
         if said != "float32":
-            yield f"with the scale rounded to {said}", partial(_rounded, scale=narrow), 8.0
-            yield f"with the result rounded to {said}", partial(_rounded, result=narrow), 8.0
+            yield f"with the scale rounded to {said}", partial(_rounded, scale=narrow), 8.0 + rarity(said)
+            yield f"with the result rounded to {said}", partial(_rounded, result=narrow), 8.0 + rarity(said)
             yield f"with scale and result rounded to {said}", partial(_rounded, scale=narrow, result=narrow), 9.0
             yield f"with q*scale and zero*scale rounded to {said}", partial(_two, narrow=narrow), 9.0
             yield f"with zero*scale rounded to {said}", partial(_two, narrow=narrow, both=False), 9.0

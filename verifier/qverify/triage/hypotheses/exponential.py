@@ -10,19 +10,24 @@ from qverify.triage.altered_kernels.approximate_exponentials import exponentials
 from qverify.triage.altered_kernels.float_formats import in_float32
 from qverify.triage.altered_kernels.replaced_functions import Functions, kernels_with, uses
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "exponential"
 LATE = 1
+OPS = ("elementwise_float", "softmax_float", "lrn")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if not uses(case, "exp"):
-        return
+    if uses(case, "exp"):
+        yield from fitting_rows(case, _faults())
+
+
+def _faults() -> Iterator[FaultVariant]:
     for said, function in exponentials().items():
         yield kernel_variant(f"the exponential is computed {said}", kernels_with(Functions(exp=function)))
     for said, function in exponentials().items():
-        if "polynomial" in said or "^" in said:
+        if any(sign in said for sign in ("polynomial", "^", "/(")):
             text = f"the exponential is computed {said}, in float32"
             yield kernel_variant(text, kernels_with(Functions(exp=partial(in_float32, function=function))))

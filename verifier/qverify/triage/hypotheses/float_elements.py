@@ -20,6 +20,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-elements"
+OPS = ("elementwise_float",)
 One = Callable[[Array, float, float], Array]
 OTHERS: dict[str, dict[str, One]] = {
     "relu": {

@@ -13,13 +13,15 @@ from qverify.ops import page
 from qverify.triage.altered_kernels import approximate_functions as approximate
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, sqrts
 from qverify.triage.altered_kernels.float_formats import in_float32
-from qverify.triage.altered_kernels.replaced_functions import Functions, function_of, kernels_with, uses
+from qverify.triage.altered_kernels.replaced_functions import USES, Functions, function_of, kernels_with, uses
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-functions"
 LATE = 1
+OPS = ("elementwise_float", "softmax_float", "lrn")
 Function = Callable[[Array], Array]
 WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
     "tanh": ("tanh", approximate.hyperbolic_tangents),
@@ -29,6 +31,11 @@ WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
+    if any(map(partial(uses, case), USES)) or nodes_of(case, "elementwise_float"):
+        yield from fitting_rows(case, _faults(case))
+
+
+def _faults(case: Case) -> Iterator[FaultVariant]:
     for name, (said, functions) in WHOLE.items():
         if any(function_of(n) == name for n in nodes_of(case, "elementwise_float")):
             for how, function in _also_in_float32(functions()):

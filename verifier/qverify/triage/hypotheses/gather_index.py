@@ -20,11 +20,24 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "gather-index"
+OPS = ("gather",)
 Way = Callable[[Array, int], Array]
 
 
 def _wrapped(index: Array, size: int) -> Array:
     return np.where(index < 0, index + size, index)
+
+
+def _of_group(index: Array, size: int, group: int, last: bool) -> Array:
+    at = np.arange(len(index))
+    first = at // group * group
+    return _wrapped(index[np.minimum(first + group - 1, len(index) - 1) if last else first], size)
+
+
+def _tail(index: Array, size: int, group: int, how: str) -> Array:
+    at = np.arange(len(index))
+    beyond = at >= len(index) // group * group
+    return _wrapped(np.where(beyond, 0 if how == "0" else index[np.maximum(at - group, 0)], index), size)
 
 
 WAYS: dict[str, Way] = {
@@ -47,6 +60,30 @@ WAYS: dict[str, Way] = {
     "indices are one too high, wrapping around": lambda i, n: (_wrapped(i, n) + 1) % n,
     "indices are one too low, limited to the first": lambda i, n: np.maximum(_wrapped(i, n) - 1, 0),
     "indices are one too low, wrapping around": lambda i, n: (_wrapped(i, n) - 1) % n,
+    "negative indices are counted from the number of indices, not from the axis": lambda i, n: np.where(
+        i < 0, i + len(i), i
+    ),
+    "negative indices are taken modulo the axis, toward zero (C's %), and read before the tensor": lambda i, n: np.fmod(
+        i, n
+    ),
+    "indices are taken in pairs, exchanged": lambda i, n: _wrapped(i[np.minimum(np.arange(len(i)) ^ 1, len(i) - 1)], n),
+    "the first half of the indices is used twice": lambda i, n: _wrapped(i[np.arange(len(i)) % max(len(i) // 2, 1)], n),
+    "indices after a repeated one are those before it (each is taken once, in order)": lambda i, n: _wrapped(
+        np.resize(i[np.sort(np.unique(i, return_index=True)[1])], len(i)), n
+    ),
+    "indices are halved": lambda i, n: _wrapped(i, n) // 2,
+    "indices are doubled, limited to the last": lambda i, n: np.minimum(_wrapped(i, n) * 2, n - 1),
+    "indices keep their lowest 4 bits": lambda i, n: _wrapped(i, n) % 16,
+    "indices keep their lowest 2 bits": lambda i, n: _wrapped(i, n) % 4,
+    "indices keep their lowest bit": lambda i, n: _wrapped(i, n) % 2,
+    "indices are counted from 1 (one too low, the first of them before the tensor)": lambda i, n: _wrapped(i, n) - 1,
+    **{f"of every {m} indices all are the first": partial(_of_group, group=m, last=False) for m in (2, 4, 8)},
+    **{f"of every {m} indices all are the last": partial(_of_group, group=m, last=True) for m in (2, 4, 8)},
+    **{f"the indices after the last whole {m} are 0": partial(_tail, group=m, how="0") for m in (2, 4, 8, 16)},
+    **{
+        f"the indices after the last whole {m} are those of the {m} before": partial(_tail, group=m, how="before")
+        for m in (2, 4, 8, 16)
+    },
     "the last index is never reached (limited to the one before it)": lambda i, n: np.minimum(_wrapped(i, n), n - 2),
     "the first index is used for all": lambda i, n: _wrapped(np.full_like(i, i[0]), n),
     "the last index is used for all": lambda i, n: _wrapped(np.full_like(i, i[-1]), n),

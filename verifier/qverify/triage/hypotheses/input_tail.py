@@ -13,7 +13,7 @@ from qverify.triage.altered_kernels.memory_sources import memory_sources, output
 from qverify.triage.altered_kernels.variant_checks import where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.hypotheses.partial_copy import OPS
+from qverify.triage.hypotheses.partial_copy import OPS as COPIED
 
 NAME = "input-tail"
 LATE = 1
@@ -24,7 +24,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "input"):
         item, shape = place.spec.numpy_dtype.itemsize, place.spec.shape
         for noun, run in _runs(shape):
-            if noun == "whole tensor" and case.last.op in OPS:
+            if noun == "whole tensor" and case.last.op in COPIED:
                 continue
             for block, unit in [(b, u) for u in ("bytes", "elements") for b in BLOCKS]:
                 whole = block // item if unit == "bytes" else block
@@ -59,6 +59,11 @@ def _fills(zero: tuple[int, ...], whole: int) -> Iterator[tuple[float, str, Fill
     for value in zero:
         if value:
             yield 1.5, "are not read and count as the zero point", partial(_value, value=value)
+        yield (
+            1.4,
+            "are not loaded: they keep what their buffer held, zeros (the zero point)",
+            partial(_value, value=value),
+        )
     yield 2.0, "repeat the burst before", partial(_before, back=whole)
     yield 2.0, "repeat the first elements of the row", lambda rows, tail: rows[:, :tail]
     yield 2.0, "repeat the element before them", lambda rows, tail: np.repeat(rows[:, -tail - 1 : -tail], tail, 1)

@@ -12,6 +12,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "kernel-order"
+OPS = ("conv", "conv_transpose", "fully_connected")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

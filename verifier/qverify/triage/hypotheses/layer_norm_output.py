@@ -13,12 +13,14 @@ from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly, flushed
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, root_of
-from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-output"
 LATE = 1
+OPS = ("layer_norm",)
 Finish = Callable[[Array, Array, Array], Array]
 
 
@@ -57,17 +59,18 @@ def _of_row(y: Array, gamma: Array, beta: Array) -> Array:
     return affine(y, gamma[row % len(gamma)] if gamma.size else gamma, beta[row % len(beta)] if beta.size else beta)
 
 
-FINISHES["gamma and beta are those of the row's number"] = _of_row
 STAGES = ("rows less mean", "root", "normalized", "times gamma", "result")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    nodes = nodes_of(case, "layer_norm")
-    if not nodes:
-        return
+    for node in nodes_of(case, "layer_norm")[:1]:
+        yield _variant("gamma and beta are those of the row's number", LayerNorm(finish=_of_row))
+        yield from fitting_rows(case, _faults(node.words[0]))
+
+
+def _faults(depth: int) -> Iterator[FaultVariant]:
     for said, finish in FINISHES.items():
-        yield _variant(said, LayerNorm(finish=finish))
-    depth = nodes[0].words[0]
+        yield _variant(said, LayerNorm(finish=finish), LIKELY)
     for said, choice in channel_choices(depth).items():
         yield _variant(
             f"gamma and beta are those of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice, beta_at=choice))
@@ -97,8 +100,8 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def _variant(said: str, kernel: LayerNorm) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel})
+def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel}, bits)
 
 
 def _chosen(y: Array, gamma: Array, beta: Array, gamma_at: Array | None = None, beta_at: Array | None = None) -> Array:

@@ -16,6 +16,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-rows"
+OPS = ("layer_norm",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

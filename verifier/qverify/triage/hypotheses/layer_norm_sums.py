@@ -8,19 +8,29 @@ from functools import partial
 
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
-from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
+from qverify.triage.altered_kernels.row_sample import fitting_rows
+from qverify.triage.altered_kernels.row_sums import (
+    RowSum,
+    divisors,
+    narrow_sums,
+    partial_sums,
+    reciprocal_divisors,
+    whole,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-sums"
+OPS = ("layer_norm",)
 Mean = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    nodes = nodes_of(case, "layer_norm")
-    if not nodes:
-        return
-    depth = nodes[0].words[0]
+    for node in nodes_of(case, "layer_norm")[:1]:
+        yield from fitting_rows(case, _faults(node.words[0]))
+
+
+def _faults(depth: int) -> Iterator[FaultVariant]:
     for part in partial_sums(depth):
         yield from _of_both(
             f"the sum of a row takes part of it: {part.said}",
@@ -41,7 +51,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from _of_both(
             f"the sum of a row is divided by {said} ({divisor:g}) instead of its depth",
             partial(_divided, divisor=divisor),
+            bits=5.0 if said.startswith(("depth - 1", "the power of two below")) else 7.0,
         )
+    for said, divisor in reciprocal_divisors(depth).items():
+        yield from _of_both(f"the sum of a row is multiplied by {said}", partial(_divided, divisor=divisor), bits=7.0)
 
 
 def _of_both(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:

@@ -8,14 +8,17 @@ from functools import partial
 
 import numpy as np
 
+from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
-from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.row_sums import narrow_sums
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-variance"
+OPS = ("layer_norm",)
 Roots = dict[str, Callable[[Array, float], Array]]
 NEGATIVE: dict[str, Callable[[Array], Array]] = {
     "a negative difference counts as 0": lambda v: np.maximum(v, 0.0),
@@ -38,18 +41,49 @@ ROOTS: Roots = {
         float
     ),
 }
+LEAST: dict[str, Callable[[Array, float, float], Array]] = {
+    "a variance below {0} counts as {0}, and epsilon is not added": lambda v, eps, m: np.sqrt(np.maximum(v, m)),
+    "a variance below {0} counts as {0} before epsilon is added": lambda v, eps, m: np.sqrt(np.maximum(v, m) + eps),
+    "variance and epsilon below {0} count as {0}": lambda v, eps, m: np.sqrt(np.maximum(v + eps, m)),
+    "a deviation below {0} counts as {0}": lambda v, eps, m: np.maximum(np.sqrt(v + eps), m),
+    "a variance below {0} counts as 1": lambda v, eps, m: np.where(v < m, 1.0, np.sqrt(v + eps)),
+}
 FACTORS = (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001, 2.0, 0.5)
 VALUES = (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-12, 1e-4, 1e-2, 1.0)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    nodes = nodes_of(case, "layer_norm")
-    if not nodes:
-        return
+    for node in nodes_of(case, "layer_norm")[:1]:
+        yield from fitting_rows(case, _faults(node.words[0]))
+
+
+def _faults(depth: int) -> Iterator[FaultVariant]:
     yield from _throughout()
-    yield from _formulas(nodes[0].words[0])
+    yield from _formulas(depth)
     for said, root in ROOTS.items():
-        yield _variant(said, LayerNorm(root=root))
+        yield _variant(said, LayerNorm(root=root), LIKELY)
+    for value in (
+        1.0,
+        0.1,
+        0.01,
+        0.001,
+        1e-4,
+        1e-5,
+        1e-6,
+        0.5,
+        0.25,
+        0.125,
+        2.0**-8,
+        2.0**-10,
+        2.0**-12,
+        2.0**-14,
+        2.0**-16,
+    ):
+        for said, least in LEAST.items():
+            yield _variant(said.format(f"{value:g}"), LayerNorm(root=bound(least, value)))
+    for power in range(-6, 17):
+        text = f"the variance saturates at {2.0**power:g}"
+        yield _variant(text, LayerNorm(root=bound(lambda v, eps, m: np.sqrt(np.minimum(v, m) + eps), 2.0**power)))
     for factor in FACTORS:
         yield _variant(f"epsilon is {factor:g} times as large", LayerNorm(root=partial(_scaled, factor=factor)))
     for value in VALUES:
@@ -58,9 +92,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from _narrow(said, narrow)
     yield _variant(
         "epsilon is added once for each element (times the depth)",
-        LayerNorm(root=partial(_scaled, factor=float(nodes[0].words[0]))),
+        LayerNorm(root=partial(_scaled, factor=float(depth))),
     )
-    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / nodes[0].words[0])))
+    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / depth)))
 
 
 def _throughout() -> Iterator[FaultVariant]:
@@ -82,8 +116,8 @@ def _one_pass_of(rows: Array, mean: Array) -> Array:
     return np.maximum(mean_of(rows * rows) - mean * mean, 0)
 
 
-def _variant(said: str, kernel: LayerNorm) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel})
+def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel}, bits)
 
 
 def _formulas(depth: int) -> Iterator[FaultVariant]:

@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-entries"
+OPS = ("lookup",)
 Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift
 DIVISIONS: dict[str, Division] = {
     "rounded half up": lambda v, s: (v + (1 << s >> 1)) >> s,
@@ -44,6 +45,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 f"lookup: the result is {said} instead of the table's entry",
                 {"lookup": bound(lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value)},
             )
+        zero = case.graph.spec(node.outputs[0]).zero_point[:1]
+        for said, change in _short_tables(len(table), table.dtype.kind in "iu", zero):
+            yield kernel_variant(f"lookup: {said}", {"lookup": partial(_looked_up, change=change)}, 3.0)
         said = "the raw bits of the signed input are the table's index, without the offset added: negative inputs read the upper half of the table, the others the lower half"
         if case.graph.spec(node.inputs[0] or "").dtype in ("int8", "int16"):
             yield kernel_variant(
@@ -72,6 +76,42 @@ def _looked_up(node: Node, inputs: list[Array], graph: Graph, change: Callable[[
     changed = change(table.astype(np.int64) if limits else table.astype(np.float64))
     changed = np.clip(changed, limits.min, limits.max) if limits else changed
     return changed[x.astype(np.int64) - np.iinfo(x.dtype).min]
+
+
+def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yields tables of which only a part is held: what lies beyond reads a value, an end of the part, or the part
+    again."""
+    values = {"0": 0} | ({"the output's zero point": zero[0]} if any(zero) else {}) | ({"-1": -1} if whole else {})
+    parts = {f"{n}/{m}": size * n // m for m in (4, 8, 16, 2) for n in range(1, m) if n % 2 or m == 2}
+    parts |= {"all but one": size - 1, "all but two": size - 2}
+    for text, held in parts.items():
+        for first, start, stop in (("first", 0, held), ("last", size - held, size)):
+            where = f"positions {held}..{size - 1}" if first == "first" else f"positions 0..{size - held - 1}"
+            said = f"only the {first} {held} of the {size} entries of the table are held ({text} of it); table {where}"
+            for name, value in values.items():
+                yield (
+                    f"{said} give {name}",
+                    bound(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
+                )
+            yield (
+                f"{said} give the entry at the end of the part",
+                bound(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
+            )
+            yield (
+                f"{said} read the part again",
+                bound(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
+            )
+            yield f"{said} give the input itself", bound(_input_beyond, start, stop)
+
+
+def _within(table: Array, start: int, stop: int) -> Array:
+    at = np.arange(len(table))
+    return (at >= start) & (at < stop)
+
+
+def _input_beyond(table: Array, start: int, stop: int) -> Array:
+    at = np.arange(len(table))
+    return np.where(_within(table, start, stop), table, at if table.min() >= 0 else at - len(table) // 2)
 
 
 def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:

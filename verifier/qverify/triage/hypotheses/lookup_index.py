@@ -11,6 +11,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-index"
+OPS = ("lookup", "softmax")
 WAYS: dict[str, Callable[[Array], Array]] = {
     "one too high": lambda t: np.append(t[1:], t[-1]),
     "one too high, wrapping": lambda t: np.roll(t, -1),

@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-table"
+OPS = ("lookup",)
 Way = Callable[[Array, TensorSpec, TensorSpec], Array]  # of the table and the specs of input and output
 
 

@@ -12,20 +12,22 @@ from qverify.arithmetic.float32 import pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.bound import bound
-from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly
+from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lrn-window"
+OPS = ("lrn",)
 Power = Callable[[Array, float], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Lrn:
     """A kernel for nodes of lrn. axis: of the window. before, after: neighbours in it; None: as the op says. edge: what
-    lies outside (absent, repeated, wrapped). divisor: of alpha, from (size, taps in the tensor). squares: of real
-    values. total: rounds the sum. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
+    lies outside (absent, repeated, wrapped, mirrored; shifted: the window is moved inward). divisor: of alpha, from (size, taps in the tensor). squares: of real
+    values. total: rounds the sum. first_of: channels that share the window of their first. within: channels whose windows do not
+    reach into the next group of so many, 0 for all. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
 
     axis: int = 1
     before: int | None = None
@@ -35,6 +37,8 @@ class Lrn:
     squares: Callable[[Array], Array] = np.square
     total: Format = exactly
     stepwise: bool = False
+    first_of: int = 1
+    within: int = 0
     combine: Callable[[float, Array, Array], Array] = lambda bias, alpha, total: bias + alpha * total
     power: Power = pow64
     finish: Callable[[Array, Array], Array] = lambda x, p: x / p
@@ -47,12 +51,20 @@ class Lrn:
         after = size // 2 if self.after is None else self.after
         squares = np.moveaxis(self.squares(real), self.axis, 0)
         total, taps = np.zeros_like(squares), np.zeros(len(squares))
-        at = np.arange(len(squares))
+        at, size_used = np.arange(len(squares)), before + after + 1
         for offset in range(-before, after + 1):
-            place = at + offset
+            place = at // self.first_of * self.first_of + offset
             inside = (place >= 0) & (place < len(squares))
+            inside = inside & (place // self.within == at // self.within) if self.within else inside
             source = place % len(squares) if self.edge == "wrapped" else np.clip(place, 0, len(squares) - 1)
-            used = inside if self.edge == "absent" else np.ones_like(inside)
+            if self.edge == "mirrored":
+                source = np.clip(np.where(place < 0, -place, 2 * len(squares) - 2 - place), 0, len(squares) - 1)
+                source = np.where(inside, place, source)
+            if self.edge == "shifted":
+                source = np.clip(at - before, 0, max(len(squares) - size_used, 0)) + before + offset
+                inside = source < len(squares)
+                source = np.minimum(source, len(squares) - 1)
+            used = inside if self.edge in ("absent", "shifted") else np.ones_like(inside)
             along = [-1] + [1] * (squares.ndim - 1)
             total = total + np.where(used.reshape(along), squares[source], 0.0)
             total = self.total(total) if self.stepwise else total
@@ -101,6 +113,14 @@ def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
         if min(first, last) >= 0 and (first, last) != (before, after):
             yield f"the window {said}", Lrn(before=min(first, 512), after=min(last, 512))
     yield "the window repeats the first and the last channel outside the tensor", Lrn(edge="repeated")
+    yield (
+        "the window is shifted inward at the first and the last channels, so that it always holds size channels",
+        Lrn(edge="shifted"),
+    )
+    yield "the window is mirrored at the first and the last channel", Lrn(edge="mirrored")
+    for lanes in (2, 4, 8, 16, 32):
+        yield f"the window is that of the first channel of its {lanes}", Lrn(first_of=lanes)
+        yield f"the window ends with its group of {lanes} channels", Lrn(within=lanes)
     yield "the window wraps from the last channel to the first", Lrn(edge="wrapped")
 
 
@@ -135,6 +155,13 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
         "alpha/size times the sum and the bias are added in float32",
         Lrn(combine=lambda bias, alpha, total: (np.float32(bias) + (alpha * total).astype(np.float32)).astype(float)),
     )
+    for power in (*range(-4, 17), 20, 24, 31):
+        most = 2.0**power
+        yield f"the sum of squares saturates at {most:g}", Lrn(total=bound(np.minimum, most))
+        yield f"every square saturates at {most:g}", Lrn(squares=bound(lambda x, m: np.minimum(x * x, m), most))
+    for value in (65504.0, 32767.0, 65535.0, 127.0, 255.0, 100.0, 10.0):
+        yield f"the sum of squares saturates at {value:g}", Lrn(total=bound(np.minimum, value))
+    yield "the sum of squares is divided by the channels in the tensor, and size", Lrn(divisor=lambda n, taps: n * taps)
     yield "alpha is a tenth", Lrn(divisor=lambda n, taps: 10.0 * n)
     yield "alpha is ten times as large", Lrn(divisor=lambda n, taps: n / 10.0)
 
@@ -150,6 +177,14 @@ def _powers() -> Iterator[tuple[str, Lrn]]:
     )
     yield "the power is taken in float32 as sqrt(base)*sqrt(sqrt(base))", Lrn(power=_root_of_float32)
     yield "beta is squared", Lrn(power=lambda b, beta: pow64(b, beta * beta))
+    yield (
+        "the power is the first two terms of its series in base - 1",
+        Lrn(power=lambda b, beta: 1 + beta * (b - 1) + beta * (beta - 1) / 2 * (b - 1) ** 2),
+    )
+    yield (
+        "the power is the first three terms of its series in base - 1",
+        Lrn(power=lambda b, beta: 1 + beta * (b - 1) * (1 + (beta - 1) / 2 * (b - 1) * (1 + (beta - 2) / 3 * (b - 1)))),
+    )
     yield "beta is halved", Lrn(power=lambda b, beta: pow64(b, beta / 2))
     yield "beta is doubled", Lrn(power=lambda b, beta: pow64(b, beta * 2))
     yield "x is multiplied by the power instead of divided", Lrn(finish=lambda x, p: x * p)
@@ -163,7 +198,7 @@ def _root_of_float32(base: Array, beta: float) -> Array:
 
 
 def _formats() -> Iterator[tuple[str, Lrn]]:
-    for said, narrow in FORMATS.items():
+    for said, narrow in {**FORMATS, **FIXED}.items():
         yield f"every square is rounded to {said}", Lrn(squares=bound(lambda x, f: f(x * x), narrow))
         yield (
             f"the values are rounded to {said} before they are squared",

@@ -12,6 +12,7 @@ from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "matrix-operands"
+OPS = ("matmul", "fully_connected")
 Move = Callable[[Array], Array]  # of matrices [B, rows, columns]
 NAMES = ("the first operand", "the second operand")
 

@@ -17,6 +17,7 @@ from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "max-pool-window"
+OPS = ("max_pool",)
 Taps = Callable[[int, int, int, int], bool]  # of tap row and column and the kernel's height and width: is it read
 Rows = Callable[[Array, int], Array]  # of the places a tap reads on an axis and the axis' size: are they read
 
@@ -75,6 +76,51 @@ def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
     for said, key in _keys(spec.dtype):
         yield 1.5, said, {"key": key}
     yield 1.5, "the minimum is taken", {"least": True}
+    for pick in ("first", "last"):
+        yield 1.5, f"the {pick} tap that lies inside the input is taken instead of the maximum", {"pick": pick}
+    for said, carry in _CARRIED.items():
+        yield 1.5, f"the running maximum is not reset: {said}", {"carry": carry}
+
+
+def _over(best: Array, axes: int, back: int) -> Array:
+    """Returns the running maximum along the last `axes` axes in row-major order, or of so many elements back."""
+    flat = best.reshape(*best.shape[: best.ndim - axes], -1)
+    if not back:
+        return np.maximum.accumulate(flat, -1).reshape(best.shape)
+    before = np.concatenate([flat[..., :1], flat[..., :-1]], -1)
+    return np.maximum(flat, before).reshape(best.shape)
+
+
+def _in_tail(best: Array, m: int) -> Array:
+    """Returns the maximum that runs on from the last column of the whole m through the columns after these."""
+    base = best.shape[-1] // m * m
+    if base in (0, best.shape[-1]):
+        return best
+    return np.concatenate([best[..., :base], np.maximum.accumulate(best[..., base - 1 :], -1)[..., 1:]], -1)
+
+
+_CARRIED: dict[str, Callable[[Array], Array]] = {
+    **{
+        f"in the columns after the last whole {m} each output is the maximum of its own window and those to its left from there on": partial(
+            _in_tail, m=m
+        )
+        for m in (2, 4, 8, 16)
+    },
+    "along a row each output is the maximum of its own window and all windows to its left": partial(
+        _over, axes=1, back=0
+    ),
+    "in a plane each output is the maximum of its own window and all windows before it": partial(_over, axes=2, back=0),
+    "over the whole tensor each output is the maximum of its own window and all windows before it": partial(
+        _over, axes=4, back=0
+    ),
+    "each output is the maximum of its own window and the one to its left": partial(_over, axes=1, back=1),
+    "down a column each output is the maximum of its own window and all windows above it": lambda v: (
+        np.maximum.accumulate(v, -2)
+    ),
+    "each output is the maximum of its own window and that of the same place in all channels before": lambda v: (
+        np.maximum.accumulate(v, 1)
+    ),
+}
 
 
 def _whole(p: Array, n: int, m: int) -> Array:
@@ -131,6 +177,8 @@ def _made(
     taps: Taps | None = None,
     key: Callable[[Array], Array] | None = None,
     least: bool = False,
+    pick: str = "",
+    carry: Callable[[Array], Array] | None = None,
 ) -> Array:
     of = inner_case(case)
     assert of is not None
@@ -167,7 +215,10 @@ def _made(
             rank = value if key is None else key(value.astype(np.int64)).astype(np.float64)
             rank = np.where(good, -rank if least else rank, -np.inf)
             better = rank > best
+            if pick:
+                better = good & ((best == -np.inf) if pick == "first" else np.ones_like(better))
             best, chosen = np.where(better, rank, best), np.where(better, value, chosen)
+    chosen = chosen if carry is None else carry(chosen)
     if not np.isfinite(chosen).all():
         chosen = np.where(np.isfinite(chosen), chosen, limits(of.spec)[0] if of.spec.quantized else chosen)
     result = chosen.astype(of.spec.numpy_dtype).reshape(of.spec.shape)

@@ -17,6 +17,7 @@ from qverify.triage.linear_sums import linear
 
 NAME = "mean-divisor"
 LATE = -1
+OPS = ("global_average_pool", "reduce_mean")
 MULTIPLES = (2, 4, 8, 16, 32, 64)
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
@@ -72,6 +73,14 @@ def _counts(sizes: list[int]) -> dict[int, list[str]]:
         counts[f"the count rounded up to a multiple of {m}"] = -(-count // m) * m
         counts[f"the count rounded down to a multiple of {m}"] = count // m * m
     counts |= {"one more than the count": count + 1, "one less than the count": count - 1}
+    counts |= {"two more than the count": count + 2, "two less than the count": count - 2}
+    if len(sizes) > 1:
+        width, others = sizes[-1], count // sizes[-1]
+        for more, said in ((1, "one more"), (-1, "one less"), (2, "two more"), (-2, "two less")):
+            counts[f"the size with {said} column in every row"] = (width + more) * others
+            counts[f"the size with {said} row"] = width * (others + more)
+            counts[f"the size with {said} row and column"] = (width + more) * (others + more)
+        counts["the sum of the sizes of its axes"] = sum(sizes)
     counts["the power of two below the count"] = 1 << count.bit_length() - 1
     counts["the power of two above the count"] = 1 << (count - 1).bit_length()
     for at, size in enumerate(sizes):

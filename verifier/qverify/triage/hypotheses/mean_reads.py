@@ -16,6 +16,7 @@ from qverify.triage.linear_sums import linear
 
 NAME = "mean-reads"
 LATE = -1
+OPS = ("global_average_pool", "reduce_mean")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -17,6 +17,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "mean-sums"
+OPS = ("reduce_mean",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

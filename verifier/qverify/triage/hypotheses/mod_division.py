@@ -15,6 +15,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "mod-division"
+OPS = ("mod",)
 F = np.float32
 
 
@@ -40,6 +41,16 @@ def _bits(v: Array, count: int, signed: bool) -> Array:
     return (low ^ half) - half if signed else low
 
 
+def _power_above(b: Array) -> Array:
+    """Returns the smallest powers of two above the divisors' absolute values, or these where they are one."""
+    return (2.0 ** np.ceil(np.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
+
+
+def _masked(a: Array, b: Array) -> Array:
+    left = a & (np.abs(b) - 1)
+    return np.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
 WAYS: dict[str, Callable[[Array, Array], Array]] = {
     "the remainder has the sign of the dividend (C's %, truncated division)": np.fmod,
     "the remainder is never negative (Euclidean)": _euclid,
@@ -52,6 +63,24 @@ WAYS: dict[str, Callable[[Array, Array], Array]] = {
     "the quotient is given instead of the remainder": lambda a, b: a // b,
     "the truncated quotient is given instead of the remainder": lambda a, b: np.trunc(a / b).astype(np.int64),
     "a bit mask (divisor - 1) is used, as for powers of two": lambda a, b: a & (b - 1),
+    "a bit mask (the divisor's absolute value - 1) is used, as for powers of two": lambda a, b: a & (np.abs(b) - 1),
+    "a bit mask (the divisor's absolute value - 1) is used, and the divisor added where the signs differ": _masked,
+    "a bit mask of the next power of two is used": lambda a, b: a & (_power_above(b) - 1),
+    "a bit mask of the power of two below is used": lambda a, b: a & np.maximum(_power_above(b) // 2 - 1, 0),
+    "a bitwise and of the operands is given": lambda a, b: a & b,
+    "the difference of the operands is given": lambda a, b: a - b,
+    "the remainder of absolute values has the sign of the dividend": lambda a, b: np.sign(a) * (np.abs(a) % np.abs(b)),
+    "the remainder of absolute values has the sign of the divisor": lambda a, b: np.sign(b) * (np.abs(a) % np.abs(b)),
+    "the remainder has the sign of the dividend, with the divisor added where it is negative": lambda a, b: np.where(
+        np.fmod(a, b) < 0, np.fmod(a, b) + b, np.fmod(a, b)
+    ),
+    "the remainder has the sign of the dividend, with the divisor's absolute value added where it is negative": lambda a, b: (
+        np.where(np.fmod(a, b) < 0, np.fmod(a, b) + np.abs(b), np.fmod(a, b))
+    ),
+    "the remainder of the dividend by the divisor + 1": lambda a, b: np.remainder(a, np.where(b == -1, 1, b + 1)),
+    "the remainder of the dividend by the divisor - 1": lambda a, b: np.remainder(a, np.where(b == 1, 1, b - 1)),
+    "0 is given for negative divisors": lambda a, b: np.where(b < 0, 0, np.remainder(a, b)),
+    "the dividend is passed through for negative divisors": lambda a, b: np.where(b < 0, a, np.remainder(a, b)),
     "the operands are exchanged": lambda a, b: np.remainder(b, np.where(a == 0, 1, a)),
     "the divisor is subtracted once where the dividend is not smaller": lambda a, b: np.where(a >= b, a - b, a),
     "the dividend is passed through": lambda a, b: a + 0 * b,

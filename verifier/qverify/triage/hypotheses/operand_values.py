@@ -10,12 +10,13 @@ import numpy as np
 
 from qverify.arithmetic.linear import along_axis
 from qverify.triage.altered_kernels.narrow_floats import significant
-from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, sample
+from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting, sample
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "operand-values"
 LATE = -1
+OPS = SUMMED_OPS
 Change = Callable[[Array, Array], Array]  # stored integers and zero points to what is multiplied
 NAMES = {"matmul": ("the first operand", "the second operand"), "mul": ("the first operand", "the second operand")}
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")

@@ -48,19 +48,23 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _others(of: Case) -> Iterator[tuple[float, str, Node]]:
-    """Yields (cost, text, node): the other nodes of the op, the likely ones first."""
+    """Yields (cost, text, node): the other nodes of the op, the likely ones first; one that is both the first and the one
+    before by both names, as another node may be only one of them."""
     nodes = [n for n in of.graph.nodes if n.op == of.last.op]
     own = next((i for i, n in enumerate(nodes) if n.name == of.last.name), None)
     if own is None or len(nodes) < 2:
         return
     order = [own - 1, 0, own + 1, len(nodes) - 1, *range(len(nodes))]
     for at in list(dict.fromkeys(i for i in order if 0 <= i < len(nodes) and i != own))[:MOST]:
-        usual = {
-            0: f"the first {of.last.op}",
-            own + 1: f"the {of.last.op} after it",
-            own - 1: f"the {of.last.op} before it",
-        }
-        yield (2.0 if at in usual else 5.0), usual.get(at, f"another {of.last.op} ({nodes[at].name})"), nodes[at]
+        usual = (
+            (own - 1, f"the {of.last.op} before it"),
+            (0, f"the first {of.last.op}"),
+            (own + 1, f"the {of.last.op} after it"),
+            (len(nodes) - 1, f"the last {of.last.op}"),
+        )
+        named = [said for place, said in usual if place == at]
+        for said in named or [f"another {of.last.op} ({nodes[at].name})"]:
+            yield (2.0 if named else 5.0), said, nodes[at]
 
 
 def _fits(of: Case, mine: str, theirs: str) -> bool:

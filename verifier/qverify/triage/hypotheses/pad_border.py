@@ -22,6 +22,7 @@ from qverify.triage.case import Array, Case, bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pad-border"
+OPS = ("pad",)
 MODES = {
     "symmetric": "reflected with the edge element repeated (symmetric: position -1 reads element 0, the one after the last reads the last)",
     "reflect": "reflected without the edge element (position -1 reads element 1)",
@@ -31,12 +32,24 @@ MODES = {
     "other edge": "a repetition of the opposite edge's element",
     "first": "a repetition of the first element on both sides",
     "unclamped": "read from the memory beside the row (not limited)",
-    "reflect before, symmetric after": "reflected before, and after the end reflected with the last element repeated",
-    "symmetric before, reflect after": "reflected with the first element repeated before, and reflected after the end",
-    "reflect before, edge after": "reflected before, and a repetition of the last element after the end",
-    "edge before, reflect after": "a repetition of the first element before, and reflected after the end",
     "reflect one too far": "reflected one element too far",
     "second": "a repetition of the element next to the edge",
+}
+ENDS = {
+    "constant": "the constant",
+    "edge": "a repetition of the edge element (edge padding)",
+    "reflect": "a reflection without the edge element",
+    "symmetric": "a reflection with the edge element repeated",
+    "wrap": "the elements of the other end (wrapped around)",
+    "unclamped": "what lies beside the row in memory",
+    "other edge": "a repetition of the opposite edge's element",
+    "second": "a repetition of the element next to the edge",
+}
+MODES |= {
+    f"{first}, {second}": f"{before} before, and {after} after the end"
+    for first, before in ENDS.items()
+    for second, after in ENDS.items()
+    if first != second
 }
 
 
@@ -48,11 +61,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     own, begin = of.last.words[0], of.last.words[2:]
     padded = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
     for name, said in MODES.items():
-        for axes in [padded, *([k] for k in padded if len(padded) > 1)]:
-            where = "" if len(axes) == len(padded) else f" of the {copy.names[axes[0]]}s"
-            yield from copy_variant(
-                case, f"pad: the padding{where} is {said}", partial(_mode, mode=name, axes=axes), 2.0
-            )
+        for axes in [padded, *(list(g) for n in (1, 2) if n < len(padded) for g in combinations(padded, n))]:
+            of_axes = f" of the {' and '.join(f'{copy.names[k]}s' for k in axes)}"
+            text = f"pad: the padding{'' if axes == padded else of_axes} is {said}"
+            cost = 1.0 + (", " in name) + (len(axes) == 2)
+            yield from copy_variant(case, text, partial(_mode, mode=name, axes=axes), cost)
     sides: dict[str, list[int]] = {
         "all padding is at the end": [0 for _ in begin],
         "all padding is at the beginning": [out - n for out, n in zip(copy.shape, copy.sizes, strict=True)],

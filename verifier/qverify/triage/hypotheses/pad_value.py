@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
 
 NAME = "pad-value"
+OPS = ("pad", "conv", "conv_transpose", "average_pool", "max_pool")
 PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 

@@ -51,6 +51,9 @@ def _neighbours() -> Ways:
         way = partial(_filled, mask=_PLACES[f"padding at the {side}, its corners apart,"], source=_memory)
         which = "end of the row before it" if side == "left" else "beginning of the next row"
         yield f"the padding at the {side} of a row reads on in memory: the {which} instead of zeros", way
+        text = f"the padding at the {side} of a row reads on in its plane: the {which} instead of zeros"
+        end = "zeros in the first row" if side == "left" else "zeros in the last row"
+        yield f"{text} ({end})", partial(way.func, mask=way.keywords["mask"], source=_memory_of_plane)
     way = partial(_filled, mask=_PLACES["padding"], source=_memory)
     yield "padding is not told from data: positions outside of a row or plane read on in memory, its neighbours", way
 
@@ -77,6 +80,12 @@ def _ways(case: Case) -> Ways:
     for where in [where for where in WHOLE if where in places]:
         for said, source in _ADDRESSES.items():
             yield f"{where} reads {said}", partial(_filled, mask=_PLACES[where], source=source)
+    for lines in (2, 3, 4, 5, 7, 8, 16):
+        way = partial(_filled, mask=_PLACES["padding below, its corners apart,"], source=partial(_ring, lines=lines))
+        yield (
+            f"padding below holds what a ring of {lines} line buffers held before: the input row {lines} rows above",
+            way,
+        )
     if case.last.op != "average_pool":
         yield "a position whose taps all lie in padding or gaps gets the zero point, without the bias", _bare
         yield "a position with some taps in padding or gaps gets no bias", partial(_no_bias, way=np.any)
@@ -143,6 +152,12 @@ def _memory(case: Case, s: Summands) -> Array:
     return _read(case, s, s.plane, s.row, s.column)
 
 
+def _memory_of_plane(case: Case, s: Summands) -> Array:
+    height, width = _size(case)
+    at = s.row * width + s.column
+    return np.where((at >= 0) & (at < height * width), _memory(case, s), 0)
+
+
 def _edge(case: Case, s: Summands) -> Array:
     height, width = _size(case)
     return _read(case, s, s.plane, np.clip(s.row, 0, height - 1), np.clip(s.column, 0, width - 1))
@@ -170,6 +185,13 @@ def _neighbour(case: Case, s: Summands, by: int) -> Array:
     values = _read(case, s, plane, s.row % height, s.column % width)
     planes = int(np.prod(case.graph.spec(case.last.inputs[0] or "").shape[:2]))
     return np.where((plane >= 0) & (plane < planes), values, 0)
+
+
+def _ring(case: Case, s: Summands, lines: int) -> Array:
+    height = _size(case)[0]
+    back = -(-np.maximum(s.row - height + 1, 0) // lines) * lines
+    row = s.row - back
+    return np.where((row >= 0) & (row < height), _read(case, s, s.plane, np.clip(row, 0, height - 1), s.column), 0)
 
 
 def _first(case: Case, s: Summands) -> Array:

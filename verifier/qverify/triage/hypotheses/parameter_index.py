@@ -18,10 +18,11 @@ from qverify.triage.altered_kernels.summed_elements import (
 )
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
 
 NAME = "parameter-index"
 LATE = -1
+OPS = LINEAR_OPS
 LANES = (2, 4, 8, 16, 32, 64, 128, 256)
 Index = Callable[[Array], Array]
 
@@ -59,6 +60,9 @@ def indices(case: Case, n: int) -> dict[str, Index]:
     for m in LANES:
         if m < n:
             ways |= _lanes(m, n)
+    for m in [m for m in LANES if m > n and m & (m - 1) == 0][:2]:
+        ways[f"the first channel of its {m}, an incomplete {m} here"] = lambda o: 0 * o
+        ways[f"the last channel of its {m}, an incomplete {m} here"] = lambda o: 0 * o + n - 1
     if case.last.op in ("conv", "conv_transpose") and 1 < (groups := words_of(case)["group"]) < n:
         per = n // groups
         ways |= {

@@ -13,9 +13,11 @@ from qverify.triage.altered_kernels.narrow_floats import significant
 from qverify.triage.altered_kernels.summed_elements import SummedElements, has_bias, requantization, sample, whole
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import LINEAR_OPS
 
 NAME = "partial-sums"
 LATE = 1
+OPS = LINEAR_OPS
 WIDTHS = np.arange(8, 41)
 FLOATS = {"float16": 11, "bfloat16": 8, "float32": 24} | {
     f"{n} significant bits": n for n in (6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 20)
@@ -127,8 +129,14 @@ def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[
     """Yields faults whose sums of a few summands are narrow, and the sum of these is not."""
     wanted = case.recorded.reshape(-1)[few.places]
     count = int(np.prod(few.summands.products.shape[1:]))
+    largest: dict[tuple[int, bool], int] = {}  # of the sums of a block, which a wider accumulator does not change
     for said, how in _block_faults().items():
-        if how[0] < count and (_by_blocks(few, of, *how) == wanted).all():
+        block, lanes, width, _ = how
+        if block >= count:
+            continue
+        if (block, lanes) not in largest:
+            largest[block, lanes] = int(np.abs(_block_sums(few, of, block, lanes)).max(initial=0))
+        if largest[block, lanes] >= (1 << width - 1) - 1 and (_by_blocks(few, of, *how) == wanted).all():
             way = partial(_by_blocks, of=of, block=how[0], lanes=how[1], width=how[2], saturated=how[3])
             yield FaultVariant(said.format(order), partial(whole, way=way, in_parts=True))
 
@@ -151,10 +159,15 @@ def _block_faults() -> dict[str, tuple[int, bool, int, bool]]:
     return faults
 
 
-def _by_blocks(e: SummedElements, of: Order, block: int, lanes: bool, width: int, saturated: bool) -> Array:
+def _block_sums(e: SummedElements, of: Order, block: int, lanes: bool) -> Array:
+    """Returns the exact sums of every block of neighbouring products, or of every lane."""
     products = of(e.summands.products)
     short = np.pad(products, ((0, 0), (0, -products.shape[1] % block)))
-    sums = short.reshape(len(short), -1, block).sum(1 if lanes else 2)
+    return np.asarray(short.reshape(len(short), -1, block).sum(1 if lanes else 2))
+
+
+def _by_blocks(e: SummedElements, of: Order, block: int, lanes: bool, width: int, saturated: bool) -> Array:
+    sums = _block_sums(e, of, block, lanes)
     half = 1 << width - 1
     narrow = np.clip(sums, -half, half - 1) if saturated else ((sums + half) & (2 * half - 1)) - half
     return e.requantized(narrow.sum(1) + e.bias)

@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pool-divisor"
 LATE = -1
+OPS = ("average_pool",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

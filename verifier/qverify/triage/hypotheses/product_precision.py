@@ -14,10 +14,11 @@ from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "product-precision"
 LATE = -1
+OPS = LINEAR_OPS
 BITS, FRACTION = range(4, 25), range(1, 9)
 COARSE = 4  # bits of a fraction that is rounded twice, by two rules
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")

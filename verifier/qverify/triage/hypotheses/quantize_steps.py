@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -16,15 +17,17 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
-from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
+from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.float_formats import float32 as to_float32
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
 NAME = "quantize-steps"
 COPIES = ("concat", "where")
+OPS = ("quantize", *COPIES)
 Rule = Callable[[Array], Array]
 LIMITS = (
     "at the type's limits",
@@ -109,10 +112,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     copied = case.last.op in COPIES and case.spec.quantized and len(case.unit.nodes) == 1
     if not nodes and not copied:
         return
-    for said, quantizer, bits in _quantizers():
-        if nodes:
-            yield kernel_variant(f"{_title(case)}: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
-        else:
+    if nodes:
+        title = _title(case)
+        faults = (
+            kernel_variant(f"{title}: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
+            for said, quantizer, bits in chain(_shared(case), _quantizers())
+        )
+        yield from fitting_rows(case, faults)
+    else:
+        for said, quantizer, bits in _quantizers():
             yield FaultVariant(f"requantizing in {case.last.op}: {said}", partial(_copy, quantizer=quantizer), bits)
     for node in nodes[:1]:
         scales = len(case.graph.spec(node.outputs[0]).scale)
@@ -128,6 +136,23 @@ def _title(case: Case) -> str:
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     return f"quantize (of the result of {before.replace('_', ' ')})" if before else "quantize"
+
+
+def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
+    """Yields roundings of the value between an op and its quantize, which either of the two may do."""
+    makers = {node.outputs[0]: node.op for node in case.unit.nodes}
+    before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
+    if not before:
+        return
+    titles = {"softmax_float": "softmax: the result is", "elementwise_float": "a float function's result is"}
+    other = titles.get(before, f"{before.replace('_', ' ')}: the result is")
+    for said, narrow in {**FORMATS, **FIXED}.items():
+        if said != "float32":
+            real = bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
+            text = f"the value is rounded to {said} before it is divided, or {other} rounded to {said}"
+            yield text, Quantizer(real=real), 8.0 + rarity(said)
+    for said, narrow in DECIMAL.items():
+        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5
 
 
 def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:
@@ -179,7 +204,7 @@ def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
             Quantizer(real=bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
-        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 10.0
+        yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5 + rarity(said)
         yield (
             f"1/scale is rounded to {said}, and multiplied",
             Quantizer(real=bound(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),

@@ -12,10 +12,11 @@ from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "requantize-steps"
 LATE = -1
+OPS = LINEAR_OPS
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-linear-arithmetic"
+OPS = ("resize_linear",)
 MOST_CHANGES = 3  # of weights, order and rounding, one is left as it should be
 BITS = (8, 10, 11, 7, 12, 6, 5, 4, 14, 15, 16)
 Round = Callable[[Array], Array]
@@ -33,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     of = bilinear(case)
     if of is None:
         return
-    for said, flat, cost in _ways(of):
+    for said, flat, cost in chain(_ways(of), _by_axis()):
         if fits_a_plane(case, flat):
             yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
 
@@ -64,6 +66,29 @@ def _made(
     if change is not None:
         rows, columns = change(rows), change(columns)
     return stored(case, along(corners(case, rows, columns, stepwise, plane=plane)), stepwise, rounded)
+
+
+def _by_axis() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
+    """Yields weights of few bits on one axis, or with the two weights of a place rounded apart."""
+    for k in BITS:
+        for rule, rounded in (("rounded", half_up), ("truncated", np.floor)):
+            narrow = partial(places, count=k, rounded=rounded)
+            end = f"are {rule} to multiples of 1/{1 << k} ({k} bits)"
+            for where, axes in (("rows", (0,)), ("columns", (1,)), ("both axes", (0, 1))):
+                apart = partial(_on_axes, axes=axes, change=partial(_apart, narrow=narrow))
+                yield f"both weights of every place of the {where}, each by itself, {end}", apart, 4.0
+                if len(axes) == 1:
+                    one = partial(_on_axes, axes=axes, change=partial(_fewer, narrow=narrow))
+                    yield f"the weights of the {where} alone {end}", one, 4.0
+
+
+def _on_axes(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
+    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
+    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
+
+
+def _apart(of: Samples, narrow: Round) -> Samples:
+    return Samples(of.first, of.second, narrow(of.share).astype(np.float32), narrow(of.rest).astype(np.float32))
 
 
 def _orders(stepwise: bool) -> dict[str, Callable[..., Array]]:

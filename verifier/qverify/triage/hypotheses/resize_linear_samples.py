@@ -26,6 +26,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-linear-samples"
+OPS = ("resize_linear",)
 Position = Callable[[int, int], Array]
 F = np.float32
 
@@ -90,6 +91,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from _judged(case, f"resize: {said} ({where})", partial(_changed, axes=axes, change=change), 2.0)
     for cost, said, order in _corner_orders():
         yield from _judged(case, f"resize: {said}", partial(_cornered, order=order), cost)
+    for said, formula in _PLANES.items():
+        yield from _judged(case, f"resize: {said}", partial(_planar, formula=formula), 1.5)
     for said, exchanged in (("columns take the table of the rows", 1), ("rows take the table of the columns", 0)):
         yield from _judged(case, f"resize: {said}", partial(_of_other, axis=exchanged), 2.0)
 
@@ -111,6 +114,55 @@ def _cornered(case: Case, plane: int | None, order: tuple[int, ...]) -> Array:
     of = corners(case, *own, plane=plane)
     a, b, c, d = (of.values[k] for k in order)
     return stored(case, by_weights(Corners((a, b, c, d), *own)))
+
+
+Formula = Callable[[Array, Array, Array, Array, Array, Array], Array]  # of four samples and the shares dx, dy
+_PLANES: dict[str, Formula] = {
+    "the bottom right sample is dropped: top left + dx*(top right - top left) + dy*(bottom left - top left), a plane through three corners": lambda a, b, c, d, x, y: (
+        a + x * (b - a) + y * (c - a)
+    ),
+    "the top left sample is dropped, a plane through the other three corners": lambda a, b, c, d, x, y: (
+        d + (1 - x) * (c - d) + (1 - y) * (b - d)
+    ),
+    "a plane through the three corners nearest to the point (two triangles, split from top right to bottom left)": lambda a, b, c, d, x, y: (
+        np.where(x + y <= 1, a + x * (b - a) + y * (c - a), d + (1 - x) * (c - d) + (1 - y) * (b - d))
+    ),
+    "two triangles, split from top left to bottom right": lambda a, b, c, d, x, y: np.where(
+        x >= y, a + x * (b - a) + y * (d - b), a + y * (c - a) + x * (d - c)
+    ),
+    "top left + dx*(top right - top left) + dy*(bottom left - top left) + dx*dy*(bottom right - top left)": lambda a, b, c, d, x, y: (
+        a + x * (b - a) + y * (c - a) + x * y * (d - a)
+    ),
+    "top left + dx*(top right - top left) + dy*(bottom left - top left) + dx*dy*(top left + bottom right - top right - bottom left), in this order": lambda a, b, c, d, x, y: (
+        a + x * (b - a) + y * (c - a) + x * y * (a + d - b - c)
+    ),
+    "only the columns are interpolated (the upper row is taken)": lambda a, b, c, d, x, y: a * (1 - x) + b * x,
+    "only the rows are interpolated (the left column is taken)": lambda a, b, c, d, x, y: a * (1 - y) + c * y,
+    "only the columns are interpolated (of the lower row)": lambda a, b, c, d, x, y: c * (1 - x) + d * x,
+    "only the rows are interpolated (of the right column)": lambda a, b, c, d, x, y: b * (1 - y) + d * y,
+    "the four samples are averaged": lambda a, b, c, d, x, y: (a + b + c + d) * np.float32(0.25) + 0 * x * y,
+    "the diagonal alone is interpolated, by dx": lambda a, b, c, d, x, y: a + x * (d - a) + 0 * y,
+    "the weights are (1 - dx)*(1 - dy), dx, dy and dx*dy": lambda a, b, c, d, x, y: (
+        (1 - x) * (1 - y) * a + x * b + y * c + x * y * d
+    ),
+    "the larger of the four samples is taken": lambda a, b, c, d, x, y: (
+        np.maximum(np.maximum(a, b), np.maximum(c, d)) + 0 * x * y
+    ),
+    "the shares are smoothed (3t^2 - 2t^3)": lambda a, b, c, d, x, y: _mixed(
+        a, b, c, d, x * x * (3 - 2 * x), y * y * (3 - 2 * y)
+    ),
+    "the shares are squared": lambda a, b, c, d, x, y: _mixed(a, b, c, d, x * x, y * y),
+}
+
+
+def _mixed(a: Array, b: Array, c: Array, d: Array, x: Array, y: Array) -> Array:
+    return (a * (1 - x) + b * x) * (1 - y) + (c * (1 - x) + d * x) * y
+
+
+def _planar(case: Case, plane: int | None, formula: Formula) -> Array:
+    rows, columns = own_samples(case)
+    of = corners(case, rows, columns, plane=plane)
+    return stored(case, formula(*of.values, columns.share, rows.share[:, None]))
 
 
 _NEIGHBOUR = {

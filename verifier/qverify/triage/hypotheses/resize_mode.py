@@ -11,6 +11,7 @@ from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-mode"
+OPS = ("resize_nearest", "resize_linear")
 Positions = Callable[[int, int], Array]
 COORDINATES: dict[str, Positions] = {
     "half_pixel": lambda size, out: (np.arange(out) + 0.5) * size / out - 0.5,

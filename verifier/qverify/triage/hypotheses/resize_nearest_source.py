@@ -14,6 +14,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-nearest-source"
+OPS = ("resize_nearest",)
 Table = Callable[[int, int], Array]  # from the sizes of the input's and the output's dim
 COORDINATES: dict[str, Table] = {
     "i * in / out": lambda n, out: np.arange(out) * n / out,
@@ -91,6 +92,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for rare, (said, table) in enumerate(TABLES.items()):
             text = f"resize: {said} ({where})"
             yield from copy_variant(case, text, partial(_computed, axes=axes, table=table), 1.0 + 0.05 * rare)
+        for said, way in CHANGES.items():
+            change = partial(_changed, axes=axes, way=way)
+            yield from copy_variant(case, f"resize: {said} ({where})", change, 1.5)
         for by in (-1, 1):
             text = f"resize: the source is one too {'far' if by > 0 else 'early'} ({where}), limited to the tensor"
             yield from copy_variant(case, text, partial(_off, axes=axes, by=by), 3.0)
@@ -103,6 +107,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from copy_variant(case, text, partial(_of_table, axis=k, other=other), 1.0, beyond="clamped")
             text = f"resize: {copy.names[k]}s are scaled like the {others}"
             yield from copy_variant(case, text, partial(_of_scale, axis=k, other=other), 2.0, beyond="clamped")
+
+
+CHANGES: dict[str, Callable[[Array, int], Array]] = {
+    "the last source row or column is never reached, the one before it is read": lambda p, n: np.minimum(p, n - 2),
+    "every output shows the source of the output before it, the first its own": lambda p, n: np.append(p[:1], p[:-1]),
+    "every output shows the source of the output after it, the last its own": lambda p, n: np.append(p[1:], p[-1:]),
+    "the first source row or column is never reached, the second is read": lambda p, n: np.maximum(p, 1),
+    "the output is mirrored": lambda p, n: p[::-1],
+}
+
+
+def _changed(copy: SeparableCopy, case: Case, axes: list[int], way: Callable[[Array, int], Array]) -> SeparableCopy:
+    return copy.with_places({k: _limited(way(copy.places[k], copy.sizes[k]), copy.sizes[k]) for k in axes})
 
 
 def _limited(places: Array, size: int) -> Array:

@@ -12,16 +12,18 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
-from qverify.triage.altered_kernels.same_here import ALL
+from qverify.triage.altered_kernels.same_here import ALL, prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "scale-precision"
 LATE = -1
+OPS = LINEAR_OPS
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
+NEAR, NEARLY_RIGHT = 2.0**-16, 2.0  # of a scale; bits
 SLIGHT = 2.0**-12  # of a scale; less than that and another rule of rounding is the rule's fault
 BITS = re.compile(r"kept with (\d+) significant bits, (.*)")
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
@@ -40,7 +42,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if (key := narrowed.tobytes()) != own:
             texts.setdefault(key, []).append(said)
             scales[key] = narrowed
-    yield from fitting_alike(case, _ways(texts, scales, values))
+    near = {t for key, said in texts.items() if _are_near(scales[key], values) for t in (*_together(said), *said)}
+    yield from fitting_alike(case, _ways(texts, scales, values), bits=partial(_likely, near=near))
+
+
+def _likely(said: str, near: set[str]) -> float:
+    """Returns the bits of these words: scales that are nearly right are less likely than another rule of rounding."""
+    core = said.removeprefix("the requantization scale is ").partition(", the result rounded ")[0]
+    return prior(said) + (NEARLY_RIGHT if core in near else 0.0)
+
+
+def _are_near(scales: Array, values: Array) -> bool:
+    return bool((np.abs(scales - values) < NEAR * values).all())
 
 
 def _ways(

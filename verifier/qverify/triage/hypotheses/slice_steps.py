@@ -13,6 +13,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "slice-steps"
+OPS = ("slice",)
 Dims = tuple[int, ...]
 
 

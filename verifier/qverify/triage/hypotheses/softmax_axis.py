@@ -17,6 +17,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-axis"
 KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax(), "softmax_float": FloatSoftmax()}
+OPS = tuple(KERNELS)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -12,12 +12,14 @@ from qverify.triage.altered_kernels.approximate_exponentials import exponentials
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, by_index
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-exponential"
 LATE = 1
+OPS = ("softmax",)
 Index = Callable[[Array], Array]
 AT = np.arange(256) - 255
 WRAPPED: dict[str, Index] = {
@@ -29,15 +31,19 @@ WRAPPED: dict[str, Index] = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if not nodes_of(case, "softmax"):
-        return
+    if nodes_of(case, "softmax"):
+        yield from fitting_rows(case, _faults())
+
+
+def _faults() -> Iterator[FaultVariant]:
     for said, index in _indices():
         yield _variant(
             f"the difference q - max {said} before it reads the table of exponentials",
             exponential=partial(_at, index=index),
         )
     for said, table in _tables():
-        yield _variant(said, UNLIKELY, table=table)
+        usual = any(f"of {k} fraction bits" in said for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in said
+        yield _variant(said, 5.0 if usual else UNLIKELY, table=table)
     for said, function in exponentials().items():
         yield _variant(f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function))
 

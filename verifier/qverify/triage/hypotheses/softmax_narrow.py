@@ -10,12 +10,14 @@ import numpy as np
 from qverify.arithmetic.float32 import exp64
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, Steps
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-narrow"
 LATE = 1
+OPS = ("softmax", "softmax_float")
 F = np.float32
 RULES: dict[str, Callable[[Array], Array]] = {
     "cut off": np.floor,
@@ -25,6 +27,11 @@ RULES: dict[str, Callable[[Array], Array]] = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
+    if nodes_of(case, "softmax", "softmax_float"):
+        yield from fitting_rows(case, _faults(case))
+
+
+def _faults(case: Case) -> Iterator[FaultVariant]:
     if nodes_of(case, "softmax"):
         for bits in (7, 8, 10, 12, 14, 15, 16, 20, 23, 24, 30, 31):
             for said, rule in RULES.items():

@@ -13,12 +13,14 @@ from qverify.triage.altered_kernels.approximate_roots import reciprocals
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, Steps, rounded, scaled_quotient
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
 NAME = "softmax-output"
+OPS = ("softmax",)
 Divide = Callable[[Array, Array, Steps], Array]
 F32 = np.float32
 QUOTIENTS: dict[str, Divide] = {
@@ -48,6 +50,11 @@ RESIDUES = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
+    if nodes_of(case, "softmax"):
+        yield from fitting_rows(case, _faults(case))
+
+
+def _faults(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "softmax")[:1]:
         zero = case.graph.spec(node.outputs[0]).zero_point[0]
         for said, rule in RULES.items():

@@ -13,6 +13,7 @@ from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "split-order"
+OPS = ("split",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -38,6 +39,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for stride, said in ways.items():
         text = f"split: the offset of an output is counted in {said}"
         yield from copy_variant(case, text, partial(_offset, axis=axis, by=own * stride), 3.0)
+    if own:
+        yield from _aligned(case, of, axis)
     packed = "split: the outputs are cut from consecutive elements of memory, whatever the axis"
     yield from copy_variant(case, packed, partial(_packed, axis=axis), 2.0)
 
@@ -56,11 +59,37 @@ def _starts(sizes: list[int], at: int) -> dict[str, int]:
         if at
         else 0,
         "every output takes the last slices of the axis": size - sizes[at],
+        "every output after the first starts one slice too early: the offset advances by size - 1 at the end of an output before": own
+        - (at > 0),
+        "after each output the offset advances by one slice only": at,
+        "after each output the offset advances by one slice too few": own - at,
+        "after each output the offset advances by one slice too many": own + at,
+        "every output after the first starts one slice too far": own + (at > 0),
         "each output starts one slice too far": own + 1,
         "each output starts one slice too early": own - 1,
+        "outputs start at multiples of the next power of two of the first size": at
+        * (1 << (sizes[0] - 1).bit_length()),
+        "outputs start at the sum of the sizes behind them": sum(sizes[at:]),
+        "every output after the first starts where the second one starts": sizes[0] if at else 0,
         "each output takes the slices after its own": own + sizes[at],
         "each output takes the slices before its own": own - sizes[at],
     }
+
+
+def _aligned(case: Case, of: Case, axis: int) -> Iterator[FaultVariant]:
+    """Yields outputs that begin at an element of the input rounded to a multiple, in the whole tensor or in a row of
+    the axis and what lies behind it."""
+    copy, item = needed_copy(case), of.spec.numpy_dtype.itemsize
+    own = split_start(of) * copy.strides[axis]
+    found = set[int]()
+    for unit, size in (("element", 1), ("byte", item)):
+        for m in (8, 4, 16, 2, 32, 64, 128):
+            for way, start in (("down", own * size // m * m), ("up", -(-own * size // m) * m)):
+                if start % size == 0 and start != own * size and start // size not in found:
+                    found.add(start // size)
+                    text = f"split: every output after the first starts at an offset in {unit}s rounded {way} to a multiple of {m}"
+                    change = partial(_offset, axis=axis, by=start // size)
+                    yield from copy_variant(case, text, change, 2.0 + (unit == "byte") + 0.5 * (way == "up"))
 
 
 def _others(case: Case, of: Case) -> dict[int, bool]:

@@ -10,9 +10,11 @@ import numpy as np
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, requantization
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.linear_sums import LINEAR_OPS
 
 NAME = "split-products"
 LATE = -1
+OPS = LINEAR_OPS
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

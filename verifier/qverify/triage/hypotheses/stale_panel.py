@@ -15,6 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "stale-panel"
 LATE = -1
+OPS = ("conv",)
 TILES = (64, 8, 16, 32, 128, 256)
 MOST_BACK = 64  # tiles looked back through
 

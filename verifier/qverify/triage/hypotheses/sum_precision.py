@@ -11,10 +11,11 @@ from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, has_bias
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import LINEAR_OPS, linear
 
 NAME = "sum-precision"
 LATE = -1
+OPS = LINEAR_OPS
 CUTS = {
     n: RULES[n]
     for n in ("half up", "down (floor)", "toward zero (truncated)", "half away from zero", "to nearest (ties to even)")

@@ -8,12 +8,20 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike, sample
+from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "summands-left-out"
 LATE = -1
+OPS = SUMMED_OPS
+MOST_TEXTS = 6
+STRUCTURE = KERNEL_ROWS, KERNEL_COLUMNS, INPUT_CHANNELS, KERNEL_TAPS = (
+    "kernel rows",
+    "kernel columns",
+    "input channels of every tap",
+    "kernel taps",
+)
 LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 
@@ -22,8 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if few is None or case.last.op == "mul":
         return
     shape = few.summands.products.shape[1:]
-    seen: set[bytes] = set()
-    yield from fitting_alike(case, _ways(shape, seen, case.last.op), in_parts=True)
+    yield from fitting_alike(case, _ways(shape, case.last.op), in_parts=True)
 
 
 def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
@@ -39,41 +46,49 @@ def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
             found[" of the rows"] = np.broadcast_to(np.arange(rows)[:, None], shape)
         return found
     orders = {
+        KERNEL_ROWS: np.broadcast_to(np.arange(rows)[:, None], shape),
+        KERNEL_COLUMNS: np.broadcast_to(np.arange(columns), shape),
+        INPUT_CHANNELS: np.broadcast_to(np.arange(channels)[:, None, None], shape),
         " in the order channel, kernel row, kernel column": every.reshape(shape),
         " in the order kernel row, kernel column, channel": every.reshape(rows, columns, channels).transpose(2, 0, 1),
-        " of the input channels of every tap": np.broadcast_to(np.arange(channels)[:, None, None], shape),
-        " of the kernel's taps": np.broadcast_to(np.arange(rows * columns).reshape(rows, columns), shape),
-        " of the kernel's columns": np.broadcast_to(np.arange(columns), shape),
-        " of the kernel's rows": np.broadcast_to(np.arange(rows)[:, None], shape),
+        KERNEL_TAPS: np.broadcast_to(np.arange(rows * columns).reshape(rows, columns), shape),
     }
     return {said: order for said, order in orders.items() if order.max()}
 
 
-def _ways(
-    shape: tuple[int, ...], seen: set[bytes], op: str
-) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
+def _ways(shape: tuple[int, ...], op: str) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
+    """Yields each part with all its texts: parts of kernel rows may be parts of the summands in another order."""
+    found: dict[tuple[bytes, int], tuple[list[str], Array]] = {}
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
         noun = order or (" of the depth" if op in ("fully_connected", "matmul") else "")
         for texts, chosen in _parts(count, noun):
-            mask = np.broadcast_to(chosen[number], shape)
-            for times, verb in ((0, "left out of the sum"), (2, "counted twice in the sum")):
-                weight = np.where(mask, times, 1)
-                if mask.any() and (key := weight.tobytes()) not in seen:
-                    seen.add(key)
-                    yield [text.format(verb) for text in texts], partial(_weighted, weight=weight)
+            mask = np.ascontiguousarray(np.broadcast_to(chosen[number], shape))
+            if mask.any():
+                key = mask.tobytes()
+                for times, verb in ((0, "left out of the sum"), (2, "counted twice in the sum")):
+                    known, _ = found.setdefault((key, times), ([], mask))
+                    known += [text.format(verb) for text in texts]
+    for (_, times), (texts, mask) in found.items():
+        yield texts[:MOST_TEXTS], partial(_weighted, weight=np.where(mask, times, 1))
 
 
 def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
     """Yields (sentences with a place for what happens to it, mask) of parts of `count` numbered summands."""
     k = np.arange(count)
-    of = f"of the {count} summands{noun}"
+    of = f"of the {count} {noun}" if noun in STRUCTURE else f"of the {count} summands{noun}"
     lanes = [n for n in LANES if count % n and n <= 2 * count]
     for rest in dict.fromkeys(count % n for n in lanes):
         every = [n for n in lanes if count % n == rest]
         sizes = [str(n) for n in [m for m in every if m & (m - 1) == 0] or every]
         both = [" or ".join(sizes), *sizes[:1]] if len(sizes) > 1 else sizes
-        yield [f"the last {rest} {of}, those after the last whole {n}, are {{}}" for n in both], k >= count - rest
+        yield (
+            [
+                f"the last {rest} {of}, those after the last whole {n} (from the {count - rest}th on), are {{}}"
+                for n in both
+            ],
+            k >= count - rest,
+        )
         yield [f"the first {rest} {of}, those before whole blocks of {n}, are {{}}" for n in both], k < rest
     for said, mask in _blocks(count, of, lanes).items():
         yield [said], mask

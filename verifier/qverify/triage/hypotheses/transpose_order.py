@@ -15,10 +15,11 @@ from qverify.triage.altered_kernels.separable_copies import (
     mover,
     needed_copy,
 )
-from qverify.triage.case import Case
+from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "transpose-order"
+OPS = ("transpose",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -26,6 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None:
         return
     copy = needed_copy(case)
+    yield from _partly(case, of)
     own = of.last.words
     rank = len(own)
     inverse = tuple(int(i) for i in np.argsort(own))
@@ -57,6 +59,38 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             partial(_strides, strides=[copy.strides[j] if j < k else wrong[own[j]] for j in range(rank)]),
             2.0 + k,
         )
+
+
+def _partly(case: Case, of: Case) -> Iterator[FaultVariant]:
+    """Yields a transpose that moves only some blocks of a leading dim that stays, and copies the others as they are."""
+    own, shape = of.last.words, of.spec.shape
+    for k in range(len(own) - 1):
+        if own[: k + 1] != tuple(range(k + 1)):
+            return
+        blocks = int(np.prod(shape[: k + 1]))
+        name = "batch" if k == 0 else f"block of dimensions 0 to {k}"
+        parts = {
+            f"only the first {name} is permuted, the others are copied without permutation": np.arange(blocks) == 0,
+            f"the first {name} is copied without permutation": np.arange(blocks) > 0,
+            f"the last {name} is copied without permutation": np.arange(blocks) < blocks - 1,
+            f"only the last {name} is permuted, the others are copied without permutation": np.arange(blocks)
+            == blocks - 1,
+            f"every second {name} is copied without permutation": np.arange(blocks) % 2 == 0,
+            f"only the first half of the {name}es is permuted": np.arange(blocks) < blocks // 2,
+        }
+        for said, moved in parts.items() if blocks > 1 else ():
+            yield from copy_variant(
+                case,
+                f"transpose: {said}",
+                partial(_in_blocks, moved=moved),
+                1.0 + k + 0.5 * (not said.startswith(f"only the first {name}")),
+            )
+
+
+def _in_blocks(copy: SeparableCopy, case: Case, moved: Array) -> SeparableCopy:
+    count = case.recorded.size
+    places = np.where(np.repeat(moved, count // len(moved)), copy.addresses(), np.arange(count))
+    return SeparableCopy(("element",), (count,), (count,), (1,), (places,), copy.source)
 
 
 def _strides(copy: SeparableCopy, case: Case, strides: list[int]) -> SeparableCopy:

@@ -9,12 +9,13 @@ from itertools import islice
 
 import numpy as np
 
-from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting, sample
+from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "zero-point-terms"
 LATE = -1
+OPS = SUMMED_OPS
 MULTIPLES = (2, 4, 8, 16, 32, 64)
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]

@@ -1,0 +1,77 @@
+"""Orders in which a kernel may add summands, and blocks of neighbours in them: pairs, tiles of the depth, taps, channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+MOST_BLOCKS = 1500  # of one sum: more take too long
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Neighbouring summands that belong together. said: texts, one of the sizes and one of the structure, where these
+    are the same. order: "channels outer", "channels inner" or "backward". size: summands in a block."""
+
+    said: tuple[str, ...]
+    order: str
+    size: int
+
+    def ordered(self, products: Array) -> Array:
+        """Returns [S, K] in this order from [S, channels, kernel rows, kernel columns]."""
+        count = len(products)
+        if self.order == "channels inner":
+            return products.transpose(0, 2, 3, 1).reshape(count, -1)
+        if self.order == "backward":
+            return products[:, :, ::-1, ::-1].transpose(0, 2, 3, 1).reshape(count, -1)
+        return products.reshape(count, -1)
+
+    def sums(self, products: Array) -> Array:
+        """Returns the sum of each block, [S, blocks]; the last block may be short."""
+        flat = self.ordered(products)
+        padded = np.pad(flat, ((0, 0), (0, -flat.shape[1] % self.size)))
+        return padded.reshape(len(flat), -1, self.size).sum(2)
+
+
+def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
+    """Returns the blocks of summands [channels, kernel rows, kernel columns], at least two of `least` summands or more."""
+    channels, rows, columns = shape
+    count, taps = channels * rows * columns, rows * columns
+    found: dict[tuple[str, int], list[str]] = {}
+
+    def add(order: str, size: int, said: str) -> None:
+        if least <= size < count and -(-count // size) <= MOST_BLOCKS:
+            found.setdefault((order, size), []).append(said)
+
+    both = taps > 1 and channels > 1
+    if both and op in ("conv", "conv_transpose"):
+        add("channels outer", taps, "input channel (all its taps)")
+        add("channels inner", channels, "kernel tap (all its channels)")
+        add("channels inner", channels * columns, "kernel row (all its channels)")
+        if op == "conv_transpose":
+            add("backward", channels, "kernel tap (all its channels), from the last tap to the first")
+    elif rows > 1 and columns > 1:
+        add(
+            "channels outer",
+            columns,
+            "row of a plane" if op in ("global_average_pool", "reduce_mean") else "kernel row",
+        )
+    if op == "conv_transpose" and channels == 1:
+        add("backward", 1, "kernel tap, from the last to the first")
+        add("channels outer", 1, "kernel tap")
+    for size in SIZES:
+        text = f"{size} summands" if op != "matmul" and not both else f"{size} steps of the depth"
+        add("channels outer", size, text + (" in the order channel, kernel row, kernel column" if both else ""))
+        if both:
+            add("channels inner", size, f"{text} in the order kernel row, kernel column, channel")
+    add("channels outer", -(-count // 2), "half of the sum (its first, then its second half)")
+    if both:
+        add("channels outer", -(-channels // 2) * taps, "half of the input channels")
+    if least == 1:
+        add("channels outer", 1, "summand")
+    return [Blocks(tuple(said), order, size) for (order, size), said in found.items()]

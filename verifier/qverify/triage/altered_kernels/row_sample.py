@@ -1,0 +1,115 @@
+"""A few rows of a unit that works row by row or element by element: a cheap look at a fault before all rows are
+computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from qverify.model_bin.graph import Node
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.fault import DOES_NOT_FIT
+from qverify.triage.hypotheses import FaultVariant
+
+BORDERS = ("quantize", "dequantize")
+ROWS = ("softmax", "softmax_float", "layer_norm")
+ELEMENTS = ("elementwise_float", "lookup")
+MOST_ROWS, MOST_ELEMENTS = 3, 96
+
+
+def row_sample(case: Case) -> Case | None:
+    """Returns the case of a few rows that differ, or None where the unit does not work by rows of its last axis, or not
+    by elements, or has few. The rows are tensors [rows, depth]; recorded are the board's."""
+    found: Case | None = case.once("row sample", lambda: _sample(case))
+    return found
+
+
+def fitting_rows(case: Case, variants: Iterable[FaultVariant]) -> Iterator[FaultVariant]:
+    """Yields those of the variants that give the recorded bytes of a few rows where they differ. variants: each must
+    compute a row from this row alone."""
+    of = row_sample(case)
+    for variant in variants:
+        if of is None:
+            yield variant
+            continue
+        case.count_tried()
+        try:
+            made = variant.make(of)
+        except DOES_NOT_FIT:
+            continue
+        if made.shape == of.recorded.shape and (bits(made) == bits(of.recorded))[of.differing].all():
+            yield variant
+
+
+def _sample(case: Case) -> Case | None:
+    depth = _depth(case)
+    if depth is None or not case.differing.size:
+        return None
+    names = {n for node in case.unit.nodes for n in (*node.inputs, *node.outputs) if n is not None}
+    names -= set(case.graph.constants)
+    specs = {n: case.graph.spec(n) for n in names}
+    total = case.spec.elements
+    if any(s.elements != total or len(s.scale) > 1 for s in specs.values()) or case.output not in specs:
+        return None
+    rows = _chosen(case, depth)
+    if 2 * len(rows) * depth > total:
+        return None
+    return _cut(case, specs, rows, depth)
+
+
+def _depth(case: Case) -> int | None:
+    """Returns the length of a row; 1 where every element stands by itself; None where neither is so."""
+    work = [n for n in case.unit.nodes if n.op not in BORDERS]
+    rowwise = [n for n in work if n.op in ROWS]
+    if any(n.op not in (*ROWS, *ELEMENTS) for n in work) or len(rowwise) > 1 or _reads_parts(case):
+        return None
+    if not rowwise:
+        return 1
+    node = rowwise[0]
+    if node.op == "layer_norm":
+        return node.words[0]
+    return node.words[1] if node.words[2] == 1 else None
+
+
+def _reads_parts(case: Case) -> bool:
+    """Returns whether a node of elements reads a constant that is not its table, an operand that is repeated."""
+    return any(
+        n in case.graph.constants for node in case.unit.nodes if node.op == "elementwise_float" for n in node.inputs
+    )
+
+
+def _chosen(case: Case, depth: int) -> Array:
+    if depth == 1:
+        step = max(1, len(case.differing) // MOST_ELEMENTS)
+        return case.differing[::step]
+    counts = np.bincount(case.differing // depth, minlength=case.spec.elements // depth)
+    wrong = np.flatnonzero(counts)
+    return np.unique([wrong[0], wrong[-1], counts.argmax()])[:MOST_ROWS]
+
+
+def _cut(case: Case, specs: dict[str, TensorSpec], rows: Array, depth: int) -> Case:
+    shape = (len(rows), depth)
+    small = {n: replace(s, shape=shape, aligned_shape=(), channel_axis=-1) for n, s in specs.items()}
+    nodes = tuple(_shortened(n, len(rows)) for n in case.unit.nodes)
+    graph = replace(case.graph, tensors={**case.graph.tensors, **small})
+    cut = partial(_rows, rows=rows, depth=depth)
+    return Case(
+        graph,
+        replace(case.unit, nodes=nodes),
+        {n: cut(v) for n, v in case.inputs.items()},
+        case.output,
+        cut(case.recorded),
+    )
+
+
+def _rows(values: Array, rows: Array, depth: int) -> Array:
+    return np.ascontiguousarray(values.reshape(-1, depth)[rows])
+
+
+def _shortened(node: Node, count: int) -> Node:
+    """Returns the node for so many rows."""
+    return replace(node, words=(count, *node.words[1:])) if node.op in ("softmax", "softmax_float") else node

@@ -1,0 +1,148 @@
+"""An addition saturates its sum before the zero point, has rounded ratios beside an exact constant, or mixes its scales with
+those of another addition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.arithmetic.float32 import fma32
+from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.narrow_steps import NARROW, half_up, places, significant
+from qverify.triage.altered_kernels.rounding_rules import RULES
+from qverify.triage.case import Array, Case, bits
+from qverify.triage.hypotheses import FaultVariant
+
+NAME = "addition-steps"
+OPS = ("add",)
+MOST_OTHERS = 12  # other additions whose scales are tried
+LOOKED_AT = 256
+CUTS = ("to nearest (ties to even)", "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
+PARTS = {  # of rq: the ratio of the outer operand, of the inner one, the constant
+    "the table of the second (inner) operand, fma(B, r2, F),": (1, 2),
+    "the constant F that folds the zero points": (2,),
+    "the ratio r1 of the first (outer) operand": (0,),
+    "the ratio r2 of the second (inner) operand": (1,),
+    "both ratios, but not the constant F,": (0, 1),
+    "the ratio r1 of the first (outer) operand and the constant F": (0, 2),
+}
+Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    if case.last.op != "add" or len(case.unit.nodes) > 1 or (of := terms(case)) is None:
+        return
+    flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
+    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (of.a, of.b))
+    few = replace(of, a=a, b=b)
+    wanted = bits(case.recorded)[flat]
+    for cost, said, way in _ways(case, of):
+        case.count_tried()
+        if (bits(way(few)) == wanted).all():
+            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+
+
+def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
+    of = terms(case)
+    assert of is not None
+    return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
+
+
+def _ways(case: Case, of: Terms) -> Ways:
+    for width in (*range(6, 17), 24):
+        half = 1 << width - 1
+        ranges = {
+            f"saturates to {width} bits ({-half}..{half - 1})": partial(_clipped, low=-half, high=half - 1),
+            f"saturates to {1 - half}..{half - 1}": partial(_clipped, low=1 - half, high=half - 1),
+            f"saturates to unsigned {width} bits (0..{2 * half - 1})": partial(_clipped, low=0, high=2 * half - 1),
+            f"wraps to {width} bits": partial(_wrapped, half=half),
+        }
+        for said, narrow in ranges.items():
+            for rule in CUTS:
+                text = f"the scaled sum, rounded {rule}, {said} before the output zero point is added, and is clipped again after"
+                yield (
+                    1.5 + (rule != CUTS[0]) + 0.3 * (f"to {1 - half}" in said),
+                    text,
+                    partial(_before_zero, narrow=narrow, rule=RULES[rule]),
+                )
+    if of.exact:
+        yield from _rounded_ratios()
+        yield from _of_others(case)
+
+
+def _before_zero(of: Terms, narrow: Round, rule: Round) -> Array:
+    if of.exact:
+        steps = folded_sum(of).astype(np.float64) - of.zero
+    else:
+        p, q = centred(of, np.float64)
+        steps = p + q
+    return finish(of, narrow(rule(steps)) + of.zero)
+
+
+def _clipped(v: Array, low: int, high: int) -> Array:
+    return np.clip(v, low, high)
+
+
+def _wrapped(v: Array, half: int) -> Array:
+    return (v + half) % (2 * half) - half
+
+
+def _rounded_ratios() -> Ways:
+    """Yields faults of ratios of fewer bits, where F is that of the exact ones."""
+    for which, said in (
+        ((0, 1), "both ratios of scales"),
+        ((0,), "the ratio r1 of the first (outer) operand"),
+        ((1,), "the ratio r2 of the second (inner) operand"),
+    ):
+        rare = 0.0 if len(which) == 2 else 1.0
+        for name, narrow in NARROW.items():
+            yield (
+                1.5 + rare,
+                f"{said} kept in {name}; the constant F is that of the exact ratios",
+                partial(_ratios, which=which, narrow=narrow),
+            )
+        for word, rounded in (("rounded", np.rint), ("rounded half up", half_up), ("cut", np.floor)):
+            for k in range(2, 21):
+                for text, few in ((f"to multiples of 1/{1 << k}", places), (f"to {k} significant bits", significant)):
+                    yield (
+                        2.0 + rare + 0.5 * (word == "rounded half up"),
+                        f"{said} {word} {text}; the constant F is that of the exact ratios",
+                        partial(_ratios, which=which, narrow=partial(few, count=k, rounded=rounded)),
+                    )
+
+
+def _with(of: Terms, r1: Any, r2: Any, folded: Any) -> Array:
+    inner = fma32(of.b.astype(F), f32(r2), f32(folded))
+    return finish(of, fma32(of.a.astype(F), f32(r1), inner))
+
+
+def _ratios(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
+    r = [
+        float(np.ravel(narrow(np.abs(np.asarray(v))))[0]) * np.sign(v) if k in which else v
+        for k, v in enumerate(of.ratios)
+    ]
+    return _with(of, r[0], r[1], of.folded)
+
+
+def _of_others(case: Case) -> Ways:
+    nodes = [n for n in case.graph.nodes if n.op == "add"]
+    own = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
+    order = sorted((i for i in range(len(nodes)) if i != own), key=lambda i: (i != own - 1, i != 0, abs(i - own)))
+    for at in order[:MOST_OTHERS]:
+        rq = case.graph.constants.get(nodes[at].inputs[2] or "")
+        if rq is None or rq.dtype != np.float32:
+            continue
+        who = {own - 1: "the add before it", 0: "the first add", own + 1: "the add after it"}.get(
+            at, f"an earlier add ({nodes[at].name})" if at < own else f"another add ({nodes[at].name})"
+        )
+        for said, parts in PARTS.items():
+            yield 2.0 + (at != own - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
+
+
+def _mixed(of: Terms, rq: Array, parts: tuple[int, ...]) -> Array:
+    own = (of.ratios[0], of.ratios[1], of.folded)
+    return _with(of, *(rq[k] if k in parts else own[k] for k in range(3)))

@@ -1,0 +1,160 @@
+"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): in a short float, with
+its low bits lost, or saturated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qverify.triage.altered_kernels.blocks import Blocks, blocks_of
+from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
+from qverify.triage.altered_kernels.summed_elements import (
+    SUMMED_OPS,
+    PooledElements,
+    SummedElements,
+    fitting_alike,
+    has_bias,
+    sample,
+)
+from qverify.triage.case import Array, Case
+from qverify.triage.hypotheses import FaultVariant
+
+NAME = "blocked-sums"
+OPS = SUMMED_OPS
+LATE = -1
+WIDTHS = np.arange(8, 33)
+FLOATS = {"bfloat16": 8, "float16": 11} | {
+    f"{n} significant bits": n for n in (6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 20)
+}
+LOST = np.arange(1, 13)
+CUTS = ("down (floor)", "toward zero (truncated)", "half up", "to nearest (ties to even)")
+ENDS = {
+    "every": "every {}",
+    "all but the last": "every {} but the last",
+    "all whole": "every whole {}",
+}  # narrowed after
+Narrow = Callable[[Array], Array]
+After = Callable[[Array, Any], Array]  # the sums and the parameter that narrows them
+Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
+
+
+def variants(case: Case) -> Iterator[FaultVariant]:
+    few = sample(case)
+    if few is None or case.last.op == "mul":
+        return
+    yield from fitting_alike(case, _ways(case, few), in_parts=True, bits=_likely)
+
+
+def _likely(said: str) -> float:
+    return 1.0 + 0.4 * ("the bias first" in said) + 0.3 * ("but the last" in said) + 0.3 * ("every whole" in said)
+
+
+def _ways(case: Case, few: SummedElements) -> Ways:
+    shape, op = few.summands.products.shape[1:], case.last.op
+    pooled = isinstance(few, PooledElements)
+    for blocks in blocks_of(shape, op, 1 if op in ("conv_transpose", "average_pool") else 2):
+        for begin in (False, True) if has_bias(case) else (False,):
+            for said, params, after in _kinds(blocks, pooled):
+                yield from _of_kind(few, blocks, begin, said, params, after)
+        for said, params, after in _kinds(blocks, pooled, own=True):
+            yield from _of_own_sums(few, blocks, said, params, after)
+
+
+def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
+    """Yields (texts, parameters, how the parameter narrows)."""
+    counted = blocks.said[0][0].isdigit()
+    if not (own and counted):  # partial-sums has these
+        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
+        if own:
+            yield [f"wraps to {n} bits" for n in WIDTHS], WIDTHS, _wrapped
+    if (blocks.size in (2, 4) and counted and not pooled) or (own and blocks.size == 1):
+        return  # of short blocks registers saturate, and no float or store is likely
+    names = [f"is rounded to {s}" + (f" ({n} significant bits)" if "bits" not in s else "") for s, n in FLOATS.items()]
+    yield names, np.array(list(FLOATS.values())), _float
+    for rule in CUTS:
+        yield (
+            [f"loses its lowest {k} bits, rounded {rule} to a multiple of {1 << k}" for k in LOST],
+            LOST,
+            partial(_lost, rule=RULES[rule]),
+        )
+
+
+def _of_kind(
+    few: SummedElements,
+    blocks: Blocks,
+    begin: bool,
+    said: list[str],
+    params: Array,
+    after: After,
+) -> Ways:
+    wanted = few.case.recorded.reshape(-1)[few.places]
+    found = _scan(few, blocks, begin, bound(after, params.reshape(-1, 1)), len(params))
+    few.case.count_tried(len(params) * len(found))
+    for end, acc in found.items():
+        for text, p, one in zip(said, params, acc, strict=True):
+            if (_finished(few, one, begin) == wanted).all():
+                start = ", the bias first" if begin else ""
+                ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
+                texts = [f"the running sum {text} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
+                yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(p)))
+
+
+def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
+    """Yields faults that narrow the sum of each block by itself, and add these without loss."""
+    wanted = few.case.recorded.reshape(-1)[few.places]
+    found = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
+    few.case.count_tried(len(params))
+    for text, p, one in zip(said, params, found, strict=True):
+        if (_finished(few, one, False) == wanted).all():
+            texts = [f"the sum of every {b} by itself {text} before these sums are added" for b in blocks.said]
+            yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(p)))
+
+
+def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:
+    return _finished(e, after(blocks.sums(e.summands.products)).sum(1), False)
+
+
+def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: int) -> dict[str, Array]:
+    """Returns by ENDS the sums [count, S]."""
+    products = e.summands.products
+    sums = blocks.sums(products).T
+    acc: Any = np.repeat((e.bias if begin else np.zeros_like(sums[0]))[None], count, 0)
+    before = acc
+    for block in sums:
+        before = acc + block
+        acc = after(before)
+    short = products[0].size % blocks.size
+    return {"every": acc, "all but the last": before} | ({"all whole": before} if short else {})
+
+
+def _saturated(acc: Array, p: Any) -> Array:
+    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
+    return np.minimum(np.maximum(acc, -half), half - 1)
+
+
+def _wrapped(acc: Array, p: Any) -> Array:
+    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
+    return ((acc + half) & (2 * half - 1)) - half
+
+
+def _float(acc: Array, p: Any) -> Array:
+    return significant(acc.astype(np.float64), p).astype(np.int64)
+
+
+def _lost(acc: Array, p: Any, rule: Rule) -> Array:
+    step = np.exp2(np.asarray(p, np.float64))
+    return (rule(acc / step) * step).astype(np.int64)
+
+
+def _finished(e: SummedElements, acc: Array, begin: bool) -> Array:
+    return e.requantized(acc.astype(np.int64) + (0 if begin else e.bias))
+
+
+def _narrowed(e: SummedElements, blocks: Blocks, begin: bool, end: str, after: Narrow) -> Array:
+    found = _scan(e, blocks, begin, after, 1)
+    return _finished(e, found.get(end, found["every"])[0], begin)

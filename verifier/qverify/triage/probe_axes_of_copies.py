@@ -1,0 +1,130 @@
+"""Axes of the ops that move elements: what is one size, what is fixed, what follows (probe_axes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from qverify.model_bin.graph import Node
+from qverify.triage.probe_axis_classes import Axes, NoProbe
+
+
+def _transpose(axes: Axes, node: Node) -> None:
+    for at, i in enumerate(node.words):
+        axes.join((node.outputs[0], at), (node.inputs[0] or "", i))
+
+
+def _concat(axes: Axes, node: Node) -> None:
+    y, along = node.outputs[0], node.words[0] % len(axes.shape(node.outputs[0]))
+    parts = [n for n in node.inputs if n is not None]
+    for name in parts:
+        for i in range(len(axes.shape(y))):
+            if i != along:
+                axes.join((name, i), (y, i))
+    axes.derive((y, along), lambda s: sum(s[n, along] for n in parts))
+
+
+def _split(axes: Axes, node: Node) -> None:
+    x, along = node.inputs[0] or "", node.words[0] % len(axes.shape(node.inputs[0]))
+    axes.grows.add((x, along))
+    whole = axes.shape(x)[along]
+    for at, name in enumerate(node.outputs):
+        for i in range(len(axes.shape(x))):
+            if i != along:
+                axes.join((name, i), (x, i))
+        own = axes.shape(name)[along]
+        first = at == 0
+        axes.derive((name, along), lambda s, own=own, first=first: own + (s[x, along] - whole if first else 0))  # type: ignore[misc]
+
+
+def _slice(axes: Axes, node: Node) -> None:
+    x, y = node.inputs[0] or "", node.outputs[0]
+    rank = len(axes.shape(x))
+    for i, (n, out, start, step) in enumerate(
+        zip(axes.shape(x), axes.shape(y), node.words[:rank], node.words[rank:], strict=True)
+    ):
+        if (n, start, step) == (out, 0, 1):
+            axes.join((x, i), (y, i))
+        else:
+            axes.grows.add((x, i))
+            axes.derive((y, i), lambda s, i=i, n=n, out=out, step=step: out + (s[x, i] - n) // abs(step))  # type: ignore[misc]
+
+
+def _pad(axes: Axes, node: Node) -> None:
+    x, y = node.inputs[0] or "", node.outputs[0]
+    for i, (n, out) in enumerate(zip(axes.shape(x), axes.shape(y), strict=True)):
+        if n == out:
+            axes.join((x, i), (y, i))
+        else:
+            axes.grows.add((x, i))
+            axes.derive((y, i), lambda s, i=i, more=out - n: s[x, i] + more)  # type: ignore[misc]
+
+
+def _gather(axes: Axes, node: Node) -> None:
+    x, index, y = node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]
+    rank, many = len(axes.shape(x)), len(axes.shape(index))
+    along = node.words[0] % rank
+    if len(axes.shape(y)) != rank - 1 + many:
+        raise NoProbe("the dims of gather are not known")
+    for i in range(rank):
+        if i != along:
+            axes.join((x, i), (y, i if i < along else i - 1 + many))
+    for i in range(many):
+        axes.join((index, i), (y, along + i))
+    axes.grows.add((x, along))
+
+
+def _reshape(axes: Axes, node: Node) -> None:
+    """Splits the dims into blocks of as many elements; several dims that become one are what may change."""
+    x, y = node.inputs[0] or "", node.outputs[0]
+    before, after = axes.shape(x), axes.shape(y)
+    i = j = 0
+    while i < len(before) and j < len(after):
+        first, own = i, j
+        i, j = i + 1, j + 1
+        while prod(before[first:i]) != prod(after[own:j]):
+            if prod(before[first:i]) < prod(after[own:j]):
+                i += 1
+            else:
+                j += 1
+        if (i - first, j - own) == (1, 1):
+            axes.join((x, first), (y, own))
+        elif j - own == 1:
+            axes.derive((y, own), lambda s, block=range(first, i): prod(s[x, k] for k in block))  # type: ignore[misc]
+        else:
+            axes.fixed |= {(x, k) for k in range(first, i)} | {(y, k) for k in range(own, j)}
+
+
+def _depth_to_space(axes: Axes, node: Node) -> None:
+    x, y = node.inputs[0] or "", node.outputs[0]
+    axes.join((x, 0), (y, 0))
+    axes.fixed |= {(x, 1), (y, 1)}
+    for i in (2, 3):
+        axes.derive((y, i), lambda s, i=i: s[x, i] * node.words[0])  # type: ignore[misc]
+
+
+def _resize(axes: Axes, node: Node) -> None:
+    """Keeps the dims that are resized: by which rule is not in the words."""
+    x, y = node.inputs[0] or "", node.outputs[0]
+    axes.fix(node.inputs[1])
+    if node.op == "resize_linear":
+        axes.fix(node.inputs[2])
+    for i, (n, out) in enumerate(zip(axes.shape(x), axes.shape(y), strict=True)):
+        plain = n == out and node.op == "resize_linear" and i < len(axes.shape(x)) - 2
+        if plain:
+            axes.join((x, i), (y, i))
+        else:
+            axes.fixed |= {(x, i), (y, i)}
+
+
+COPIES: dict[str, Callable[[Axes, Node], None]] = {
+    "transpose": _transpose,
+    "concat": _concat,
+    "reshape": _reshape,
+    "split": _split,
+    "slice": _slice,
+    "pad": _pad,
+    "gather": _gather,
+    "depth_to_space": _depth_to_space,
+    "resize_linear": _resize,
+}

@@ -1,0 +1,295 @@
+"""Probe models: the blamed unit alone as a small model in other shapes, so that rules of places part which are the same
+at its own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from qverify import ops
+from qverify.errors import BadFileError
+from qverify.model_bin.check import check_graph
+from qverify.model_bin.cut_graph import cut
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.tensors.spec import TensorSpec
+from qverify.triage.case import Array, Case
+from qverify.triage.fault import DOES_NOT_FIT
+from qverify.triage.probe_axes import WINDOWED, axes_of, scales_for, words_for
+from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
+
+PRIMES = [p for p in range(2, 520) if all(p % q for q in range(2, int(p**0.5) + 1))]
+MOST_BYTES = 1 << 15  # of a probe's constants and tensors
+MOST_SUMMANDS = 1 << 18  # products of all outputs, so that its causes are soon tried
+LEAST = 2  # what an axis of several elements keeps at least
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeModel:
+    """A model of one unit. case: of the unit in this model; its recorded output is the healthy one. shape: the shapes of
+    its inputs and its kernel, in words. alike: whether only the sizes along which the kernel repeats itself are others,
+    so that it is the same path of the kernel."""
+
+    case: Case
+    shape: str
+    alike: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns about how many bytes the model, its inputs and its output have."""
+        return sum(spec.valid_bytes for spec in self.case.graph.tensors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """kernel: with another kernel and padding. chosen: which classes of axes get another size. turn: which size."""
+
+    alike: bool
+    chosen: Callable[[Axes, Key, Key], bool]  # of the axes, a class, and the class of the output's last axis
+    turn: int
+    kernel: bool = False
+
+
+def _is_size(axes: Axes, key: Key, last: Key) -> bool:
+    return key not in {axes.root(k) for k in axes.channels}
+
+
+def _is_any(axes: Axes, key: Key, last: Key) -> bool:
+    return True
+
+
+def _is_outer(axes: Axes, key: Key, last: Key) -> bool:
+    return key != last
+
+
+def _is_last(axes: Axes, key: Key, last: Key) -> bool:
+    return key == last
+
+
+WINDOW_PLANS = (
+    _Plan(True, _is_size, 0),
+    _Plan(False, _is_size, 1, kernel=True),
+    _Plan(False, _is_any, 0),
+    _Plan(True, _is_size, 2),
+    _Plan(False, _is_any, 1, kernel=True),
+)
+SUM_PLANS = (_Plan(True, _is_size, 0), _Plan(False, _is_any, 0), _Plan(False, _is_any, 1), _Plan(False, _is_any, 2))
+OTHER_PLANS = (
+    _Plan(True, _is_outer, 0),
+    _Plan(False, _is_last, 0),
+    _Plan(False, _is_any, 1),
+    _Plan(False, _is_any, 2),
+)
+
+
+def probe_models(case: Case) -> Iterator[ProbeModel]:
+    """Yields the probes of a case's unit, the likest first; none where no other shape of it is known."""
+    op = case.last.op
+    plans = WINDOW_PLANS if op in WINDOWED else SUM_PLANS if op in ("fully_connected", "matmul") else OTHER_PLANS
+    seen = {_describe_shape(case)}
+    for plan in plans:
+        try:
+            probe = _probe(case, plan)
+        except (*DOES_NOT_FIT, BadFileError, StopIteration):  # a shape that this op cannot have
+            continue
+        if probe.shape not in seen:
+            seen.add(probe.shape)
+            yield probe
+
+
+def _probe(case: Case, plan: _Plan) -> ProbeModel:
+    graph = cut(case.graph, set(case.inputs), case.unit.outputs)
+    unit = next(u for u in units(graph) if u.name == case.unit.name)
+    if plan.kernel:
+        graph = _with_other_kernel(graph, unit.nodes)
+        unit = next(u for u in units(graph) if u.name == case.unit.name)
+    axes = axes_of(graph, unit)
+    sizes = _sizes(axes, unit.nodes, case.output, plan)
+    graph = _resized(graph, sizes)
+    index = _other_indices(graph, unit.nodes[-1], case, plan.turn)
+    graph = replace(graph, constants={**graph.constants, **{n: v for n, v in index.items() if n in graph.constants}})
+    check_graph(graph)
+    unit = next(u for u in units(graph) if u.name == case.unit.name)
+    inputs = {n: index[n] if n in index else _tiled(case.inputs[n], graph.spec(n).shape) for n in unit.inputs}
+    made = replace(case, graph=graph, unit=unit, inputs=inputs, kept={}, states={}, raw=None)
+    made = made.on_inputs(inputs)
+    made = replace(made, recorded=made.made, kept={})
+    if made.recorded.shape != made.spec.shape:
+        raise NoProbe("the output has another shape than its record")
+    return ProbeModel(made, _describe_shape(made), plan.alike)
+
+
+def _describe_shape(case: Case) -> str:
+    shapes = ["x".join(map(str, case.graph.spec(n).shape)) for n in case.unit.inputs]
+    words = ops.words(case.last)
+    text = " and ".join(shapes)
+    if "kernel_h" in words:
+        return f"{text}, kernel {words['kernel_h']}x{words['kernel_w']}"
+    weights = [n for n in case.last.inputs if n in case.graph.constants and len(case.graph.spec(n).shape) > 1]
+    return f"{text} and {'x'.join(map(str, case.graph.spec(weights[0]).shape))}" if weights else text
+
+
+def _sizes(axes: Axes, nodes: tuple[Node, ...], output: str, plan: _Plan) -> Sizes:
+    """Returns every axis' new size. Raises NoProbe where none changes."""
+    keys = [(name, i) for name, spec in axes.graph.tensors.items() for i in range(len(spec.shape))]
+    known: Sizes = {}
+    fixed = {axes.root(k) for k in axes.fixed} | {axes.root(k) for k in axes.follow}
+    fixed |= {axes.root((n, i)) for n in axes.graph.constants for i in range(len(axes.shape(n)))} - _met(axes, keys)
+    last = axes.root((output, len(axes.shape(output)) - 1))
+    free = [k for k in dict.fromkeys(map(axes.root, keys)) if k not in fixed and axes.shape(k[0])[k[1]] > 1]
+    chosen = [k for k in free if plan.chosen(axes, k, last)]
+    if not chosen:
+        raise NoProbe("no axis can have another size")
+    grows = {axes.root(k) for k in axes.grows}
+    picked = {k: _pick(axes.shape(k[0])[k[1]], k in grows, plan.turn + at) for at, k in enumerate(chosen)}
+    while True:
+        known = _followed(axes, keys, nodes, picked)
+        shrinks = [k for k in free if k not in grows and picked.get(k, axes.shape(k[0])[k[1]]) > 7]
+        if not _too_large(axes, known, nodes) or not shrinks:
+            return known
+        most = max(shrinks, key=lambda k: picked.get(k, axes.shape(k[0])[k[1]]))
+        picked[most] = max(p for p in PRIMES if p <= picked.get(most, axes.shape(most[0])[most[1]]) * 2 // 3)
+
+
+def _met(axes: Axes, keys: list[Key]) -> set[Key]:
+    """Returns the classes of axes that a tensor computed or given has, too: a constant alone keeps its size."""
+    return {axes.root(k) for k in keys if k[0] not in axes.graph.constants}
+
+
+def _pick(old: int, grows: bool, turn: int) -> int:
+    """Returns another size: a prime, larger or smaller in turn."""
+    larger = [p for p in PRIMES if p > old] or [old + 1]
+    smaller = [p for p in reversed(PRIMES) if LEAST < p < old]
+    if turn % 3 == 1 and smaller and not grows:
+        return smaller[min(turn // 3, len(smaller) - 1)]
+    return larger[min(turn // 2 + turn % 2, len(larger) - 1)]
+
+
+def _followed(axes: Axes, keys: list[Key], nodes: tuple[Node, ...], picked: Mapping[Key, int]) -> Sizes:
+    derived = {axes.root(k) for k in axes.follow}
+    sizes = {k: picked.get(axes.root(k), axes.shape(k[0])[k[1]]) for k in keys}
+    for node in nodes:
+        for name in node.outputs:
+            for i in range(len(axes.shape(name))):
+                how = axes.follow.get((name, i))
+                if how is None:
+                    continue
+                size = how(sizes)
+                if size < 1:
+                    raise NoProbe(f"{name} would be empty")
+                sizes |= {k: size for k in keys if axes.root(k) == axes.root((name, i)) in derived}
+    return sizes
+
+
+def _too_large(axes: Axes, sizes: Sizes, nodes: tuple[Node, ...]) -> bool:
+    def count(name: str) -> int:
+        return prod(sizes[name, i] for i in range(len(axes.shape(name))))
+
+    size = sum(count(n) * spec.numpy_dtype.itemsize for n, spec in axes.graph.tensors.items())
+    return size > MOST_BYTES or any(count(n.outputs[0]) * _depth(axes, n, sizes) > MOST_SUMMANDS for n in nodes)
+
+
+def _depth(axes: Axes, node: Node, sizes: Sizes) -> int:
+    if node.op in ("conv", "conv_transpose", "fully_connected"):
+        return prod(sizes[node.inputs[1] or "", i] for i in range(1, len(axes.shape(node.inputs[1]))))
+    if node.op in ("average_pool", "max_pool"):
+        return node.words[0] * node.words[1]
+    return sizes[node.inputs[0] or "", len(axes.shape(node.inputs[0])) - 1] if node.op == "matmul" else 1
+
+
+def _resized(graph: Graph, sizes: Sizes) -> Graph:
+    tensors = {
+        n: _resized_spec(spec, tuple(sizes[n, i] for i in range(len(spec.shape)))) for n, spec in graph.tensors.items()
+    }
+    constants = {n: _tiled(v, tensors[n].shape) for n, v in graph.constants.items()}
+    nodes = []
+    for node in graph.nodes:
+        name, factor = scales_for(node, graph, sizes)
+        if name and factor != 1.0:
+            constants[name] = (constants[name] * factor).astype(constants[name].dtype)
+        nodes.append(replace(node, words=words_for(node, graph, sizes)))
+    return replace(graph, nodes=nodes, tensors=tensors, constants=constants)
+
+
+def _resized_spec(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    scale, zero = spec.scale, spec.zero_point
+    if len(scale) > 1:
+        places = [i % len(scale) for i in range(shape[spec.channel_axis])]
+        scale, zero = tuple(scale[i] for i in places), tuple(zero[i] for i in places)
+    aligned = tuple(
+        _aligned(n, *old) for n, old in zip(shape, zip(spec.shape, spec.aligned_shape, strict=True), strict=True)
+    )
+    return replace(spec, shape=shape, aligned_shape=aligned, scale=scale, zero_point=zero)
+
+
+def _aligned(size: int, old: int, aligned: int) -> int:
+    """Returns the stored size, rounded up as the old one is."""
+    step = next((a for a in (1, 2, 4, 8, 16, 32, 64, 128, 256) if -(-old // a) * a == aligned), 1)
+    return -(-size // step) * step
+
+
+def _tiled(values: Array, shape: tuple[int, ...]) -> Array:
+    """Returns the elements cut or repeated along each axis to this shape."""
+    for axis, (old, new) in enumerate(zip(values.shape, shape, strict=True)):
+        if old != new:
+            values = values.take(np.arange(new) % old, axis)
+    return np.ascontiguousarray(values).reshape(values.shape)  # without dims it would get one
+
+
+def _stepped(size: int, words: dict[str, int], changed: dict[str, int], axis: int, out: int) -> int:
+    """Returns the number of outputs along an axis with the changed window; rounded up where the old one is."""
+
+    def count(of: dict[str, int]) -> int:
+        side, before, after = (("h", "top", "bottom"), ("w", "left", "right"))[axis]
+        span = (of[f"kernel_{side}"] - 1) * of.get(f"dilation_{side}", 1) + 1
+        return (size + of[f"pad_{before}"] + of[f"pad_{after}"] - span) // of[f"stride_{side}"] + 1
+
+    return count(changed) + out - count(words)
+
+
+def _other_indices(graph: Graph, node: Node, case: Case, turn: int) -> dict[str, Array]:
+    """Returns a gather's indices moved on, as the same indices show the same elements in every shape; {} elsewhere."""
+    if node.op != "gather":
+        return {}
+    source, name = graph.spec(node.inputs[0] or "").shape, node.inputs[1] or ""
+    size = source[node.words[0] % len(source)]
+    values = _tiled(graph.constants[name] if name in graph.constants else case.inputs[name], graph.spec(name).shape)
+    moved = (values + 1 + turn) % size
+    return {name: np.where(values < 0, moved - size, moved).astype(values.dtype)}
+
+
+def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
+    """Returns the unit with a larger kernel, where it has one of more than one element, and other padding, where it has
+    any. Raises NoProbe where it has none."""
+    (node,) = nodes
+    words = ops.words(node)
+    if node.op == "average_pool" and graph.constants[node.inputs[1] or ""].dtype.kind != "f":
+        raise NoProbe("its scales are those of its kernel")
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    sides = (("h", "top", "bottom", 2), ("w", "left", "right", 1))[-(len(x.shape) - 2) :]
+    changed, shape = dict(words), list(y.shape)
+    padded = any(words[f"pad_{side}"] for side in ("top", "left", "bottom", "right"))
+    for axis, (side, before, after, more) in enumerate(sides, 2):
+        if words[f"kernel_{side}"] > 1:
+            changed[f"kernel_{side}"] += more
+            changed[f"pad_{before}"] += padded
+            changed[f"pad_{after}"] += padded
+            wider = more * words.get(f"dilation_{side}", 1) - 2 * padded  # than the padding
+            shape[axis] = (
+                shape[axis] + wider
+                if node.op == "conv_transpose"
+                else _stepped(x.shape[axis], words, changed, "hw".index(side), shape[axis])
+            )
+    if changed == words:
+        raise NoProbe("its kernel has one element")
+    tensors, constants = dict(graph.tensors), dict(graph.constants)
+    if node.op in ("conv", "conv_transpose"):
+        w = graph.spec(node.inputs[1] or "")
+        kernel = (*w.shape[:2], changed["kernel_h"], changed["kernel_w"])
+        constants[w.name] = _tiled(constants[w.name], kernel)
+        tensors[w.name] = replace(w, shape=kernel, aligned_shape=kernel)
+    tensors[y.name] = replace(y, shape=tuple(shape), aligned_shape=tuple(shape))
+    return replace(graph, nodes=[replace(node, words=tuple(changed.values()))], tensors=tensors, constants=constants)

@@ -139,4 +139,7 @@ class Qdq:
             known = {v.name: v for v in [*done.graph.value_info, *done.graph.output]}
             del model.graph.output[:]
             model.graph.output.extend(known[n] for n in wanted)
+            for output in model.graph.output:  # ONNX infers nothing behind operators of com.microsoft
+                if not output.type.tensor_type.elem_type:
+                    output.type.tensor_type.elem_type = TensorProto.FLOAT
         return model

@@ -74,9 +74,21 @@ def test_every_side_lies_within_the_bound(name: str, act: str) -> None:
 
 ONE_INPUT = {
     **{k: {} for k in ("Sigmoid", "Tanh", "Exp", "Erf", "Sqrt", "HardSwish", "Reciprocal", "Log", "Softplus", "Relu")},
-    **{k: {} for k in ("Abs", "Neg", "Elu", "LeakyRelu", "HardSigmoid")},
+    **{k: {} for k in ("Abs", "Neg", "Elu", "LeakyRelu", "HardSigmoid", "Selu", "Mish", "Softsign", "Sinh", "Cosh")},
+    **{
+        k: {}
+        for k in ("Asinh", "Acosh", "Atanh", "Asin", "Acos", "Atan", "Sin", "Cos", "Tan", "ThresholdedRelu", "Round")
+    },
+    "Celu": {"alpha": 1.7},
+    "Shrink": {"lambd": 0.7, "bias": 0.3},
     "Softmax": {"axis": -1},
     "LRN": {"size": 5},
+}
+RANGES = {  # of half of x, where the function is not defined everywhere
+    **dict.fromkeys(("Log", "Sqrt", "Reciprocal"), (1e-3, 9.0)),
+    **dict.fromkeys(("Asin", "Acos"), (-0.5, 0.5)),
+    "Acosh": (0.51, 9.0),
+    "Atanh": (-0.49, 0.49),
 }
 
 
@@ -84,7 +96,7 @@ ONE_INPUT = {
 def test_float_functions_over_wide_ranges(kind: str) -> None:
     """On exact floats of every size, not only those a quantizer leaves; the bound is not a thousand times too wide either."""
     built, worst = Qdq("uint16", seed=3), 0.0
-    x = built.input((1, 6, 40, 50), low=1e-3 if kind in ("Log", "Sqrt", "Reciprocal") else -9.0, high=9.0)
+    x = built.input((1, 6, 40, 50), *RANGES.get(kind, (-9.0, 9.0)))
     made = built.op(kind, [built.op("Add", [x, x])], **ONE_INPUT[kind])
     built.output(built.op("Mul", [made, built.constant("half", np.float32(0.37))]))
     for _, output, holds, sides in exact_and_made(built, 5):

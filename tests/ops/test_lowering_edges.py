@@ -38,7 +38,9 @@ def chain(
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(v), k) for k, v in held.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=8
+    )
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -51,6 +53,26 @@ def passes(model: onnx.ModelProto, tmp_path: Path) -> None:
     assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
 
 
+def pool_of_integers(**attributes: object) -> onnx.ModelProto:
+    """x -> Q -> QLinearAveragePool -> DQ -> y, u8, with windows that reach beyond the padding."""
+    parameters = ["sx", "zx", "sx", "zx"]
+    window = {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [0, 0, 1, 1], **attributes}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="q"),
+        helper.make_node("QLinearAveragePool", ["xq", *parameters], ["m"], "op", domain="com.microsoft", **window),
+        helper.make_node("DequantizeLinear", ["m", "sx", "zx"], ["y"], name="d"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "edge",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 2, 5, 6))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, k) for k, v in (("sx", np.array(0.05, "f4")), ("zx", np.array(120, "u1")))],
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
 SCALES = np.array([1, 1, 2, 1.5], np.float32)
 RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_10_nearest": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="nearest"),
@@ -58,10 +80,16 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_18_axes": lambda: chain(
         "Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES[2:]}, 18, mode="nearest", axes=[2, 3]
     ),
+    "reduce_mean_of_nothing": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1),
+    "reduce_mean_of_an_empty_list": lambda: chain(
+        "ReduceMean", (1, 2, 5, 6), {"a": np.empty(0, np.int64)}, 18, noop_with_empty_axes=0
+    ),
+    "reduce_max_of_nothing": lambda: chain("ReduceMax", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1, keepdims=0),
     "reduce_mean_all": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 17, keepdims=0),
     "pad_18_axes": lambda: chain(
         "Pad", (1, 2, 5, 6), {"pads": np.array([1, 2], np.int64), "": np.empty(0), "axes": np.array([3], np.int64)}, 18
     ),
+    "average_pool_of_integers": lambda: pool_of_integers(ceil_mode=1, count_include_pad=1),
     "average_pool_ceil": lambda: chain(
         "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),
@@ -88,17 +116,22 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         ),
         "keep_aspect_ratio_policy",
     ),
-    "ceil_and_pad": (
-        lambda: chain(
-            "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1
-        ),
-        "ceil_mode",
-    ),
     "a_type_no_page_lowers": (
-        lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
-        "this operator and its attribute lambd are not supported",
+        lambda: chain("Hardmax", (1, 2, 5, 6), {}, axis=1),
+        "this operator and its attribute axis are not supported",
     ),
-    "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
+    "dilated_and_same": (
+        lambda: chain("MaxPool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], dilations=[2, 1], auto_pad="SAME_UPPER"),
+        "auto_pad with dilations",
+    ),
+    "same_of_less_than_a_stride": (
+        lambda: chain("MaxPool", (1, 2, 9, 6), {}, 17, kernel_shape=[1, 2], strides=[3, 1], auto_pad="SAME_UPPER"),
+        "smaller than its stride",
+    ),
+    "fast_gelu_bias": (
+        lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
+        "its bias is not supported",
+    ),
 }
 
 
@@ -111,7 +144,7 @@ def test_refused_by_name(name: str) -> None:
 
 def test_a_node_that_nothing_needs_is_not_asked_for_its_attributes(tmp_path: Path) -> None:
     model = chain("Relu", (1, 2, 5, 6), {})
-    model.graph.node.append(helper.make_node("Shrink", ["m"], ["unused"], name="left_over", lambd=0.5))
+    model.graph.node.append(helper.make_node("Hardmax", ["m"], ["unused"], name="left_over", axis=1))
     passes(model, tmp_path)
 
 

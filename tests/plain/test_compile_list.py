@@ -19,9 +19,9 @@ def blocked() -> onnx.ModelProto:
     """Four nodes without a page; a Conv with a float output is none of them."""
     m = Qdq(seed=2)
     x = m.input(SHAPE)
-    first = m.quantize(m.op("Shrink", [x], lambd=0.5))
-    second = m.op("Shrink", [first], lambd=0.25)
-    third = m.op("Det", [m.op("Hardmax", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])])])
+    first = m.quantize(m.op("Hardmax", [x], axis=1))
+    second = m.op("Hardmax", [first], axis=0)
+    third = m.op("Det", [m.op("Bernoulli", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])])])
     m.output(second)
     m.output(third)
     return m.model()
@@ -33,10 +33,10 @@ def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: py
     assert main(["compile", str(path), "--list"]) == 2
     listed = capsys.readouterr().out.splitlines()
     assert listed[0] == "q.onnx: 3 things keep 4 nodes from being compiled:"
-    shrink, rest = listed[1], "\n".join(listed[2:])
-    assert "(Shrink): this operator and its attribute lambd are not supported. Replace the operator" in shrink
-    assert shrink.endswith("(2 Shrink nodes in all)") and "cut" not in shrink  # nothing comes before the first
-    assert "(Hardmax): no integer form and no float kernel for it. Replace the operator, or cut" in rest
+    hardmax, rest = listed[1], "\n".join(listed[2:])
+    assert "(Hardmax): this operator and its attribute axis are not supported. Replace the operator" in hardmax
+    assert hardmax.endswith("(2 Hardmax nodes in all)") and "cut" not in hardmax  # nothing comes before the first
+    assert "(Bernoulli): no integer form and no float kernel for it. Replace the operator, or cut" in rest
     assert "Conv" not in rest
     assert "(Det): no integer form" in rest
     assert main(["compile", str(path), "-o", str(target)]) == 2

@@ -40,6 +40,14 @@ def test_two_operands(name):
     assert y.value[0] == value and y.error[0] == pytest.approx(error, rel=1e-12)
 
 
+def test_a_slope_of_its_own():
+    x, d, slope, ds = np.array([-3.0, 3.0, -0.125]), 0.25, -0.5, 0.125
+    (y,) = page("elementwise_float", [real(x, d), real([slope], ds)], (7, 0, 0), (3,))
+    for value, error, at in zip(y.value, y.error, x, strict=True):
+        assert value == (slope * at if at < 0 else at)
+        assert error == rounded(value, 1.0 * d + max(d - at, 0.0) * ds)
+
+
 def test_a_divisor_that_may_be_zero_bounds_nothing():
     (y,) = page("elementwise_float", [real([A] * 3), real([0.5, 0.5, -0.5], [0.49, 0.5, 0.6])], (3, 0, 0), (3,))
     assert np.isfinite(y.error).tolist() == [True, False, False]
@@ -77,6 +85,24 @@ ONE = {
     "elu": (30, 0.5, 0, lambda x: x if x > 0 else 0.5 * math.expm1(x), lambda x, y: 4 * 0.5, -1.1),
     "elu above": (30, 0.5, 0, lambda x: x if x > 0 else 0.5 * math.expm1(x), lambda x, y: y, 1.1),
     "softplus": (31, 0, 0, lambda x: math.log1p(math.exp(x)), lambda x, y: 4 + 2 * y, -0.4),
+    "selu": (33, 0.5, 3, lambda x: 3 * (x if x > 0 else 0.5 * math.expm1(x)), lambda x, y: 6, -1.1),
+    "selu above": (33, 0.5, 3, lambda x: 3 * (x if x > 0 else 0.5 * math.expm1(x)), lambda x, y: y, 1.1),
+    "celu": (34, 0.5, 0, lambda x: x if x > 0 else 0.5 * math.expm1(x / 0.5), lambda x, y: 2, -1.1),
+    "thresholded_relu": (35, 1, 0, lambda x: x if x > 1 else 0.0, None, 1.1),
+    "shrink": (36, 1, 0.5, lambda x: x - 0.5 if x > 1 else 0.0, lambda x, y: y, 1.1),
+    "softsign": (38, 0, 0, lambda x: x / (1 + abs(x)), lambda x, y: 5 * abs(y), -0.6),
+    "floor": (41, 0, 0, math.floor, None, 2.1),
+    "ceil": (42, 0, 0, math.ceil, None, 1.9),
+    "round": (43, 0, 0, round, None, 2.5),
+    "sign": (44, 0, 0, lambda x: (x > 0) - (x < 0), None, 0.1),
+    "sinh": (45, 0, 0, math.sinh, lambda x, y: 5 * abs(y), -0.7),
+    "cosh": (46, 0, 0, math.cosh, lambda x, y: 4 * y, 0.1),
+    "asinh": (47, 0, 0, math.asinh, lambda x, y: 4 * abs(y), -0.7),
+    "acosh": (48, 0, 0, math.acosh, lambda x, y: 4 * y, 1.5),
+    "atanh": (49, 0, 0, math.atanh, lambda x, y: 4 * abs(y), -0.7),
+    "asin": (50, 0, 0, math.asin, lambda x, y: 16 * abs(y), -0.7),
+    "acos": (51, 0, 0, math.acos, lambda x, y: 10 * y, 0.7),
+    "atan": (52, 0, 0, math.atan, lambda x, y: 10 * abs(y), -0.7),
     "pow 3": (6, 3, 0, lambda x: x**3, lambda x, y: 6 * abs(y), -1.2),
     "pow 2.5": (6, 2.5, 0, lambda x: x**2.5, lambda x, y: 6 * abs(y), 1.2),
 }
@@ -110,6 +136,15 @@ def test_functions_that_fall_and_rise_move_by_their_slope(x, d):
         pytest.approx(gelu(x)),
         pytest.approx(1.13 * d + U * (4 * wide + abs(gelu(x)) + 11.3 * d) + FLUSHED, rel=1e-10),
     )
+    for function, p, f, slope, share in (
+        (37, 0.0, lambda v: v * math.tanh(math.log1p(math.exp(v))), 1.1, 10 * wide),
+        (39, 2.0, lambda v: v * sigmoid(2 * v), 1.1, 7 * wide),
+        (40, 0.0, lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))), 1.13, 7 * wide),
+        (53, 0.0, math.sin, 1.0, 6 * abs(math.sin(x))),
+        (54, 0.0, math.cos, 1.0, 6 * abs(math.cos(x))),
+    ):
+        error = slope * d + U * (share + abs(f(x)) + 10 * slope * d) + FLUSHED
+        assert made(function, p) == (pytest.approx(f(x)), pytest.approx(error, rel=1e-10))
     square, moved = x * x, (2 * wide + d) * d
     assert made(6, 2) == (
         pytest.approx(square),
@@ -120,7 +155,10 @@ def test_functions_that_fall_and_rise_move_by_their_slope(x, d):
 def test_what_has_no_evaluation_says_so():
     for words, value, why in (
         ((6, word(0.5), 0), real([1.0], 1.5), "a power of negative numbers"),
-        ((33, 0, 0), real([1.0]), "elementwise function 33"),
+        ((99, 0, 0), real([1.0]), "elementwise function 99"),
+        ((35, word(-1.0), 0), real([-1.0], 0.5), "thresholded_relu that rises and falls"),
+        ((55, 0, 0), real([-1.0], 0.5), "tan of inexact floats"),
+        ((36, word(0.5), word(1.0)), real([-1.0], 0.5), "shrink that rises and falls"),
         ((16, 0, 0), whole([1]), "integers where floats are wanted"),
     ):
         with pytest.raises(NoBound, match=why):

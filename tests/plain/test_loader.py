@@ -46,6 +46,20 @@ def test_versions_that_onnxruntime_takes(opset: int, ir_version: int, tmp_path: 
     passes(model, tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("opset", [17, 22])
+def test_windows_behind_the_padding_are_not_counted(kind: str, opset: int):
+    """onnxruntime leaves them out in every opset; ONNX's inference only from 22 on."""
+    m = Qdq(seed=4, opset=opset)
+    window = {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 0, 1], "ceil_mode": 1}
+    m.output(m.op(kind, [m.op("Exp", [m.input((1, 5, 9, 11))])], **window))
+    model = m.model()
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    graph = compile_model(model.SerializeToString(), "q.onnx").graph
+    assert graph.spec(graph.outputs[0]).shape == (1, 5, 5, 4)
+    assert not graph.meta["check"]["over"] and not graph.meta["check"]["not_checked"]
+
+
 def test_a_cycle_is_refused():
     model = small()
     conv = next(n for n in model.graph.node if n.op_type == "Conv")

@@ -111,6 +111,56 @@ double qv_erf64(double x) {
   return x < 0 ? -y : y;
 }
 
+double qv_sinh64(double x) {
+  static const double c[6] = {1.0, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800};
+  if (fabs(x) < 0.25) return x * horner(c, 5, x * x);
+  return 0.5 * (qv_exp64(x) - qv_exp64(-x));
+}
+
+double qv_asinh64(double x) {
+  static const double c[3] = {1.0, -1.0 / 6, 3.0 / 40};
+  double size = fabs(x);
+  if (size < 1e-4) return x * horner(c, 2, x * x);
+  double y = qv_log64(size + sqrt(size * size + 1.0));
+  return x < 0 ? -y : y;
+}
+
+double qv_atanh64(double x) {
+  static const double c[3] = {1.0, 1.0 / 3, 1.0 / 5};
+  if (fabs(x) < 1e-4) return x * horner(c, 2, x * x);
+  return 0.5 * qv_log64((1.0 + x) / (1.0 - x));
+}
+
+double qv_atan64(double x) {
+  double c[23], sign = 1.0, size = fabs(x), add = 0.0;
+  if (x != x) return x;
+  for (int k = 0; k <= 22; k++, sign = -sign) c[k] = sign / (2 * k + 1);
+  double t = size > 1.0 ? 1.0 / size : size;
+  if (t > 0.4142135623730951) {
+    add = 0.7853981633974483;
+    t = (t - 1.0) / (t + 1.0);
+  }
+  double y = add + t * horner(c, 22, t * t);
+  if (size > 1.0) y = 1.5707963267948966 - y;
+  return x < 0 ? -y : y;
+}
+
+double qv_sin64(double x, int quarters) {
+  double s[10], c[10], factorial = 1.0, sign = 1.0;
+  if (!(fabs(x) <= 1048576.0)) return NAN;
+  for (int k = 0; k < 10; k++, sign = -sign) {
+    c[k] = sign / factorial;
+    factorial *= (double)(2 * k + 1);
+    s[k] = sign / factorial;
+    factorial *= (double)(2 * k + 2);
+  }
+  double n = qv_round_f64(x * 0.6366197723675814);
+  double r = ((x - n * 1.5707963267341256) - n * 6.077100506303966e-11) - n * 2.0222662487959506e-21;
+  int turn = ((int)n + quarters) & 3;
+  double y = turn & 1 ? horner(c, 9, r * r) : r * horner(s, 9, r * r);
+  return turn & 2 ? -y : y;
+}
+
 int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype) {
   float low = (float)(qv_qmin(dtype) - zero), high = (float)(qv_qmax(dtype) - zero), v = x / scale;
   if (v != v) return qv_qmin(dtype);

@@ -22,6 +22,11 @@ double qv_sigmoid64(double x);
 double qv_log64(double x);
 double qv_pow64(double x, double y);
 double qv_erf64(double x);
+double qv_sinh64(double x);
+double qv_asinh64(double x);
+double qv_atanh64(double x);
+double qv_atan64(double x);
+double qv_sin64(double x, int quarters); /* sin(x + quarters * pi / 2) */
 /* quantize and dequantize of NUMERICS.md, one element. */
 int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype);
 float qv_dequantize(int32_t q, float scale, int32_t zero);

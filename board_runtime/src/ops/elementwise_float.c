@@ -19,6 +19,7 @@ static double two(int function, double a, double b) {
     case QV_FLOAT_DIV: return a / b;
     case QV_FLOAT_MIN: return a != a ? a : b != b ? b : a < b ? a : b;
     case QV_FLOAT_MAX: return a != a ? a : b != b ? b : a > b ? a : b;
+    case QV_FLOAT_PRELU: return a < 0 ? b * a : a;
     default: return (double)NAN;
   }
 }
@@ -28,6 +29,14 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) w->y[y + i] = (float)two(w->function, (double)w->a[a], (double)w->b[b]);
 }
 
+/* The nearest integer (up 0: ties to even), or the next one below (-1) or above (1); 0 keeps the sign of x. */
+static double whole(double x, double up) {
+  if (x != x || fabs(x) >= 8388608.0) return x;
+  double n = qv_round_f64(x);
+  if (up * (x - n) > 0.0) n = n + up;
+  return n == 0.0 ? x * 0.0 : n;
+}
+
 static float power(float x, float p) {
   if (p == 2.0f) return x * x;
   if (p == 3.0f) {
@@ -35,7 +44,11 @@ static float power(float x, float p) {
     return square * x;
   }
   if (p == 0.5f) return (float)sqrt((double)x);
-  return (float)qv_exp64((double)p * qv_log64((double)x));
+  if (p == 0.0f) return 1.0f;
+  double dp = (double)p, size = (double)x;
+  int integral = dp == whole(dp, 0.0), odd = integral && fabs(dp) < 16777216.0 && (int32_t)dp % 2 != 0;
+  double made = qv_exp64(dp * qv_log64(integral ? fabs(size) : size));
+  return (float)(odd && size < 0 ? -made : made);
 }
 
 static double softplus(double x) {
@@ -54,6 +67,17 @@ static double hard_swish(double x) {
   v = v > 0.0 || v != v ? v : 0.0;
   v = v < 1.0 || v != v ? v : 1.0;
   return x * v;
+}
+
+static double mish(double x) {
+  if (x > 20.0 || x != x) return x;
+  double e = qv_exp64(x), n = e * (e + 2.0);
+  return x * (n / (n + 2.0));
+}
+
+static double gelu_tanh(double x) {
+  double inner = 0.7978845608028654 * (x + 0.044715 * ((x * x) * x));
+  return (0.5 * x) * (1.0 + qv_tanh64(inner));
 }
 
 static float one(int function, float f, float p, float q) {
@@ -77,6 +101,29 @@ static float one(int function, float f, float p, float q) {
     case QV_FLOAT_ELU: return (float)(x < 0 ? dp * (qv_exp64(x) - 1.0) : x);
     case QV_FLOAT_SOFTPLUS: return (float)softplus(x);
     case QV_FLOAT_GELU: return (float)((0.5 * x) * (1.0 + qv_erf64(x * 0.7071067811865476)));
+    case QV_FLOAT_SELU: return (float)(x > 0 ? dq * x : dq * (dp * (qv_exp64(x) - 1.0)));
+    case QV_FLOAT_CELU: return (float)(x > 0 ? x : dp * (qv_exp64(x / dp) - 1.0));
+    case QV_FLOAT_THRESHOLDED_RELU: return x <= dp ? 0.0f : f;
+    case QV_FLOAT_SHRINK: return (float)(x < -dp ? x + dq : x > dp ? x - dq : x != x ? x : 0.0);
+    case QV_FLOAT_MISH: return (float)mish(x);
+    case QV_FLOAT_SOFTSIGN: return (float)(x / (1.0 + fabs(x)));
+    case QV_FLOAT_SWISH: return (float)(x * qv_sigmoid64(dp * x));
+    case QV_FLOAT_GELU_TANH: return (float)gelu_tanh(x);
+    case QV_FLOAT_FLOOR: return (float)whole(x, -1.0);
+    case QV_FLOAT_CEIL: return (float)whole(x, 1.0);
+    case QV_FLOAT_ROUND: return (float)whole(x, 0.0);
+    case QV_FLOAT_SIGN: return x > 0 ? 1.0f : x < 0 ? -1.0f : x != x ? f : 0.0f;
+    case QV_FLOAT_SINH: return (float)qv_sinh64(x);
+    case QV_FLOAT_COSH: return (float)(0.5 * (qv_exp64(x) + qv_exp64(-x)));
+    case QV_FLOAT_ASINH: return (float)qv_asinh64(x);
+    case QV_FLOAT_ACOSH: return (float)qv_log64(x + sqrt((x - 1.0) * (x + 1.0)));
+    case QV_FLOAT_ATANH: return (float)qv_atanh64(x);
+    case QV_FLOAT_ASIN: return (float)qv_atan64(x / sqrt((1.0 - x) * (1.0 + x)));
+    case QV_FLOAT_ACOS: return (float)(1.5707963267948966 - qv_atan64(x / sqrt((1.0 - x) * (1.0 + x))));
+    case QV_FLOAT_ATAN: return (float)qv_atan64(x);
+    case QV_FLOAT_SIN: return (float)qv_sin64(x, 0);
+    case QV_FLOAT_COS: return (float)qv_sin64(x, 1);
+    case QV_FLOAT_TAN: return (float)(qv_sin64(x, 0) / qv_sin64(x, 1));
     default: return NAN;
   }
 }

@@ -11,6 +11,7 @@
   X(MIN, 4, 2) \
   X(MAX, 5, 2) \
   X(POW, 6, 1) \
+  X(PRELU, 7, 2) \
   X(RELU, 16, 1) \
   X(CLIP, 17, 1) \
   X(SIGMOID, 18, 1) \
@@ -27,7 +28,30 @@
   X(LOG, 29, 1) \
   X(ELU, 30, 1) \
   X(SOFTPLUS, 31, 1) \
-  X(GELU, 32, 1)
+  X(GELU, 32, 1) \
+  X(SELU, 33, 1) \
+  X(CELU, 34, 1) \
+  X(THRESHOLDED_RELU, 35, 1) \
+  X(SHRINK, 36, 1) \
+  X(MISH, 37, 1) \
+  X(SOFTSIGN, 38, 1) \
+  X(SWISH, 39, 1) \
+  X(GELU_TANH, 40, 1) \
+  X(FLOOR, 41, 1) \
+  X(CEIL, 42, 1) \
+  X(ROUND, 43, 1) \
+  X(SIGN, 44, 1) \
+  X(SINH, 45, 1) \
+  X(COSH, 46, 1) \
+  X(ASINH, 47, 1) \
+  X(ACOSH, 48, 1) \
+  X(ATANH, 49, 1) \
+  X(ASIN, 50, 1) \
+  X(ACOS, 51, 1) \
+  X(ATAN, 52, 1) \
+  X(SIN, 53, 1) \
+  X(COS, 54, 1) \
+  X(TAN, 55, 1)
 /* clang-format on */
 
 #define QV_FLOAT_NUMBER(name, number, operands) QV_FLOAT_##name = number,

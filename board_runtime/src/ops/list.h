@@ -8,6 +8,7 @@
   X(add) \
   X(arg_max) \
   X(average_pool) \
+  X(average_pool_float) \
   X(batch_norm) \
   X(concat) \
   X(conv) \
@@ -18,8 +19,11 @@
   X(fully_connected) \
   X(gather) \
   X(global_average_pool) \
+  X(group_norm) \
   X(layer_norm) \
+  X(log_softmax) \
   X(lookup) \
+  X(lp_norm) \
   X(lrn) \
   X(matmul) \
   X(max_pool) \
@@ -28,17 +32,20 @@
   X(normalize) \
   X(pad) \
   X(quantize) \
+  X(reduce_float) \
   X(reduce_mean) \
   X(reshape) \
   X(resize_linear) \
   X(resize_nearest) \
   X(resizer) \
+  X(rms_norm) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \
   X(split) \
   X(transpose) \
   X(unpack) \
+  X(variadic_float) \
   X(where) \
   X(yuv_to_rgb)
 /* clang-format on */

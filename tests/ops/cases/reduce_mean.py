@@ -23,6 +23,14 @@ def reduce_mean(m: Qdq) -> None:
     m.output(m.quantize(m.op("ReduceMean", [m.input((2, 5, 3, 7)), *_axes(m, [2, 3])], **_axes_attr(m, [2, 3]))))
 
 
+@reference(integer=False)
+def global_average_of_floats(m: Qdq) -> None:
+    """The form of a squeeze-and-excite block between quantized tensors."""
+    x = m.op("HardSigmoid", [m.input((2, 5, 7, 9))])
+    m.output(m.quantize(m.op("GlobalAveragePool", [x])))
+    m.output(m.op("GlobalAveragePool", [m.op("Exp", [m.input((2, 3, 17))])]))
+
+
 def random_nodes(r: RandomNodes) -> None:
     x = r.input(r.type(), (2, 3, 11, 13))
     y = r.output(x.dtype, (2, 13))

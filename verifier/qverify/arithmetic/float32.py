@@ -97,6 +97,54 @@ def erf64(x: Array) -> Array:
     return np.where(np.isnan(x), np.nan, np.copysign(result, x))
 
 
+_SINH = [1.0, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800]
+_ATAN = [(-1.0) ** k / (2 * k + 1) for k in range(23)]
+_SIN = [(-1.0) ** k / factorial(2 * k + 1) for k in range(10)]
+_COS = [(-1.0) ** k / factorial(2 * k) for k in range(10)]
+
+
+def sinh64(x: Array) -> Array:
+    """Returns the hyperbolic sine, float64."""
+    near = np.clip(x, -0.25, 0.25)
+    return np.where(np.abs(x) < 0.25, near * _horner(_SINH, near * near), 0.5 * (exp64(x) - exp64(-x)))
+
+
+def asinh64(x: Array) -> Array:
+    """Returns the inverse hyperbolic sine, float64."""
+    size, near = np.abs(x), np.clip(x, -1e-4, 1e-4)
+    far = log64(size + np.sqrt(size * size + 1.0))
+    return np.where(size < 1e-4, near * _horner([1.0, -1.0 / 6, 3.0 / 40], near * near), np.where(x < 0, -far, far))
+
+
+def atanh64(x: Array) -> Array:
+    """Returns the inverse hyperbolic tangent, float64; NaN beyond 1."""
+    near = np.clip(x, -1e-4, 1e-4)
+    far = 0.5 * log64((1.0 + x) / (1.0 - x))
+    return np.where(np.abs(x) < 1e-4, near * _horner([1.0, 1.0 / 3, 1.0 / 5], near * near), far)
+
+
+def atan64(x: Array) -> Array:
+    """Returns the inverse tangent, float64."""
+    size = np.abs(x)
+    t = np.where(size > 1.0, 1.0 / np.where(size > 1.0, size, 1.0), size)
+    high = t > 0.4142135623730951
+    t = np.where(high, (t - 1.0) / (t + 1.0), t)
+    y = np.where(high, 0.7853981633974483, 0.0) + t * _horner(_ATAN, t * t)
+    y = np.where(size > 1.0, 1.5707963267948966 - y, y)
+    return np.where(np.isnan(x), x, np.where(x < 0, -y, y))
+
+
+def sin64(x: Array, quarters: int = 0) -> Array:
+    """Returns sin(x + quarters * pi/2), float64; NaN beyond 2^20."""
+    inside = np.abs(x) <= 1048576.0
+    safe = np.where(inside, x, 0.0)
+    n = np.rint(safe * 0.6366197723675814) + 0.0  # no -0
+    r = ((safe - n * 1.5707963267341256) - n * 6.077100506303966e-11) - n * 2.0222662487959506e-21
+    turn = (n.astype(np.int64) + quarters) & 3
+    y = np.where(turn & 1, _horner(_COS, r * r), r * _horner(_SIN, r * r))
+    return np.where(inside, np.where(turn & 2, -y, y), np.nan)
+
+
 def sequential_sum(x: Array, axis: int) -> Array:
     """Returns the sum along axis, added left to right in x's own dtype; the axis is kept with length 1."""
     moved = np.moveaxis(x, axis, 0)

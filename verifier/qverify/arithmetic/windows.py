@@ -79,3 +79,16 @@ def as_planes(x: Array) -> Array:
 def plane_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Returns (height, width) of (N,C,H,W) or (N,C,W)."""
     return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
+
+
+def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], with_padding: bool) -> Array:
+    """Returns as [oh,ow], int64, how many taps of each window lie in a plane of this size; with_padding: in the plane and
+    its padding."""
+    each = []
+    for axis in (0, 1):
+        first = 0 if with_padding else window.pad[axis]
+        end = window.pad[axis] + size[axis] + (window.pad[axis + 2] if with_padding else 0)
+        starts = np.arange(out[axis]) * window.stride[axis]
+        at = starts[:, None] + np.arange(window.kernel[axis]) * window.dilation[axis]
+        each.append(((at >= first) & (at < end)).sum(1, dtype=np.int64))
+    return np.multiply.outer(*each)

@@ -58,6 +58,12 @@ class FloatStream:
             raise UnsupportedError(f"{node.name} ({node.op_type}): {what} is not one constant number")
         return float(value.reshape(-1)[0])
 
+    def check_float32(self, node: Any) -> None:
+        """Raises UnsupportedError for a node whose first output is not float32."""
+        dtype = self.view.dtype(node.output[0])
+        if dtype != "float32":
+            raise UnsupportedError(f"{node.name} ({node.op_type}): its input is {dtype}; only float32 is supported")
+
     def no_kernel(self, node: Any) -> UnsupportedError:
         """Returns the error for a node that no page lowers."""
         return UnsupportedError(

@@ -55,3 +55,32 @@ def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) ->
         ]
         with_activation(unit, y, act)
     return unit
+
+
+def pool_words(view: View, node: Any) -> list[int]:
+    """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more
+    spatial dims, and where onnxruntime pads otherwise than ONNX."""
+    attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])
+    window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    if spatial > 2:
+        raise UnsupportedError(f"{node.name} ({node.op_type}): {spatial}-D windows are not supported; 1-D and 2-D are")
+    strides = attrs.get("strides", [1] * spatial)
+    if attrs.get("auto_pad", b"").startswith(b"SAME"):
+        _check_same(
+            node, attrs, [(o - 1) * s + k - n for o, s, k, n in zip(out[2:], strides, window, shape[2:], strict=True)]
+        )
+    return [
+        *flat(window, spatial),
+        *flat(strides, spatial),
+        *window_pads(node, attrs, shape[2:], out[2:], tuple(window)),
+        *flat(attrs.get("dilations", [1] * spatial), spatial),
+    ]
+
+
+def _check_same(node: Any, attrs: dict[str, Any], needed: list[int]) -> None:
+    """Raises UnsupportedError for a pool with auto_pad=SAME that onnxruntime pads otherwise than ONNX: as if there were
+    no dilations, and by less than nothing where a window is smaller than its stride."""
+    if any(d != 1 for d in attrs.get("dilations", [])) or min(needed) < -1:
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): auto_pad with dilations, or with a window that much smaller than its stride, is not supported, since ONNX and onnxruntime pad differently; export with pads"
+        )

@@ -14,6 +14,7 @@ from qverify.printable import said_by
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 SIZES = {"strides", "dilations", "kernel_shape", "blocksize", "group", "num_outputs", "num_groups", "size"}
 MOST = 2**30
+ONLY_ONNXRUNTIME = ("SimplifiedLayerNormalization",)  # its own operators in ONNX's domain
 CHECKED_BY_RUNNING = ("com.microsoft", "No Op registered")  # what the checker does not know
 
 
@@ -62,7 +63,8 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
 
 def _unknown(node: onnx.NodeProto) -> str:
     domain = "" if node.domain == "ai.onnx" else node.domain
-    if domain != "com.microsoft" and not onnx.defs.has(node.op_type, domain):
+    known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
+    if not known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
         kind = f"{domain}::{node.op_type}" if domain else node.op_type
         return f"is of the unknown operator {kind}; replace it with ONNX operators, or cut the model before it"
     if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:

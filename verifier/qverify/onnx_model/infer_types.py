@@ -7,6 +7,7 @@ from math import prod
 import onnx
 from onnx import shape_inference
 
+CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
 LARGE = 1024  # bytes; a larger constant is no shape, and only its type is looked at
 Types = dict[str, tuple[int, tuple[int, ...]]]  # by tensor: ONNX's number of the type, dims
 
@@ -37,6 +38,9 @@ def _without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}
     graph.name = "types"
     graph.node.extend(model.graph.node)
+    for node in graph.node:
+        if node.op_type in CEIL_POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+            node.domain = "inferred.by.a.run"  # before opset 22 ONNX counts windows that begin behind the padding
     graph.input.extend(model.graph.input)
     graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.output)
     for tensor in model.graph.initializer:

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, tanh64
+from qverify.arithmetic.float32 import (
+    asinh64,
+    atan64,
+    atanh64,
+    erf64,
+    exp64,
+    log64,
+    sigmoid64,
+    sin64,
+    sinh64,
+    tanh64,
+)
 from qverify.errors import BadFileError
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
@@ -25,12 +36,31 @@ def _power(x: Array, exponent: float, unused: float) -> Array:
         return (x * x) * x
     if exponent == 0.5:
         return np.sqrt(x.astype(np.float64)).astype(np.float32)
-    return exp64(exponent * log64(x.astype(np.float64))).astype(np.float32)
+    size, whole = x.astype(np.float64), exponent == np.rint(exponent)
+    if exponent == 0:
+        return np.ones_like(x)
+    made = exp64(exponent * log64(np.abs(size) if whole else size))
+    odd = whole and abs(exponent) < 2**24 and exponent % 2 == 1
+    return (np.where(size < 0, -made, made) if odd else made).astype(np.float32)
 
 
 def _hard_sigmoid(x: Array, p: float, q: float) -> Array:
     scaled: Array = np.float32(p) * x + np.float32(q)
     return np.minimum(np.maximum(scaled, np.float32(0)), np.float32(1))
+
+
+def _mish(x: Array, p: float, q: float) -> Array:
+    e = exp64(np.minimum(x, 20.0))
+    n = e * (e + 2.0)
+    return np.where(x > 20.0, x, x * (n / (n + 2.0)))
+
+
+def _asin(x: Array) -> Array:
+    return atan64(x / np.sqrt((1.0 - x) * (1.0 + x)))
+
+
+def _gelu_tanh(x: Array, p: float, q: float) -> Array:
+    return (0.5 * x) * (1.0 + tanh64(0.7978845608028654 * (x + 0.044715 * ((x * x) * x))))
 
 
 TWO: dict[str, Callable[[Array, Array], Array]] = {
@@ -40,6 +70,7 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
     "div": np.divide,
     "min": np.minimum,
     "max": np.maximum,
+    "prelu": lambda x, slope: np.where(x < 0, slope * x, x),
 }
 ONE: dict[str, Callable[[Array, float, float], Array]] = {
     "relu": lambda x, p, q: np.where(x < 0, 0.0, x),
@@ -58,6 +89,29 @@ ONE: dict[str, Callable[[Array, float, float], Array]] = {
     "elu": lambda x, p, q: np.where(x < 0, p * (exp64(x) - 1.0), x),
     "softplus": lambda x, p, q: np.where(x > 0, x + log64(1.0 + exp64(-np.abs(x))), log64(1.0 + exp64(-np.abs(x)))),
     "gelu": lambda x, p, q: (0.5 * x) * (1.0 + erf64(x * 0.7071067811865476)),
+    "selu": lambda x, p, q: np.where(x > 0, q * x, q * (p * (exp64(x) - 1.0))),
+    "celu": lambda x, p, q: np.where(x > 0, x, p * (exp64(x / p) - 1.0)),
+    "thresholded_relu": lambda x, p, q: np.where(x <= p, 0.0, x),
+    "shrink": lambda x, p, q: np.where(x < -p, x + q, np.where(x > p, x - q, np.where(np.isnan(x), x, 0.0))),
+    "mish": _mish,
+    "softsign": lambda x, p, q: x / (1.0 + np.abs(x)),
+    "swish": lambda x, p, q: x * sigmoid64(p * x),
+    "gelu_tanh": _gelu_tanh,
+    "floor": lambda x, p, q: np.floor(x),
+    "ceil": lambda x, p, q: np.ceil(x),
+    "round": lambda x, p, q: np.rint(x),
+    "sign": lambda x, p, q: np.where(x > 0, 1.0, np.where(x < 0, -1.0, np.where(np.isnan(x), x, 0.0))),
+    "sinh": lambda x, p, q: sinh64(x),
+    "cosh": lambda x, p, q: 0.5 * (exp64(x) + exp64(-x)),
+    "asinh": lambda x, p, q: asinh64(x),
+    "acosh": lambda x, p, q: log64(x + np.sqrt((x - 1.0) * (x + 1.0))),
+    "atanh": lambda x, p, q: atanh64(x),
+    "asin": lambda x, p, q: _asin(x),
+    "acos": lambda x, p, q: 1.5707963267948966 - _asin(x),
+    "atan": lambda x, p, q: atan64(x),
+    "sin": lambda x, p, q: sin64(x),
+    "cos": lambda x, p, q: sin64(x, 1),
+    "tan": lambda x, p, q: sin64(x) / sin64(x, 1),
 }
 IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {"pow": _power, "hard_sigmoid": _hard_sigmoid}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import functions, movement, rows, sums
+from qverify.compare.error_bounds import functions, movement, reductions, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -16,9 +16,16 @@ Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
     "layer_norm": rows.layer_norm,
+    "group_norm": rows.group_norm,
+    "rms_norm": rows.rms_norm,
     "softmax_float": rows.softmax_float,
+    "log_softmax": rows.log_softmax,
+    "lp_norm": rows.lp_norm,
     "softmax": rows.softmax,
     "reduce_mean": rows.reduce_mean,
+    "average_pool_float": rows.average_pool_float,
+    "reduce_float": reductions.reduce_float,
+    "variadic_float": reductions.variadic_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
     "normalize": rows.normalize,

@@ -15,17 +15,17 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An elementwise function. of: of x, p0, p1 in float64. off(x, y, p0): largest error of a float32 library, in
+    """An elementwise function. of: of x, p0, p1 in float64. off(x, y, p0, p1): largest error of a float32 library, in
     roundoffs, besides the rounding of y itself; None: exact. slope: the largest |dy/dx| where `of` is not monotone; 0
     where it is."""
 
     of: Callable[[Reals, float, float], Reals]
-    off: Callable[[Reals, Reals, float], Reals] | None
+    off: Callable[[Reals, Reals, float, float], Reals] | None
     slope: float = 0.0
 
 
-def _relative(times: float) -> Callable[[Reals, Reals, float], Reals]:
-    return lambda x, y, p: times * np.abs(y)
+def _relative(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
+    return lambda x, y, p, q: times * np.abs(y)
 
 
 def _softplus(x: Reals, p: float, q: float) -> Reals:
@@ -36,6 +36,22 @@ def _gelu(x: Reals, p: float, q: float) -> Reals:
     return 0.5 * x * (1.0 + erf64(x * 0.7071067811865476))
 
 
+def _of_argument(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
+    return lambda x, y, p, q: times * np.abs(x)
+
+
+def _mish(x: Reals, p: float, q: float) -> Reals:
+    return x * np.tanh(_softplus(x, p, q))
+
+
+def _gelu_tanh(x: Reals, p: float, q: float) -> Reals:
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _shrink(x: Reals, p: float, q: float) -> Reals:
+    return np.where(x < -p, x + q, np.where(x > p, x - q, 0.0 * x))
+
+
 def _power(x: Reals, exponent: float, q: float) -> Reals:
     return np.power(x, exponent)
 
@@ -44,26 +60,55 @@ FUNCTIONS = {
     "pow": Function(_power, _relative(6)),
     "relu": Function(lambda x, p, q: np.maximum(x, 0.0), None),
     "clip": Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
-    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p: 6.0 + 0 * y),
+    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p, q: 6.0 + 0 * y),
     "tanh": Function(lambda x, p, q: np.tanh(x), _relative(10)),
     "exp": Function(lambda x, p, q: np.exp(x), _relative(4)),
     "sqrt": Function(lambda x, p, q: np.sqrt(x), _relative(2)),
     "erf": Function(lambda x, p, q: erf64(x), _relative(4)),
     "hard_sigmoid": Function(
-        lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p: 2 * np.abs(p * x) * (y < 1) + 1.0 * y
+        lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p, q: 2 * np.abs(p * x) * (y < 1) + 1.0 * y
     ),
-    "hard_swish": Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), lambda x, y, p: 4 * np.abs(x), 1.5),
+    "hard_swish": Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), _of_argument(4), 1.5),
     "leaky_relu": Function(lambda x, p, q: np.where(x < 0, p * x, x), _relative(1)),
     "neg": Function(lambda x, p, q: -x, None),
     "abs": Function(lambda x, p, q: np.abs(x), None, 1.0),
     "reciprocal": Function(lambda x, p, q: 1.0 / x, _relative(2)),
-    "log": Function(lambda x, p, q: np.log(x), lambda x, y, p: 3.0 + 2.0 * np.abs(y)),
+    "log": Function(lambda x, p, q: np.log(x), lambda x, y, p, q: 3.0 + 2.0 * np.abs(y)),
     "elu": Function(
         lambda x, p, q: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
-        lambda x, y, p: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
+        lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
     ),
-    "softplus": Function(_softplus, lambda x, y, p: 4.0 + 2.0 * np.abs(y)),
-    "gelu": Function(_gelu, lambda x, y, p: 4.0 * np.abs(x), 1.13),
+    "softplus": Function(_softplus, lambda x, y, p, q: 4.0 + 2.0 * np.abs(y)),
+    "gelu": Function(_gelu, _of_argument(4), 1.13),
+    "selu": Function(
+        lambda x, p, q: np.where(x > 0, q * x, q * p * np.expm1(np.minimum(x, 0))),
+        lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p * q), 1.0 * np.abs(y)),
+    ),
+    "celu": Function(
+        lambda x, p, q: np.where(x > 0, x, p * np.expm1(np.minimum(x / p, 0))),
+        lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p), 0.0 * y),
+    ),
+    "thresholded_relu": Function(lambda x, p, q: np.where(x <= p, 0.0, x), None),
+    "shrink": Function(_shrink, _relative(1)),
+    "mish": Function(_mish, _of_argument(10), 1.1),
+    "softsign": Function(lambda x, p, q: x / (1.0 + np.abs(x)), _relative(5)),
+    "swish": Function(lambda x, p, q: x / (1.0 + np.exp(-p * x)), _of_argument(7), 1.1),
+    "gelu_tanh": Function(_gelu_tanh, _of_argument(7), 1.13),
+    "floor": Function(lambda x, p, q: np.floor(x), None),
+    "ceil": Function(lambda x, p, q: np.ceil(x), None),
+    "round": Function(lambda x, p, q: np.rint(x), None),
+    "sign": Function(lambda x, p, q: np.sign(x), None),
+    "sinh": Function(lambda x, p, q: np.sinh(x), _relative(5)),
+    "cosh": Function(lambda x, p, q: np.cosh(x), _relative(4)),
+    "asinh": Function(lambda x, p, q: np.arcsinh(x), _relative(4)),
+    "acosh": Function(lambda x, p, q: np.arccosh(x), _relative(4)),
+    "atanh": Function(lambda x, p, q: np.arctanh(x), _relative(4)),
+    "asin": Function(lambda x, p, q: np.arcsin(x), _relative(16)),
+    "acos": Function(lambda x, p, q: np.arccos(x), _relative(10)),
+    "atan": Function(lambda x, p, q: np.arctan(x), _relative(10)),
+    "sin": Function(lambda x, p, q: np.sin(x), _relative(6), 1.0),
+    "cos": Function(lambda x, p, q: np.cos(x), _relative(6), 1.0),
+    "tan": Function(lambda x, p, q: np.tan(x), _relative(4)),
 }
 
 
@@ -75,9 +120,15 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     if name not in FUNCTIONS:
         raise NoBound(f"elementwise function {name or node.words[0]}")
     x = real(inputs[0])
-    if name == "pow" and p not in (1.0, 2.0, 3.0) and (x.value - x.error < 0).any():
+    power = name == "pow" and p >= 0 and p.is_integer()
+    if name == "pow" and not power and (x.value - x.error < 0).any():
         raise NoBound("a power of negative numbers")
-    return [_apply(FUNCTIONS[name], x, p, q, even=name == "pow" and p == 2)]
+    falls = (name == "thresholded_relu" and p < 0) or (name == "shrink" and q > p)
+    if falls and x.error.any():
+        raise NoBound(f"{name} that rises and falls")
+    if name == "tan" and x.error.any():
+        raise NoBound("tan of inexact floats")
+    return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
 
 
 def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
@@ -87,14 +138,14 @@ def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
     moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
     if function.off is None:
         return Real(y, moved)
-    roundoffs = function.off(x.value, y, p) + np.abs(y) + 10 * moved
+    roundoffs = function.off(x.value, y, p, q) + np.abs(y) + 10 * moved
     return Real(y, moved + ROUNDOFF * roundoffs + TINY)
 
 
 def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
     """Returns how far y moves while x moves by its error."""
     if even:
-        return (2 * np.abs(x.value) + x.error) * x.error
+        return function.of(np.abs(x.value) + x.error, p, q) - y
     if function.slope:
         return function.slope * x.error
     ends = [np.abs(function.of(x.value + s * x.error, p, q) - y) for s in (-1, 1)]
@@ -122,11 +173,18 @@ def _divide(a: Real, b: Real) -> Real:
     return Real(value, error).rounded(2)
 
 
+def _prelu(a: Real, slope: Real) -> Real:
+    steepest = np.abs(slope.value) + slope.error
+    error = np.maximum(steepest, 1.0) * a.error + np.maximum(a.error - a.value, 0.0) * slope.error
+    return Real(np.where(a.value < 0, slope.value * a.value, a.value), error).rounded()
+
+
 TWO: dict[str, Callable[[Real, Real], Real]] = {
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
     "div": _divide,
+    "prelu": _prelu,
     "min": lambda a, b: Real(np.minimum(a.value, b.value), np.maximum(a.error, b.error)),
     "max": lambda a, b: Real(np.maximum(a.value, b.value), np.maximum(a.error, b.error)),
 }

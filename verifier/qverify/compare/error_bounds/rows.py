@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from qverify.arithmetic.windows import as_planes, plane_shape, taps_counted, window_of
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
@@ -76,6 +77,47 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     return root, np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
 
 
+def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
+    rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
+    square = (rows.value**2).mean(1, keepdims=True)
+    most = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
+    off = (most - square) + gamma(depth + 3) * (most + epsilon) + TINY
+    root, low = np.sqrt(square + epsilon), np.sqrt(np.maximum(square + epsilon - off, 0.0))
+    high = np.sqrt(square + epsilon + off)
+    root_error = np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+    least, value = root - root_error, rows.value / root
+    error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
+    y = Real(value, error).rounded(2)
+    if inputs[1] is not None:
+        factor = real(inputs[1]).value.reshape(-1)
+        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+    return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
+
+
+def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the normalization over groups of channels. A kernel may fold it into one factor and one summand per
+    channel: x * (gamma/s) + (beta - mean * (gamma/s))."""
+    x, epsilon = real(inputs[0]), float_word(node.words[1])
+    rows = Real(*(v.reshape(len(v) * node.words[0], -1) for v in (x.value, x.error)))
+    mean, mean_error = _average(rows)
+    root, root_error = _bound_deviation(rows, mean, mean_error, epsilon)
+    least = root - root_error
+    above = rows.error + mean_error + 6 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
+    value = (rows.value - mean) / root
+    error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
+    y = Real(value.reshape(x.value.shape), error.reshape(x.value.shape)).rounded(2)
+    along = (-1, *[1] * (x.value.ndim - 2))
+    if inputs[1] is not None:
+        factor = real(inputs[1]).value.reshape(along)
+        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+    if inputs[2] is not None:
+        offset = real(inputs[2]).value.reshape(along)
+        largest = np.abs(offset) + np.abs(y.value) + y.error
+        y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY)
+    return [y]
+
+
 def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x = real(inputs[0])
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
@@ -87,6 +129,39 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
     shape = graph.spec(node.outputs[0]).shape
     return [Real(y.reshape(shape), (y * share + node.words[1] * TINY).reshape(shape))]
+
+
+def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns (x - max) - log(sum exp(x - max)): a difference, minus a logarithm as softmax_float's sum has it."""
+    x = real(inputs[0])
+    value, error = x.value.reshape(node.words), x.error.reshape(node.words)
+    below, most = value - value.max(1, keepdims=True), error.max(1, keepdims=True)
+    logs = error + ROUNDOFF * (np.abs(below) + 2 * most) + EXPONENTIAL * ROUNDOFF
+    e = np.exp(below)
+    total = e.sum(1, keepdims=True)
+    part = np.log(total)
+    moved = (e * np.expm1(logs)).sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
+    moved = moved + ROUNDOFF * (3 + 2 * np.abs(part))
+    y = Real(below - part, error + moved + ROUNDOFF * (np.abs(below) + 2 * most)).rounded()
+    y = Real(y.value, y.error + 2 * ROUNDOFF * np.abs(value.max(1, keepdims=True)))
+    shape = graph.spec(node.outputs[0]).shape
+    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+
+
+def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x = real(inputs[0])
+    value, error = x.value.reshape(node.words[:3]), x.error.reshape(node.words[:3])
+    size, largest = np.abs(value), np.abs(value) + error
+    if node.words[3] == 1:
+        norm, most = size.sum(1, keepdims=True), largest.sum(1, keepdims=True)
+    else:
+        norm, most = np.sqrt((size**2).sum(1, keepdims=True)), np.sqrt((largest**2).sum(1, keepdims=True))
+    off = (most - norm) + gamma(node.words[1] + 4) * most + TINY
+    least = norm - off
+    y = np.where(norm > 0, value / norm, 0.0)
+    moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
+    made, shape = Real(y, moved).rounded(2), graph.spec(node.outputs[0]).shape
+    return [Real(made.value.reshape(shape), made.error.reshape(shape))]
 
 
 def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -110,6 +185,19 @@ def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
     off = moved + gamma(count + 2) * (np.abs(x.value).mean(axes) + moved) + TINY
     shape = graph.spec(node.outputs[0]).shape
     return [Real(x.value.mean(axes).reshape(shape), off.reshape(shape))]
+
+
+def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, y = real(inputs[0]), graph.spec(node.outputs[0])
+    window, out = window_of(node.words), plane_shape(y.shape)
+    count = np.maximum(taps_counted(window, plane_shape(x.value.shape), out, bool(node.words[10])), 1)
+
+    def mean(of: Reals) -> Reals:
+        taps = window.taps(window.padded(as_planes(of), out, 0.0), out)
+        return np.asarray(sum(taps) / count).reshape(y.shape)
+
+    moved = mean(x.error)
+    return [Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * (mean(np.abs(x.value)) + moved) + TINY)]
 
 
 def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

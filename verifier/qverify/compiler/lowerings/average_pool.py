@@ -19,6 +19,10 @@ OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    attrs = attributes(node)
+    dilated = any(d != 1 for d in attrs.get("dilations", [1]))
+    if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
+        return None  # average_pool_float has these; QLinearAveragePool divides by the whole kernel there
     return pooled(view, node, y, act, lower)
 
 
@@ -32,8 +36,6 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):
         raise UnsupportedError(f"{node.name} (AveragePool): {spatial}-D or dilated windows are not supported")
-    if attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0):
-        raise UnsupportedError(f"{node.name} (AveragePool): ceil_mode with count_include_pad is not supported")
     source = operand(builder, x, shape)
     builder.tensor(y.spec(y.name, out))
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))

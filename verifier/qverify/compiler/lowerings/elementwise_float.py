@@ -9,18 +9,31 @@ import numpy as np
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.lowerings import variadic_float
 from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.onnx_model.view import attributes
 
 NAMES = {
     "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
     "Add": "add",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "Ceil": "ceil",
+    "Celu": "celu",
     "Clip": "clip",
+    "Cos": "cos",
+    "Cosh": "cosh",
     "Div": "div",
     "Elu": "elu",
     "Erf": "erf",
     "Exp": "exp",
+    "FastGelu": "gelu_tanh",
+    "Floor": "floor",
     "Gelu": "gelu",
     "HardSigmoid": "hard_sigmoid",
     "HardSwish": "hard_swish",
@@ -28,38 +41,72 @@ NAMES = {
     "Log": "log",
     "Max": "max",
     "Min": "min",
+    "Mish": "mish",
     "Mul": "mul",
     "Neg": "neg",
+    "PRelu": "prelu",
     "Pow": "pow",
+    "QuickGelu": "swish",
     "Reciprocal": "reciprocal",
     "Relu": "relu",
+    "Round": "round",
+    "Selu": "selu",
+    "Shrink": "shrink",
     "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
     "Softplus": "softplus",
+    "Softsign": "softsign",
     "Sqrt": "sqrt",
     "Sub": "sub",
+    "Swish": "swish",
+    "Tan": "tan",
     "Tanh": "tanh",
+    "ThresholdedRelu": "thresholded_relu",
 }
 READ: dict[str, dict[str, frozenset[Any] | None]] = {
+    "Celu": {"alpha": ANY},
     "Clip": {"min": ANY, "max": ANY},
     "Elu": {"alpha": ANY},
     "Gelu": {"approximate": only(b"none", b"tanh")},
     "HardSigmoid": {"alpha": ANY, "beta": ANY},
     "LeakyRelu": {"alpha": ANY},
+    "QuickGelu": {"alpha": ANY},
+    "Selu": {"alpha": ANY, "gamma": ANY},
+    "Shrink": {"lambd": ANY, "bias": ANY},
+    "Swish": {"alpha": ANY},
+    "ThresholdedRelu": {"alpha": ANY},
+}
+DEFAULTS = {  # of the attributes that are words p0 and p1, in their order
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "LeakyRelu": {"alpha": 0.01},
+    "QuickGelu": {"alpha": 1.702},
+    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    "Shrink": {"lambd": 0.5, "bias": 0.0},
+    "Swish": {"alpha": 1.0},
+    "ThresholdedRelu": {"alpha": 1.0},
 }
 ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError for a wrong number of inputs, another type than float32, or a parameter
-    that is not constant."""
-    function = FUNCTIONS[NAMES[node.op_type]]
+    """Writes the node. Raises UnsupportedError for another type than float32, a parameter that is not constant, or a bias
+    of FastGelu."""
+    tanh = node.op_type == "Gelu" and attributes(node).get("approximate") == b"tanh"
+    function = FUNCTIONS["gelu_tanh" if tanh else NAMES[node.op_type]]
     p, q = _parameters(stream, node)
-    if function.operands == 2 and len(node.input) != 2:
-        raise stream.no_kernel(node)
+    if node.op_type in ("Max", "Min") and len(node.input) != 2:
+        variadic_float.lower_float(stream, node)
+        return
+    if node.op_type == "FastGelu" and any(node.input[1:]):
+        raise UnsupportedError(
+            f"{node.name} (FastGelu): its bias is not supported; export it as an Add before the node"
+        )
     inputs: list[str | None] = [stream.source(n) for n in node.input[: function.operands]]
-    dtype = stream.view.dtype(node.output[0])
-    if dtype != "float32":
-        raise UnsupportedError(f"{node.name} ({node.op_type}): its input is {dtype}; only float32 is supported")
+    stream.check_float32(node)
     words = [function.number, float_word(p), float_word(q)]
     stream.builder.node("elementwise_float", inputs, stream.declare(node), words, (), False)
 
@@ -73,10 +120,5 @@ def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
         low = stream.scalar(node, 1, "minimum") if len(node.input) > 1 and node.input[1] else attrs.get("min", -np.inf)
         high = stream.scalar(node, 2, "maximum") if len(node.input) > 2 and node.input[2] else attrs.get("max", np.inf)
         return low, high
-    if kind == "HardSigmoid":
-        return attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
-    if kind == "Gelu" and attrs.get("approximate", b"none") != b"none":
-        raise UnsupportedError(
-            f"{node.name} (Gelu): approximate={attrs['approximate'].decode()} is not supported on a float stream"
-        )
-    return attrs.get("alpha", {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind, 0.0)), 0.0
+    values = [float(attrs.get(name, usual)) for name, usual in DEFAULTS.get(kind, {}).items()]
+    return (*values, 0.0, 0.0)[0], (*values, 0.0, 0.0)[1]

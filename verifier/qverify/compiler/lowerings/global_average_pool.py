@@ -1,4 +1,4 @@
-"""GlobalAveragePool -> QLinearGlobalAveragePool -> global_average_pool."""
+"""GlobalAveragePool -> QLinearGlobalAveragePool -> global_average_pool; on a float stream it is a reduce_mean."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.compiler.attributes import CHANNELS
 from qverify.compiler.builder import Builder
+from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.pool_windows import pooled
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
@@ -33,6 +34,13 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     rq = mean_scales(builder, x, y, prod(shape[2:]), kernel)
     builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    stream.check_float32(node)
+    words = [sum(1 << a for a in range(2, len(stream.view.shape(node.input[0])))), 0, 0]
+    inputs: list[str | None] = [stream.source(node.input[0]), None]
+    stream.builder.node("reduce_mean", inputs, stream.declare(node), words, (), False)
 
 
 def mean_scales(builder: Builder, x: Quantized, y: Quantized, count: int, kernel: bool) -> str:

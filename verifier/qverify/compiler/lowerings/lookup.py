@@ -22,17 +22,6 @@ from qverify.tensors.spec import TensorSpec
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
     **elementwise_float.ONNX_TYPES,
     **reshape.ONNX_TYPES,
-    "Ceil": {},
-    "Celu": {"alpha": ANY},
-    "Cos": {},
-    "Floor": {},
-    "Mish": {},
-    "PRelu": {},
-    "Round": {},
-    "Selu": {"alpha": ANY, "gamma": ANY},
-    "Sin": {},
-    "Softsign": {},
-    "ThresholdedRelu": {"alpha": ANY},
 }
 OPERATORS: dict[str, Any] = {"QLinearSigmoid": {}, "QLinearLeakyRelu": {"alpha": ANY}}
 SHAPE_ONLY = tuple(reshape.ONNX_TYPES)

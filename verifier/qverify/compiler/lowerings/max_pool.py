@@ -6,23 +6,12 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY, WINDOW, only
 from qverify.compiler.builder import Builder
-from qverify.compiler.pool_windows import flat, window_pads
-from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.compiler.pool_windows import pool_words
+from qverify.onnx_model.view import View
 
 ONNX_TYPES = {"MaxPool": {**WINDOW, "ceil_mode": ANY, "storage_order": only(0)}}
 EIGHT_BIT_KERNELS = ("MaxPool",)
 
 
 def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
-    attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])
-    window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
-    if spatial > 2:
-        raise UnsupportedError(f"{node.name} (MaxPool): {spatial}-D windows are not supported; 1-D and 2-D are")
-    words = [
-        *flat(window, spatial),
-        *flat(attrs.get("strides", [1] * spatial), spatial),
-        *window_pads(node, attrs, shape[2:], out[2:], tuple(window)),
-        *flat(attrs.get("dilations", [1] * spatial), spatial),
-    ]
-    builder.node("max_pool", [source], outputs, words)
+    builder.node("max_pool", [source], outputs, pool_words(view, node))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from qverify.compiler.attributes import ANY, only
+from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.global_average_pool import mean_scales
@@ -13,7 +13,7 @@ from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = {"ReduceMean": {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": only(0)}}
+ONNX_TYPES = {"ReduceMean": {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": ANY}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
@@ -34,6 +34,7 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
+    stream.check_float32(node)
     axes = reduced_axes(stream.view, node, len(stream.view.shape(node.input[0])))
     words = [sum(1 << a for a in axes), 0, 0]
     inputs: list[str | None] = [stream.source(node.input[0]), None]
@@ -41,13 +42,14 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
-    """Returns the axes of a ReduceMean: from its second input (opset 18), its attribute, or all. Raises
-    UnsupportedError."""
+    """Returns the axes of a reduction: from its second input (opset 18), its attribute, or all, or with
+    noop_with_empty_axes none. Raises UnsupportedError."""
     axes: Any = attributes(node).get("axes", [])
     if len(node.input) > 1 and node.input[1]:
         if node.input[1] not in view.constants:
             raise UnsupportedError(
-                f"{node.name} (ReduceMean): its axes are computed at run time; only constants can be compiled"
+                f"{node.name} ({node.op_type}): its axes are computed at run time; only constants can be compiled"
             )
         axes = view.constants[node.input[1]].tolist()
-    return sorted({int(a) % rank for a in axes}) or list(range(rank))
+    every = [] if attributes(node).get("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted({int(a) % rank for a in axes}) or every

@@ -1,0 +1,17 @@
+"""The elements that a reduction reads, as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def reduced_rows(x: Array, mask: int) -> Array:
+    """Returns x with the axes of the mask as one last axis, in row-major order."""
+    axes = [i for i in range(x.ndim) if mask >> i & 1]
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    return np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)).reshape(*kept, -1)

@@ -1,0 +1,103 @@
+"""Reductions of float tensors: sums, products, norms, extrema over some axes, or over several tensors (NUMERICS.md
+section 4).
+
+Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
+there is no bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qverify.arithmetic.reduced_rows import reduced_rows
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, gamma, real
+from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
+from qverify.model_bin.graph import Graph, Node
+
+
+def _sum(x: Real) -> Real:
+    moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
+    return Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
+
+
+def _squares(x: Real) -> Real:
+    moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
+    value = (x.value**2).sum(-1)
+    return Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
+
+
+def _largest(x: Real) -> Real:
+    value = x.value.max(-1)
+    return Real(value, np.maximum((x.value + x.error).max(-1) - value, value - (x.value - x.error).max(-1)))
+
+
+def _smallest(x: Real) -> Real:
+    turned = _largest(Real(-x.value, x.error))
+    return Real(-turned.value, turned.error)
+
+
+def _product(x: Real) -> Real:
+    size = np.abs(x.value).prod(-1)
+    most = (np.abs(x.value) + x.error).prod(-1)
+    return Real(x.value.prod(-1), most - size + gamma(x.value.shape[-1] + 1) * most + TINY)
+
+
+def _root(x: Real) -> Real:
+    value, ends = np.sqrt(x.value), [np.sqrt(np.maximum(x.value + s * x.error, 0.0)) for s in (-1, 1)]
+    return Real(value, np.maximum(ends[1] - value, value - ends[0]) + 2 * ROUNDOFF * ends[1] + TINY)
+
+
+def _log(x: Real) -> Real:
+    value, low = np.log(x.value), x.value - x.error
+    moved = np.where(low > 0, value - np.log(np.where(low > 0, low, 1.0)), np.inf)
+    return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved) + TINY)
+
+
+def _log_sum_exp(x: Real) -> Real:
+    """Returns max + log(sum exp(x - max)): every logarithm of a term is off by its own error, the rounding of the
+    difference, and that of the exponential."""
+    largest = x.value.max(-1, keepdims=True)
+    below, most = x.value - largest, x.error.max(-1)
+    logs = most + ROUNDOFF * ((np.abs(below) + 2 * x.error).max(-1) + 4)
+    part = np.log(np.exp(below).sum(-1))
+    value = part + largest[..., 0]
+    moved = logs + gamma(x.value.shape[-1] + 2) + ROUNDOFF * (3 + 2 * np.abs(part))
+    return Real(value, moved + ROUNDOFF * (np.abs(value) + moved) + TINY)
+
+
+REDUCED: dict[str, Callable[[Real], Real]] = {
+    "sum": _sum,
+    "max": _largest,
+    "min": _smallest,
+    "prod": _product,
+    "l1": lambda x: _sum(Real(np.abs(x.value), x.error)),
+    "l2": lambda x: _root(_squares(x)),
+    "sum_square": _squares,
+    "log_sum": lambda x: _log(_sum(x)),
+    "log_sum_exp": _log_sum_exp,
+}
+
+
+def reduce_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    x, (function, mask) = real(inputs[0]), node.words
+    if not 0 <= function < len(REDUCTIONS):
+        raise NoBound(f"reduction {function}")
+    y = REDUCED[REDUCTIONS[function]](Real(reduced_rows(x.value, mask), reduced_rows(x.error, mask)))
+    shape = graph.spec(node.outputs[0]).shape
+    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+
+
+def variadic_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the tensors' sum, mean or extremum: a reduction of them along one last axis."""
+    shape, function = graph.spec(node.outputs[0]).shape, node.words[0]
+    if not 0 <= function < len(VARIADIC):
+        raise NoBound(f"variadic function {function}")
+    parts = [real(x) for x in inputs]
+    values, errors = (
+        np.stack([np.broadcast_to(v, shape) for v in of], -1)
+        for of in ([p.value for p in parts], [p.error for p in parts])
+    )
+    name = VARIADIC[function]
+    y = REDUCED["sum" if name == "mean" else name](Real(values, errors))
+    return [Real(y.value / len(parts), y.error / len(parts)).rounded(2) if name == "mean" else y]

@@ -98,6 +98,14 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("Shrink", (1, 2, 5, 6), {}, lambd=0.5),
         "this operator and its attribute lambd are not supported",
     ),
+    "conv_3d_of_floats": (
+        lambda: chain("Conv", (1, 2, 4, 5, 6), {"w": RNG.normal(size=(3, 2, 1, 1, 1)).astype(np.float32)}),
+        "3-D convolution is not supported",
+    ),
+    "conv_transpose_by_infinity": (
+        lambda: chain("ConvTranspose", (1, 2, 5, 6), {"w": np.full((2, 3, 1, 1), np.inf, np.float32)}),
+        "not finite constants",
+    ),
     "noop_axes": (lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1), "noop_with_empty_axes"),
 }
 

@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
+from qverify.compiler.next_step import next_step
+from qverify.onnx_model.view import View
 
 from tests.ops.qdq import Qdq
 
@@ -16,12 +18,12 @@ SHAPE = (1, 2, 5, 5)
 
 
 def blocked() -> onnx.ModelProto:
-    """Three operators without a page, a Conv without QuantizeLinear, a window that no page reads."""
+    """Three operators without a page."""
     m = Qdq(seed=2)
     x = m.input(SHAPE)
     first = m.quantize(m.op("Shrink", [x], lambd=0.5))
     second = m.op("Shrink", [first], lambd=0.25)
-    third = m.op("Det", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])])
+    third = m.op("Det", [first])
     m.output(second)
     m.output(third)
     return m.model()
@@ -32,18 +34,24 @@ def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: py
     path.write_bytes(blocked().SerializeToString())
     assert main(["compile", str(path), "--list"]) == 2
     listed = capsys.readouterr().out.splitlines()
-    assert listed[0] == "q.onnx: 3 things keep 4 nodes from being compiled:"
+    assert listed[0] == "q.onnx: 2 things keep 3 nodes from being compiled:"
     shrink, rest = listed[1], "\n".join(listed[2:])
     assert "(Shrink): this operator and its attribute lambd are not supported. Replace the operator" in shrink
     assert shrink.endswith("(2 Shrink nodes in all)") and "cut" not in shrink  # nothing comes before the first
-    assert (
-        "(Conv): no integer form and no float kernel for it. Quantize its output, replace the operator, or cut" in rest
-    )
-    assert "(Det): no integer form" in rest
+    assert "(Det): no integer form and no float kernel for it. Replace the operator, or cut" in rest
     assert main(["compile", str(path), "-o", str(target)]) == 2
     assert capsys.readouterr().err.splitlines() == [f"qverify: {listed[0]}", *listed[1:]]
     assert main(["-m", str(path)]) == 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_next_step_names_what_is_not_quantized() -> None:
+    m = Qdq(seed=2)
+    first = m.quantize(m.op("Relu", [m.input(SHAPE)]))
+    m.output(m.op("Conv", [first, m.constant("w", np.ones((2, 2, 1, 1), np.float32))]))
+    view = View(onnx.shape_inference.infer_shapes(m.model()), "q.onnx")
+    step = "Quantize its input 'w' and its output, replace the operator, or cut the model before it"
+    assert next_step(view, view.nodes[-1]) == step
 
 
 def test_nothing_blocks_the_example(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -79,6 +87,6 @@ def test_names_of_the_file_add_no_lines(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "q.onnx"
     path.write_bytes(model.SerializeToString())
     assert main(["compile", str(path), "--list"]) == 2
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 4
+    assert len(capsys.readouterr().err.splitlines()) == 3

@@ -11,7 +11,9 @@
   X(batch_norm) \
   X(concat) \
   X(conv) \
+  X(conv_float) \
   X(conv_transpose) \
+  X(conv_transpose_float) \
   X(depth_to_space) \
   X(dequantize) \
   X(elementwise_float) \
@@ -22,6 +24,7 @@
   X(lookup) \
   X(lrn) \
   X(matmul) \
+  X(matmul_float) \
   X(max_pool) \
   X(mod) \
   X(mul) \

@@ -20,10 +20,16 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     total = product + addend
     back = total - product
     error = (product - (total - back)) + (addend - back)
+    return round_to_odd(total, error).astype(np.float32)
+
+
+def round_to_odd(total: Array, error: Array) -> Array:
+    """Returns total + error rounded to odd, float64. total: that sum rounded to nearest; error: what it lacks, of the
+    right sign."""
     bits = total.view(np.int64)
     odd = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     toward = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(odd, (bits + toward).view(np.float64), total).astype(np.float32)
+    return np.where(odd, (bits + toward).view(np.float64), total)
 
 
 _EXP = [1.0 / factorial(k) for k in range(14)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import functions, movement, rows, sums
+from qverify.compare.error_bounds import float_sums, functions, movement, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -15,6 +15,9 @@ from qverify.model_bin.units import Unit
 Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
+    "conv_float": float_sums.conv_float,
+    "conv_transpose_float": float_sums.conv_transpose_float,
+    "matmul_float": float_sums.matmul_float,
     "layer_norm": rows.layer_norm,
     "softmax_float": rows.softmax_float,
     "softmax": rows.softmax,

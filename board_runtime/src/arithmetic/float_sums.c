@@ -94,11 +94,6 @@ static void store(const qv_float_matrix *m, int64_t row, int64_t column, float s
   *to = m->alpha == 1.0f ? sum : finished((double)m->alpha * (double)sum + added(m, row, column));
 }
 
-void qv_multiply_floats_plain(const qv_float_matrix *m) {
-  for (int64_t row = 0; row < m->rows; row++)
-    for (int64_t column = 0; column < m->columns; column++) store(m, row, column, exact(m, row, column));
-}
-
 void qv_row_norms(const qv_float_matrix *m, double *norms) {
   for (int64_t row = 0; row < m->rows; row++) {
     double sum = 0.0;
@@ -110,14 +105,34 @@ void qv_row_norms(const qv_float_matrix *m, double *norms) {
   }
 }
 
-static void portable(const float *const *rows, int64_t a_step, const float *b, int64_t b_step, int64_t depth, double *sums) {
-  double s[QV_FLOAT_ROWS][QV_FLOAT_COLUMNS] = {{0}};
-  for (int64_t k = 0; k < depth; k++, b += b_step)
-    for (int r = 0; r < QV_FLOAT_ROWS; r++) {
-      double v = (double)rows[r][k * a_step];
-      for (int c = 0; c < QV_FLOAT_COLUMNS; c++) s[r][c] += v * (double)b[c];
+/* Two rows at a time, whose sums stay in registers. */
+static void portable(const double *a, const float *b, int64_t b_step, int64_t depth, int64_t rows, double *sums) {
+  for (int64_t r = 0; r < rows; r += 2, a += 2, sums += 2 * QV_FLOAT_COLUMNS) {
+    double first[QV_FLOAT_COLUMNS], second[QV_FLOAT_COLUMNS];
+    memcpy(first, sums, sizeof first);
+    memcpy(second, sums + QV_FLOAT_COLUMNS, sizeof second);
+    for (int64_t k = 0; k < depth; k++) {
+      double v = a[k * QV_FLOAT_ROWS], w = a[k * QV_FLOAT_ROWS + 1];
+      for (int c = 0; c < QV_FLOAT_COLUMNS; c++) first[c] += v * (double)b[k * b_step + c];
+      for (int c = 0; c < QV_FLOAT_COLUMNS; c++) second[c] += w * (double)b[k * b_step + c];
     }
-  memcpy(sums, s, sizeof s);
+    memcpy(sums, first, sizeof first);
+    memcpy(sums + QV_FLOAT_COLUMNS, second, sizeof second);
+  }
+}
+
+qv_float_kernel qv_float_kernel_of_cpu(int place) {
+  int before = 0;
+  while (qv_float_kernel_x86(before)) before++;
+  return place < before ? qv_float_kernel_x86(place) : place == before ? portable : NULL;
+}
+
+/* `depth` steps from k of up to QV_FLOAT_ROWS rows from `first`, side by side; 0 beyond the last row. */
+static void pack_rows(const qv_float_matrix *m, int64_t first, int64_t count, int64_t k, int64_t depth, double *to) {
+  for (int64_t r = 0; r < QV_FLOAT_ROWS; r++, to++) {
+    const float *from = m->a + (first + (r < count ? r : 0)) * m->a_row + k * m->a_step;
+    for (int64_t i = 0; i < depth; i++) to[i * QV_FLOAT_ROWS] = r < count ? (double)from[i * m->a_step] : 0.0;
+  }
 }
 
 /* norms[c] of up to QV_FLOAT_COLUMNS columns. */
@@ -139,21 +154,32 @@ static void finish(const qv_float_matrix *m, int64_t row, int64_t column, double
   store(m, row, column, low == high ? high + 0.0f : exact(m, row, column));
 }
 
-void qv_multiply_floats(const qv_float_matrix *m, const double *norms) {
+static void multiply_by_kernel(const qv_float_matrix *m) {
   static const double ROUNDOFF = 1.1113331476497049e-16; /* 2^-53 * 1.001 */
-  qv_float_kernel kernel = qv_float_kernel_fma();
-  if (!kernel) kernel = portable;
-  double share = (double)(m->depth + 9) * ROUNDOFF, of_columns[QV_FLOAT_TILE], sums[QV_FLOAT_ROWS * QV_FLOAT_COLUMNS];
+  enum { BLOCK = QV_FLOAT_ROWS * QV_FLOAT_COLUMNS };
+  double share = (double)(m->depth + 9) * ROUNDOFF, of_columns[QV_FLOAT_TILE];
+  double sums[QV_FLOAT_ROWS * QV_FLOAT_TILE], packed[QV_FLOAT_ROWS * QV_FLOAT_STEPS];
   for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS) column_norms(m, m->b + j, of_columns + j);
   for (int64_t i = 0; i < m->rows; i += QV_FLOAT_ROWS) {
-    const float *rows[QV_FLOAT_ROWS];
-    int64_t high = m->rows - i < QV_FLOAT_ROWS ? m->rows - i : QV_FLOAT_ROWS;
-    for (int64_t r = 0; r < QV_FLOAT_ROWS; r++) rows[r] = m->a + (i + (r < high ? r : 0)) * m->a_row;
-    for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS) {
-      kernel(rows, m->a_step, m->b + j, m->b_step, m->depth, sums);
-      for (int64_t r = 0; r < high; r++)
-        for (int64_t c = 0; c < QV_FLOAT_COLUMNS && j + c < m->columns; c++)
-          finish(m, i + r, j + c, sums[r * QV_FLOAT_COLUMNS + c], norms[i + r] * of_columns[j + c], share);
+    int64_t rows = m->rows - i < QV_FLOAT_ROWS ? m->rows - i : QV_FLOAT_ROWS;
+    memset(sums, 0, sizeof sums);
+    for (int64_t k = 0; k < m->depth; k += QV_FLOAT_STEPS) {
+      int64_t steps = m->depth - k < QV_FLOAT_STEPS ? m->depth - k : QV_FLOAT_STEPS;
+      pack_rows(m, i, rows, k, steps, packed);
+      for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS)
+        m->kernel(packed, m->b + k * m->b_step + j, m->b_step, steps, rows, sums + j / QV_FLOAT_COLUMNS * BLOCK);
     }
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t j = 0; j < m->columns; j++) {
+        double sum = sums[j / QV_FLOAT_COLUMNS * BLOCK + r * QV_FLOAT_COLUMNS + j % QV_FLOAT_COLUMNS];
+        finish(m, i + r, j, sum, m->norms[i + r] * of_columns[j], share);
+      }
   }
+}
+
+void qv_multiply_floats(const qv_float_matrix *m) {
+  if (m->kernel) multiply_by_kernel(m);
+  else
+    for (int64_t row = 0; row < m->rows; row++)
+      for (int64_t column = 0; column < m->columns; column++) store(m, row, column, exact(m, row, column));
 }

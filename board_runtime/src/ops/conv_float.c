@@ -60,6 +60,7 @@ static qv_status conv_float_run(const qv_session *s, const qv_node *n) {
   m.a = weights, m.rows = w.out_channels;
   qv_row_norms(&m, norms);
   m.rows = per_out;
+  m.kernel = s->plain_only ? NULL : qv_float_kernel_of_cpu(0);
   memset(tile, 0, (size_t)m.depth * QV_FLOAT_TILE * 4);
   for (int64_t batch = 0; batch < w.batch; batch++)
     for (int64_t g = 0; g < group; g++)
@@ -69,8 +70,8 @@ static qv_status conv_float_run(const qv_session *s, const qv_node *n) {
         m.a = weights + g * per_out * m.a_row;
         m.c = bias ? bias + g * per_out : NULL;
         m.y = to + (batch * w.out_channels + g * per_out) * pixels + first;
-        if (s->plain_only) qv_multiply_floats_plain(&m);
-        else qv_multiply_floats(&m, norms + g * per_out);
+        m.norms = norms + g * per_out;
+        qv_multiply_floats(&m);
       }
   return QV_OK;
 }

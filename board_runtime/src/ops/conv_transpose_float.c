@@ -83,11 +83,13 @@ static qv_status conv_transpose_float_run(const qv_session *s, const qv_node *n)
   int64_t in_plane = w->in_h * w->in_w, out_plane = w->out_h * w->out_w;
   const float *from = qv_data(s, qv_in(s->model, n, 0)), *bias = b ? qv_data(s, b) : NULL;
   float *to = qv_data(s, qv_out(s->model, n, 0));
+  int64_t depth = c.per_in * w->kernel_h * w->kernel_w;
   double *norms = qv_scratch(s, n);
-  float *tile = (float *)(void *)(norms + c.per_out), *packed = tile + c.per_in * w->kernel_h * w->kernel_w * QV_FLOAT_TILE;
+  float *tile = (float *)(void *)(norms + c.per_out), *packed = tile + depth * QV_FLOAT_TILE;
   qv_float_matrix m = {.a = packed, .b = tile, .a_step = 1, .b_step = QV_FLOAT_TILE, .b_column = 1, .c_row = 1, .alpha = 1, .beta = 1};
-  m.y_row = out_plane, m.y_column = w->stride_w, m.rows = c.per_out;
-  memset(tile, 0, (size_t)((float *)packed - tile) * 4);
+  m.y_row = out_plane, m.y_column = w->stride_w, m.rows = c.per_out, m.norms = norms;
+  m.kernel = s->plain_only ? NULL : qv_float_kernel_of_cpu(0);
+  memset(tile, 0, (size_t)(depth * QV_FLOAT_TILE) * 4);
   for (int64_t g = 0; g < c.group; g++)
     for (int64_t i0 = 0; i0 < least(w->stride_h, w->out_h); i0++)
       for (int64_t j0 = 0; j0 < least(w->stride_w, w->out_w); j0++) {
@@ -100,8 +102,7 @@ static qv_status conv_transpose_float_run(const qv_session *s, const qv_node *n)
               m.columns = least((w->out_w - j - 1) / w->stride_w + 1, QV_FLOAT_TILE);
               gather(&c, from + (batch * w->channels + g * c.per_in) * in_plane, i, j, m.columns, tile);
               m.y = to + (batch * w->out_channels + g * c.per_out) * out_plane + i * w->out_w + j;
-              if (s->plain_only) qv_multiply_floats_plain(&m);
-              else qv_multiply_floats(&m, norms);
+              qv_multiply_floats(&m);
             }
       }
   return QV_OK;

@@ -69,6 +69,7 @@ static void multiply(const qv_session *s, const qv_node *n, qv_float_matrix m, c
   float *tile = (float *)(void *)(norms + m.rows), *to = m.y;
   const float *c = m.c;
   qv_row_norms(&m, norms);
+  m.norms = norms;
   m.b = tile, m.b_step = QV_FLOAT_TILE, m.b_column = 1;
   for (int64_t first = 0; first < right->columns; first += QV_FLOAT_TILE) {
     m.columns = right->columns - first < QV_FLOAT_TILE ? right->columns - first : QV_FLOAT_TILE;
@@ -76,8 +77,7 @@ static void multiply(const qv_session *s, const qv_node *n, qv_float_matrix m, c
     gather(&m, b, right, first, m.columns, tile);
     m.y = to + first;
     m.c = c ? c + first * m.c_column : NULL;
-    if (s->plain_only) qv_multiply_floats_plain(&m);
-    else qv_multiply_floats(&m, norms);
+    qv_multiply_floats(&m);
   }
 }
 
@@ -86,6 +86,7 @@ static qv_status matmul_float_run(const qv_session *s, const qv_node *n) {
   matrix left = matrix_of(a, qv_word(n, 0), 0), right = matrix_of(b, qv_word(n, 1), 1);
   qv_float_matrix m = {.a_row = left.row_stride, .a_step = left.column_stride, .rows = left.rows, .depth = left.columns};
   m.y_row = right.columns, m.y_column = 1;
+  m.kernel = s->plain_only ? NULL : qv_float_kernel_of_cpu(0);
   m.alpha = qv_word_f32(n, 2), m.beta = qv_word_f32(n, 3);
   m.c = c ? qv_data(s, c) : NULL;
   if (c) {

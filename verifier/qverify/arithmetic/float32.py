@@ -17,10 +17,15 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     to odd, then to float32, which equals a single rounding (53 >= 24 + 2 bits)."""
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = np.asarray(c, np.float64)
-    total = product + addend
-    back = total - product
-    error = (product - (total - back)) + (addend - back)
+    total, error = two_sum(product, addend)
     return round_to_odd(total, error).astype(np.float32)
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Returns a + b in float64 and what that lacks, exactly (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
 
 
 def round_to_odd(total: Array, error: Array) -> Array:

@@ -8,7 +8,7 @@ from math import fsum
 
 import numpy as np
 
-from qverify.arithmetic.float32 import Array, round_to_odd
+from qverify.arithmetic.float32 import Array, round_to_odd, two_sum
 
 Terms = Callable[[Array], Array]
 ROUNDOFF = 2.0**-53 * 1.001  # of binary64, with room for the rounding of the bound itself
@@ -43,8 +43,33 @@ def round_once(total: Array, bound: Array, terms: Terms) -> Array:
 
 
 def _sum_exactly(terms: Array) -> Array:
-    """Returns the sum of each row, rounded once to float32: to odd in float64, then to nearest."""
-    near = np.array([fsum(row) for row in terms.tolist()])
-    rest = np.array([fsum(row) for row in np.column_stack([terms, -near]).tolist()])
+    """Returns the sum of each row [E, terms], rounded once to float32."""
+    total, rest, bound = _sum_with_rest(terms)
+    low, high = (_round(total, rest + side) for side in (-bound, bound))
+    left = np.flatnonzero((low != high) | (bound > np.abs(total) * 2.0**-60))
+    if len(left):  # rare, but for sums that are ties or zero
+        near = np.array([fsum(row) for row in terms[left].tolist()])
+        lacking = np.array([fsum(row) for row in np.column_stack([terms[left], -near]).tolist()])
+        high[left] = _round(near, lacking)
+    return high
+
+
+def _sum_with_rest(terms: Array) -> tuple[Array, Array, Array]:
+    """Returns (total, rest, bound) of each row: the exact sum is total + rest, within bound, and total is its nearest
+    float64. Halves are added to halves, and what each addition loses is kept."""
+    lost, size, roundings = np.zeros(len(terms)), np.zeros(len(terms)), terms.shape[1] + EXTRA
+    while terms.shape[1] > 1:
+        half = terms.shape[1] // 2
+        sums, errors = two_sum(terms[:, :half], terms[:, half : 2 * half])
+        lost += errors.sum(1)
+        size += np.abs(errors).sum(1)
+        terms = np.column_stack([sums, terms[:, 2 * half :]])
+    total, rest = two_sum(terms[:, 0], lost)
+    return total, rest, roundings * ROUNDOFF * size
+
+
+def _round(total: Array, rest: Array) -> Array:
+    """Returns total + rest rounded to odd in float64, then to float32; rest is less than the distance to the next
+    float64."""
     with np.errstate(over="ignore"):
-        return round_to_odd(near, rest).astype(np.float32) + np.float32(0)
+        return round_to_odd(total, rest).astype(np.float32) + np.float32(0)

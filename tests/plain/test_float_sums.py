@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.float_convolution import convolve
 from qverify.arithmetic.float_sums import round_once, sum_bound
+from qverify.arithmetic.windows import Window
 from qverify.compiler.builder import float_word
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import simulate_node
@@ -115,6 +117,16 @@ def test_not_a_number_and_infinities() -> None:
     y = product(a, np.array([[1], [1], [1]], np.float32))
     assert y.view(np.uint32)[:, 0].tolist() == [0x7F800000, 0x7FC00000, 0x7FC00000, 0x40000000, 0xFF800000]
     assert product(np.zeros((1, 1), np.float32), np.array([[inf]])).view(np.uint32) == 0x7FC00000
+
+
+def test_infinities_in_a_convolution_of_many_blocks() -> None:
+    """Without a warning of numpy, whatever thread computes them."""
+    x = RNG.normal(size=(1, 4, 64, 300)).astype(np.float32)
+    x[0, 0, 3, 5], x[0, 0, 3, 6] = np.inf, -np.inf
+    window = Window((1, 2), (1, 1), (0, 0, 0, 0))
+    y = convolve(x, np.ones((2, 4, 1, 2), np.float32), window, 1, (64, 299))
+    assert np.isnan(y[0, :, 3, 5]).all() and np.isposinf(y[0, :, 3, 4]).all() and np.isneginf(y[0, :, 3, 6]).all()
+    assert np.isfinite(y).sum() == y.size - 6
 
 
 def test_an_alpha_is_applied_to_the_rounded_sum() -> None:

@@ -98,14 +98,16 @@ def _state_limit(error: float, eight: bool, exactly: bool) -> Limit:
 
 
 def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwareResult:
-    """Checks that each element is within twice its own bound, or 2^-18 of the largest where that is less."""
+    """Checks that each element is within twice its own bound, or 2^-18 of the largest where that is less; of a sum, of
+    the magnitudes of its own terms where they are more than the largest."""
     with np.errstate(invalid="ignore", over="ignore"):
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
         finite = np.abs(one[np.isfinite(one)])
-        most, largest = plain.share * float(finite.max(initial=0.0)), 0.0
+        most, largest = float(finite.max(initial=0.0)), 0.0
         for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
             assert isinstance(exact_value, Real)
-            allowed = np.fmin(2 * exact_value.error, most)
+            above = most if exact_value.size is None else np.fmax(exact_value.size, most)
+            allowed = np.fmin(2 * exact_value.error, plain.share * above)
             largest = max(largest, float(allowed.max(initial=0.0)))
             inside = np.abs(one[at] - other[at]) <= allowed
             if not inside.all():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float_convolution import convolve, terms
-from qverify.arithmetic.float_sums import round_once, sum_bound
+from qverify.arithmetic.float_sums import Terms, round_once, sum_bound
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -21,30 +22,50 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None and w is not None
     planes, window, group = as_planes(x), window_of(node.words), node.words[10]
     shape = graph.spec(node.outputs[0]).shape
-    out = plane_shape(shape)
-    total = convolve(planes, w, window, group, out)
-    bias = None if b is None else b.astype(np.float64)
-    squares = (planes.astype(np.float64) ** 2).reshape(len(planes), group, -1, *planes.shape[2:]).sum(2)
-    ones = np.ones((group, 1, *window.kernel))
-    seen = np.sqrt(np.maximum(convolve(squares, ones, window, group, out), 0.0))
-    return (
-        rounded(
-            total, seen, w.reshape(len(w), -1), bias, lambda at: terms(planes, w, window, group, total.shape, at)
-        ).reshape(shape),
-    )
+    total = convolve(planes, w, window, group, plane_shape(shape))
+    size = sizes(node, inputs, plane_shape(shape))
+    return (rounded(total, size, w[0].size, b, partial(terms, planes, w, window, group, total.shape)).reshape(shape),)
 
 
-def rounded(total: Array, seen: Array, weights: Array, bias: Array | None, products: Any) -> Array:
-    """Returns the exact sums rounded once. total: [N, O, h, w], sums without bias. seen: [N, group, h, w], the norm of
-    the inputs of each sum; weights: [O, K], those of each channel. products: of flat positions, the terms."""
+def sizes(node: Node, inputs: list[Array | None], out: tuple[int, int]) -> Array:
+    """Returns, as [N, O, *out], at least the sum of the magnitudes of each element's products: the norm of its weights
+    times that of its inputs."""
+    assert inputs[0] is not None and inputs[1] is not None
+    group, weights = node.words[10], inputs[1].reshape(len(inputs[1]), -1)
+    squares = grouped_squares(inputs[0], group)
+    ones, window = np.ones((group, 1, *node.words[:2])), window_of(node.words)
+    return norm_products(weights, convolve(squares, ones, window, group, out))
+
+
+def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
+    """Returns at least the largest sum of magnitudes of an output's terms."""
+    size = sizes(node, inputs, plane_shape(graph.spec(node.outputs[0]).shape))
+    return float(size.max() + (0.0 if inputs[2] is None else np.abs(inputs[2]).max()))
+
+
+def grouped_squares(x: Array, group: int) -> Array:
+    """Returns the sums of squares [N, group, H, W], float64, of each group's channels of x."""
+    planes = as_planes(x)
+    return (planes.astype(np.float64) ** 2).reshape(len(planes), group, -1, *planes.shape[2:]).sum(2)
+
+
+def norm_products(weights: Array, seen: Array) -> Array:
+    """Returns [N, O, h, w]: the norms of the rows of weights [O, K] times the square roots of seen [N, group, h, w]."""
     norms = np.sqrt((weights.astype(np.float64) ** 2).sum(1)).reshape(1, seen.shape[1], -1, 1, 1)
-    size = (norms * seen[:, :, None]).reshape(total.shape)
+    with np.errstate(invalid="ignore"):  # infinities among the inputs
+        size: Array = norms * np.sqrt(np.maximum(seen, 0.0))[:, :, None]
+    return size.reshape(len(seen), -1, *seen.shape[2:])
+
+
+def rounded(total: Array, size: Array, count: int, bias: Array | None, products: Terms) -> Array:
+    """Returns the exact sums rounded once. total: [N, O, h, w], float64 sums without bias. size: as `sizes`. count: of
+    the products of a sum. products: of flat positions, the products."""
     if bias is None:
-        return round_once(total, sum_bound(weights.shape[1], size), products)
-    along = bias.reshape(1, -1, 1, 1)
+        return round_once(total, sum_bound(count, size), products)
+    along = bias.astype(np.float64).reshape(1, -1, 1, 1)
 
     def with_bias(at: Array) -> Array:
         channel = np.unravel_index(at, total.shape)[1]
-        return np.column_stack([products(at), bias[channel]])
+        return np.column_stack([products(at), along.reshape(-1)[channel]])
 
-    return round_once(total + along, sum_bound(weights.shape[1] + 1, size + np.abs(along)), with_bias)
+    return round_once(total + along, sum_bound(count + 1, size + np.abs(along)), with_bias)

@@ -38,11 +38,25 @@ def matrices(a: Array, b: Array, node: Node) -> tuple[Array, Array]:
     return rows.astype(np.float64), columns.astype(np.float64)
 
 
+def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
+    """Returns at least the largest sum of magnitudes of an output's terms."""
+    assert inputs[0] is not None and inputs[1] is not None
+    alpha, beta = (abs(float(float_word(w))) for w in node.words[2:])
+    added = 0.0 if inputs[2] is None else float(np.abs(inputs[2]).max())
+    return alpha * float(_norm_products(*matrices(inputs[0], inputs[1], node)).max()) + beta * added
+
+
+def _norm_products(a: Array, b: Array) -> Array:
+    """Returns the norms of the rows of a times those of the columns of b."""
+    product: Array = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
+    return product
+
+
 def _sums(a: Array, b: Array, added: Array | None) -> Array:
     """Returns the exact sums of a, b and what is added, rounded once to float32."""
     with np.errstate(all="ignore"):
         total = np.matmul(a, b)
-        size = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
+        size = _norm_products(a, b)
         extra = None if added is None else np.broadcast_to(added, total.shape)
         bound = sum_bound(a.shape[-1] + 1, size if extra is None else size + np.abs(extra))
 

@@ -27,10 +27,11 @@ class NoBound(Exception):
 @dataclass(frozen=True, slots=True)
 class Real:
     """A float tensor. value: exact but for float64. error: every correct side's float32 lies within value +- error; of
-    the same shape."""
+    the same shape. size: of a sum, the magnitudes of its terms; None for anything else."""
 
     value: Reals
     error: Reals
+    size: Reals | None = None
 
     def rounded(self, times: float = 1.0) -> Real:
         """Returns the tensor after `times` more roundings to float32."""

@@ -23,13 +23,14 @@ def _summed(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: 
     exactly = multiply(np.abs(a.value), np.abs(b.value))
     moved = a.error.any() or b.error.any()
     size = multiply(np.abs(a.value) + a.error, np.abs(b.value) + b.error) if moved else exactly
-    return Real(value, (size - exactly) + gamma(terms + EXTRA) * size + (terms + 1) * TINY)
+    return Real(value, (size - exactly) + gamma(terms + EXTRA) * size + (terms + 1) * TINY, size)
 
 
 def _plus(sums: Real, more: Real, terms: int) -> Real:
     """Returns the sums with one more term, which a kernel may add first or last."""
     size = np.abs(more.value) + more.error
-    return Real(sums.value + more.value, sums.error + more.error + gamma(terms + EXTRA) * size)
+    error = sums.error + more.error + gamma(terms + EXTRA) * size
+    return Real(sums.value + more.value, error, None if sums.size is None else sums.size + size)
 
 
 def conv_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -52,7 +53,7 @@ def _convolution(
     if inputs[2] is not None:
         bias = real(inputs[2])
         y = _plus(y, Real(*(v.reshape(1, -1, 1, 1) for v in (bias.value, bias.error))), terms + 1)
-    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+    return [_shaped(y, shape)]
 
 
 def matmul_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -61,12 +62,16 @@ def matmul_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[He
     left, right = _row(a, node.words[0]), _column(b, node.words[1])
     terms = left.value.shape[-1] + 1
     y = _summed(np.matmul, left, right, terms)
-    y = Real(alpha * y.value, abs(alpha) * y.error)
+    y = Real(alpha * y.value, abs(alpha) * y.error, None if y.size is None else abs(alpha) * y.size)
     if inputs[2] is not None:
         c = real(inputs[2])
         y = _plus(y, Real(beta * c.value, abs(beta) * c.error), terms)
-    shape = graph.spec(node.outputs[0]).shape
-    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+    return [_shaped(y, graph.spec(node.outputs[0]).shape)]
+
+
+def _shaped(y: Real, shape: tuple[int, ...]) -> Real:
+    size = None if y.size is None else np.broadcast_to(y.size, y.value.shape).reshape(shape)
+    return Real(y.value.reshape(shape), y.error.reshape(shape), size)
 
 
 def _row(a: Real, transposed: int) -> Real:

@@ -14,7 +14,7 @@ from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.compare.error_bounds.bounded_values import TINY, Held, Real, Reals, float_word, gamma, real
 from qverify.model_bin.graph import Graph, Node
 
-EXTRA = 4  # roundings besides the sum's: of alpha, beta, their two products
+EXTRA = 5  # roundings besides the sum's: of alpha, beta, their two products, one in reserve
 
 
 def _summed(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: int) -> Real:

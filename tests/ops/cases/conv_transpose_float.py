@@ -20,6 +20,13 @@ def conv_transpose_between_float_functions(m: Qdq) -> None:
     m.output(m.op("Tanh", [m.op("ConvTranspose", [x, floats(m, (6, 2, 5))], group=3, strides=[2], dilations=[2])]))
 
 
+@reference(integer=False)
+def conv_transpose_to_a_given_shape(m: Qdq) -> None:
+    x, w = m.op("Sigmoid", [m.input((1, 2, 7, 5))]), floats(m, (2, 3, 4, 3))
+    upper = m.op("ConvTranspose", [x, w], strides=[3, 2], output_shape=[21, 10], auto_pad="SAME_UPPER")
+    m.output(m.op("ConvTranspose", [upper, floats(m, (3, 1, 2, 4))], strides=[1, 2], output_shape=[21, 19]))
+
+
 def random_nodes(r: RandomNodes) -> None:
     for _ in range(3):
         convolution(r, transposed=True)

@@ -33,6 +33,10 @@ def window_words(stream: FloatStream, node: Any) -> list[int]:
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): {spatial}-D convolution is not supported; 1-D and 2-D are"
         )
+    if len(out) != len(shape):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): an output of rank {len(out)} for an input of rank {len(shape)}; correct the output's shape in the file"
+        )
     return [
         *flat(list(kernel[2:]), spatial),
         *flat(attrs.get("strides", [1] * spatial), spatial),

@@ -10,7 +10,7 @@ from qverify.compiler.lowerings.conv import convolution
 from qverify.compiler.unit import Activation, LoweredUnit
 from qverify.onnx_model.view import Quantized, View
 
-ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY}}
+ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY, "output_shape": ANY}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.arithmetic.float_convolution import convolve
+from qverify.arithmetic.float_convolution import convolve, convolve_transposed, terms, transposed_terms
 from qverify.arithmetic.float_sums import round_once, sum_bound
 from qverify.arithmetic.windows import Window
 from qverify.compiler.builder import float_word
@@ -117,6 +117,24 @@ def test_not_a_number_and_infinities() -> None:
     y = product(a, np.array([[1], [1], [1]], np.float32))
     assert y.view(np.uint32)[:, 0].tolist() == [0x7F800000, 0x7FC00000, 0x7FC00000, 0x40000000, 0xFF800000]
     assert product(np.zeros((1, 1), np.float32), np.array([[inf]])).view(np.uint32) == 0x7FC00000
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "depthwise", "two outputs a group", "grouped", "transposed", "transposed in groups"]
+)
+def test_convolutions_of_many_blocks_are_the_sums_of_their_terms(kind: str) -> None:
+    group = {"plain": 1, "grouped": 3, "transposed": 1, "transposed in groups": 2}.get(kind, 24)
+    per_in, per_out = (1, 2 if "two" in kind else 1) if group == 24 else (8, 5)
+    x = RNG.normal(size=(2, group * per_in, 67, 83)).astype(np.float32)
+    back = kind.startswith("transposed")
+    w = RNG.normal(size=(group * per_in, per_out, 3, 2) if back else (group * per_out, per_in, 3, 2)).astype(np.float32)
+    window = Window((3, 2), (2, 1), (1, 0, 1, 0), (1, 2))
+    out = (66 * 2 + 3 - 2, 82 + 3) if back else (34, 81)
+    y = (convolve_transposed if back else convolve)(x, w, window, group, out)
+    assert y.shape == (2, group * per_out, *out)
+    at = RNG.choice(y.size, 500, replace=False)
+    products = (transposed_terms if back else terms)(x, w, window, group, y.shape, at)
+    assert np.allclose(products.sum(1), y.reshape(-1)[at], rtol=1e-12, atol=1e-12)
 
 
 def test_infinities_in_a_convolution_of_many_blocks() -> None:

@@ -46,7 +46,8 @@ def _tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], No
         acc = np.zeros((channels.stop - channels.start, per_group, rows * width))
         for k in range(taps):
             acc += planes.tap(k, channels, 0, rows)[:, None] * weight[channels, :, k, None]
-        y[channels.start * per_group : channels.stop * per_group] = _cut(acc, y)
+        part = y[channels.start * per_group : channels.stop * per_group]
+        part[...] = _cut(acc, part)
 
     return [partial(block, run) for run in runs(group, BLOCK // 16 // (rows * width * per_group))]
 

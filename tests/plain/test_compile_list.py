@@ -18,12 +18,12 @@ SHAPE = (1, 2, 5, 5)
 
 
 def blocked() -> onnx.ModelProto:
-    """Three operators without a page."""
+    """Four nodes without a page; a Conv with a float output is none of them."""
     m = Qdq(seed=2)
     x = m.input(SHAPE)
     first = m.quantize(m.op("Shrink", [x], lambd=0.5))
     second = m.op("Shrink", [first], lambd=0.25)
-    third = m.op("Det", [first])
+    third = m.op("Det", [m.op("Hardmax", [m.op("Conv", [first, m.weight((2, 2, 1, 1), axis=0)])])])
     m.output(second)
     m.output(third)
     return m.model()
@@ -34,11 +34,13 @@ def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: py
     path.write_bytes(blocked().SerializeToString())
     assert main(["compile", str(path), "--list"]) == 2
     listed = capsys.readouterr().out.splitlines()
-    assert listed[0] == "q.onnx: 2 things keep 3 nodes from being compiled:"
+    assert listed[0] == "q.onnx: 3 things keep 4 nodes from being compiled:"
     shrink, rest = listed[1], "\n".join(listed[2:])
     assert "(Shrink): this operator and its attribute lambd are not supported. Replace the operator" in shrink
     assert shrink.endswith("(2 Shrink nodes in all)") and "cut" not in shrink  # nothing comes before the first
-    assert "(Det): no integer form and no float kernel for it. Replace the operator, or cut" in rest
+    assert "(Hardmax): no integer form and no float kernel for it. Replace the operator, or cut" in rest
+    assert "Conv" not in rest
+    assert "(Det): no integer form" in rest
     assert main(["compile", str(path), "-o", str(target)]) == 2
     assert capsys.readouterr().err.splitlines() == [f"qverify: {listed[0]}", *listed[1:]]
     assert main(["-m", str(path)]) == 2
@@ -87,6 +89,6 @@ def test_names_of_the_file_add_no_lines(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "q.onnx"
     path.write_bytes(model.SerializeToString())
     assert main(["compile", str(path), "--list"]) == 2
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 4
     assert main(["compile", str(path), "-o", str(tmp_path / "m.bin")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 3
+    assert len(capsys.readouterr().err.splitlines()) == 4

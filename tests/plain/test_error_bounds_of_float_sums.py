@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plain.error_pages import FLUSHED, g, page, real, word
+from tests.plain.error_pages import FLUSHED, U, g, page, real, word
 
 ONE = word(1.0)
 
@@ -25,12 +25,16 @@ def test_matmul_float(off):
     terms = list(zip(a[0], [3.0, 0.5, -1.0], strict=True))
     assert y.value.tolist() == [[-2.0 - 14.0]]
     assert y.error[0, 0] == pytest.approx(bound(terms, off, off, (14.0, 2 * off)), rel=1e-9)
-    assert y.size[0, 0] == pytest.approx(sum((abs(p) + off) * (abs(q) + off) for p, q in terms) + 14 + 2 * off)
+    if off:
+        assert y.ours is None
+    else:  # the exact sum, rounded once
+        assert y.ours[0, 0] == pytest.approx(U * 16 + 3 * 2.0**-52 * (3 + 1 + 4 + 14) + FLUSHED, rel=1e-9)
 
 
 def test_matmul_float_with_an_alpha_and_turned_operands():
     (y,) = page("matmul_float", [real([[1.0], [2.0]]), real([[3.0, 4.0]]), None], (1, 1, word(-0.5), ONE), (1, 1))
-    assert y.value.tolist() == [[-5.5]] and y.size.tolist() == [[5.5]]
+    assert y.value.tolist() == [[-5.5]]
+    assert y.ours[0, 0] == pytest.approx(U * (5.5 + 5.5), rel=1e-6)  # rounded before and after alpha
     assert y.error[0, 0] == pytest.approx(0.5 * bound([(1, 3), (2, 4)]), rel=1e-9)
 
 

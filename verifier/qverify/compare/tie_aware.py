@@ -98,22 +98,30 @@ def _state_limit(error: float, eight: bool, exactly: bool) -> Limit:
 
 
 def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwareResult:
-    """Checks that each element is within twice its own bound, or 2^-18 of the largest where that is less; of a sum, of
-    the magnitudes of its own terms where they are more than the largest."""
+    """Checks that each element is within twice its own bound, or 2^-18 of the largest where that is less; where the
+    recorded side must have the exact value rounded once, that it has, and that the other is within its bound."""
     with np.errstate(invalid="ignore", over="ignore"):
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
         finite = np.abs(one[np.isfinite(one)])
-        most, largest = float(finite.max(initial=0.0)), 0.0
+        most, largest, exactly = plain.share * float(finite.max(initial=0.0)), 0.0, False
         for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
             assert isinstance(exact_value, Real)
-            above = most if exact_value.size is None else np.fmax(exact_value.size, most)
-            allowed = np.fmin(2 * exact_value.error, plain.share * above)
+            exactly = exact_value.ours is not None
+            allowed = exact_value.error if exactly else np.fmin(2 * exact_value.error, most)
             largest = max(largest, float(allowed.max(initial=0.0)))
-            inside = np.abs(one[at] - other[at]) <= allowed
+            if exact_value.ours is None:
+                inside = np.abs(one[at] - other[at]) <= allowed
+            else:
+                inside = (np.abs(one[at] - exact_value.value) <= allowed) & (
+                    np.abs(other[at] - exact_value.value) <= exact_value.ours
+                )
             if not inside.all():
-                return TieAwareResult(False, _state_float_limit(largest), int(at[np.flatnonzero(~inside)[0]]))
-    return TieAwareResult(True, _state_float_limit(largest))
+                return TieAwareResult(False, _state_float_limit(largest, exactly), int(at[np.flatnonzero(~inside)[0]]))
+    return TieAwareResult(True, _state_float_limit(largest, exactly))
 
 
-def _state_float_limit(allowed: float) -> Limit:
+def _state_float_limit(allowed: float, exactly: bool) -> Limit:
+    """Returns the limit that was applied, in words. exactly: as in _state_limit."""
+    if exactly:
+        return Limit(0, 0.0, f"the exact value rounded once; the reference within {allowed:.2g} of it (derived)")
     return Limit(0, 0.0, f"up to {allowed:.2g}, the derived error of both sides or 2^-18 of max|reference|")

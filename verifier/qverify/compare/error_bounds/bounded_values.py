@@ -27,11 +27,12 @@ class NoBound(Exception):
 @dataclass(frozen=True, slots=True)
 class Real:
     """A float tensor. value: exact but for float64. error: every correct side's float32 lies within value +- error; of
-    the same shape. size: of a sum, the magnitudes of its terms; None for anything else."""
+    the same shape. ours: the error of qverify's own arithmetic, where that is exact up to one rounding; None: the same
+    as for every side."""
 
     value: Reals
     error: Reals
-    size: Reals | None = None
+    ours: Reals | None = None
 
     def rounded(self, times: float = 1.0) -> Real:
         """Returns the tensor after `times` more roundings to float32."""

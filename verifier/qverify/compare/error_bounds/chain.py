@@ -106,7 +106,7 @@ def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
 
 def _take(value: Held, at: Array) -> Held:
     if isinstance(value, Real):
-        size = None if value.size is None else value.size.reshape(-1)[at]
-        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at], size)
+        ours = None if value.ours is None else value.ours.reshape(-1)[at]
+        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at], ours)
     error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]
     return Whole(value.low.reshape(-1)[at], value.high.reshape(-1)[at], error)

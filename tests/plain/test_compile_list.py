@@ -9,8 +9,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
-from qverify.compiler.next_step import next_step
-from qverify.onnx_model.view import View
 
 from tests.ops.qdq import Qdq
 
@@ -45,15 +43,6 @@ def test_all_that_blocks_is_listed_with_its_next_step(tmp_path: Path, capsys: py
     assert capsys.readouterr().err.splitlines() == [f"qverify: {listed[0]}", *listed[1:]]
     assert main(["-m", str(path)]) == 2
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_next_step_names_what_is_not_quantized() -> None:
-    m = Qdq(seed=2)
-    first = m.quantize(m.op("Relu", [m.input(SHAPE)]))
-    m.output(m.op("Conv", [first, m.constant("w", np.ones((2, 2, 1, 1), np.float32))]))
-    view = View(onnx.shape_inference.infer_shapes(m.model()), "q.onnx")
-    step = "Quantize its input 'w' and its output, replace the operator, or cut the model before it"
-    assert next_step(view, view.nodes[-1]) == step
 
 
 def test_nothing_blocks_the_example(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -28,11 +28,6 @@ def conv_transpose_to_a_given_shape(m: Qdq) -> None:
 
 
 @reference(integer=False)
-def conv_transpose_of_groups_with_scales_of_channels(m: Qdq) -> None:
-    m.output(m.quantize(m.op("ConvTranspose", [m.input((1, 6, 5, 7)), m.weight((6, 2, 3, 3), axis=1)], group=3)))
-
-
-@reference(integer=False)
 def conv_transpose_with_scales_of_input_channels(m: Qdq) -> None:
     m.output(m.quantize(m.op("ConvTranspose", [m.input((1, 6, 5, 7)), m.weight((6, 2, 3, 3), axis=0)])))
 

@@ -155,3 +155,22 @@ def test_float64_functions_are_the_functions(name: str, low: float, high: float,
     for x in np.random.default_rng(SEED + 3).uniform(low, high, 3000):
         want = exact(float(x))  # type: ignore[operator]
         assert abs(of(float(x)) - want) <= ulps * 2.3e-16 * abs(want), x
+
+
+@pytest.mark.parametrize("depth", [1, 7, 192])
+@pytest.mark.parametrize("rows", [1, 4, 5, 8])
+def test_every_kernel_of_float_sums(depth: int, rows: int) -> None:
+    """On whole numbers, whose float64 sums are exact in any order: what was in the sums, plus the products of 8 columns."""
+    rng, of = np.random.default_rng(SEED), library().qv_float_kernel_of_cpu
+    of.restype, of.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3, ctypes.c_void_p)
+    a = rng.integers(-999, 999, (depth, 8)).astype(np.float64)
+    b = rng.integers(-999, 999, (depth, 11)).astype(np.float32)
+    before = rng.integers(-9, 9, (8, 8)).astype(np.float64)
+    places = 0
+    while kernel := of(places):
+        sums = before.copy()
+        call(kernel)(a.ctypes.data, b.ctypes.data, 11, depth, rows, sums.ctypes.data)
+        assert (sums[:rows] == (before + a.T @ b[:, :8])[:rows]).all()
+        places += 1
+    assert places  # the portable one is always there

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
-from qverify.compare.limits import float_inside
+from qverify.compare.limits import float_inside, limit_for
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
@@ -186,3 +187,28 @@ def test_the_multipliers_of_an_integer_mode_have_no_evaluation() -> None:
     graph = compile_model(built.model().SerializeToString(), "m", CompileOptions("mul15", check=False)).graph
     whys = {missing(u, graph) for u in units(graph) if u.op == "conv"}
     assert whys == {"no float64 evaluation of conv with mul15's multipliers"}
+
+
+def test_what_cancels_leaves_the_error_of_its_terms() -> None:
+    """Outputs a few hundred times smaller than the terms of their sums: the reference is off by more than 2^-18 of the outputs, and
+    neither the compiler's check nor the judgement blames anyone for it; a fault a little above is blamed."""
+    built = Qdq("uint8", seed=6)
+    x = built.op("Add", [built.input((49, 4608), -0.1, 0.1), built.constant("two", np.float32(2))])
+    w = built.rng.normal(0, 0.05, (4608, 512))
+    y = built.op("MatMul", [x, built.constant("w", (w - w.mean(0)).astype(np.float32))])
+    built.output(y)
+    compiled = compile_model(built.model().SerializeToString(), "m")
+    assert compiled.graph.meta["check"]["over"] == []
+    graph, prepared = compiled.graph, random_inputs(compiled.graph, 1)
+    unit = next(u for u in units(graph) if u.name == y)
+    given = {unit.inputs[0]: Simulator(graph).run(prepared).tensors[unit.inputs[0]]}
+    made = Reference(compiled.integer_onnx, graph).run_unit(unit, given)[y]
+    ours = Simulator(graph).run_unit(unit, given)[y]
+    assert np.abs(made - ours).max() > 2.0**-18 * np.abs(made).max()
+    plain = limit_for(unit, y, graph)
+    limit, tie_aware_limit = tie_aware(plain, unit, y, graph)
+    assert tie_aware_limit
+    faulty = ours.copy()
+    faulty[3, 5] += np.float32(0.05)
+    found = [check_both(ExactUnit(unit, y, graph, given), made, side, limit, plain) for side in (ours, faulty)]
+    assert [r.holds for r in found if isinstance(r, TieAwareResult)] == [True, False]

@@ -132,6 +132,25 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
         "its bias is not supported",
     ),
+    "conv_3d_of_floats": (
+        lambda: chain("Conv", (1, 2, 4, 5, 6), {"w": RNG.normal(size=(3, 2, 1, 1, 1)).astype(np.float32)}),
+        "3-D convolution is not supported",
+    ),
+    "conv_transpose_same_and_output_padding": (
+        lambda: chain(
+            "ConvTranspose",
+            (1, 2, 5, 6),
+            {"w": np.ones((2, 3, 2, 2), np.float32)},
+            auto_pad="SAME_UPPER",
+            strides=[2, 2],
+            output_padding=[1, 1],
+        ),
+        "output_padding with auto_pad=SAME_UPPER is not supported",
+    ),
+    "conv_transpose_by_infinity": (
+        lambda: chain("ConvTranspose", (1, 2, 5, 6), {"w": np.full((2, 3, 1, 1), np.inf, np.float32)}),
+        "not finite constants",
+    ),
 }
 
 

@@ -12,7 +12,9 @@
   X(batch_norm) \
   X(concat) \
   X(conv) \
+  X(conv_float) \
   X(conv_transpose) \
+  X(conv_transpose_float) \
   X(depth_to_space) \
   X(dequantize) \
   X(elementwise_float) \
@@ -26,6 +28,7 @@
   X(lp_norm) \
   X(lrn) \
   X(matmul) \
+  X(matmul_float) \
   X(max_pool) \
   X(mod) \
   X(mul) \

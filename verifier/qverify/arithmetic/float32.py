@@ -17,13 +17,24 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     to odd, then to float32, which equals a single rounding (53 >= 24 + 2 bits)."""
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = np.asarray(c, np.float64)
-    total = product + addend
-    back = total - product
-    error = (product - (total - back)) + (addend - back)
+    total, error = two_sum(product, addend)
+    return round_to_odd(total, error).astype(np.float32)
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Returns a + b in float64 and what that lacks, exactly (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def round_to_odd(total: Array, error: Array) -> Array:
+    """Returns total + error rounded to odd, float64. total: that sum rounded to nearest; error: what it lacks, of the
+    right sign."""
     bits = total.view(np.int64)
     odd = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     toward = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(odd, (bits + toward).view(np.float64), total).astype(np.float32)
+    return np.where(odd, (bits + toward).view(np.float64), total)
 
 
 _EXP = [1.0 / factorial(k) for k in range(14)]

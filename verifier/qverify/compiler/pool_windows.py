@@ -21,22 +21,27 @@ def flat(values: list[int] | Any, spatial: int) -> list[int]:
 def window_pads(
     node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]
 ) -> list[int]:
-    """Returns [top, left, bottom, right] with auto_pad resolved. Raises UnsupportedError for output_shape."""
+    """Returns [top, left, bottom, right] with auto_pad, and a ConvTranspose's output_shape, resolved. Raises
+    UnsupportedError for auto_pad with output_padding, of which ONNX and onnxruntime make different shapes."""
     spatial = len(size)
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)]
-    auto = attrs.get("auto_pad", b"NOTSET").decode()
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
+    auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(), node.op_type == "ConvTranspose"
+    if auto.startswith("SAME") and any(attrs.get("output_padding", ())) and "output_shape" not in attrs:
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): output_padding with auto_pad={auto} is not supported; export with pads"
+        )
+    if auto in ("SAME_UPPER", "SAME_LOWER") or (transposed and "output_shape" in attrs):
         pads = [0] * 2 * spatial
         for i in range(spatial):
             stride, dilation = attrs.get("strides", [1] * spatial)[i], attrs.get("dilations", [1] * spatial)[i]
-            if node.op_type == "ConvTranspose":
-                total = max(0, (size[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 - out[i])
+            reach = (kernel[i] - 1) * dilation + 1
+            if transposed:
+                further = attrs.get("output_padding", [0] * spatial)[i]
+                total = max(0, (size[i] - 1) * stride + further + reach - out[i])
             else:
-                total = max(0, (out[i] - 1) * stride + (kernel[i] - 1) * dilation + 1 - size[i])
+                total = max(0, (out[i] - 1) * stride + reach - size[i])
             small = total // 2
             pads[i], pads[i + spatial] = (small, total - small) if auto == "SAME_UPPER" else (total - small, small)
-    if node.op_type == "ConvTranspose" and "output_shape" in attrs:
-        raise UnsupportedError(f"{node.name} (ConvTranspose): output_shape is not supported; export with pads")
     return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
 
 

@@ -19,7 +19,8 @@ Array = npt.NDArray[Any]
 class Page(Protocol):
     """The page of an op. WORDS: names of the node's words; the last ones, ending in `[rank]` or `[C]`, stand for one
     word per dim or channel. simulate: takes dense valid arrays, returns dense valid arrays of the outputs' dtypes. A
-    page may also have prepare(node, graph), which computes what depends on constants alone."""
+    page may also have prepare(node, graph), which computes what depends on constants alone; and the page of a float sum
+    magnitude(node, inputs, graph), at least the largest sum of magnitudes of an output's terms."""
 
     WORDS: tuple[str, ...]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import functions, movement, reductions, rows, sums
+from qverify.compare.error_bounds import float_sums, functions, movement, reductions, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
@@ -15,6 +15,9 @@ from qverify.model_bin.units import Unit
 Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
+    "conv_float": float_sums.conv_float,
+    "conv_transpose_float": float_sums.conv_transpose_float,
+    "matmul_float": float_sums.matmul_float,
     "layer_norm": rows.layer_norm,
     "group_norm": rows.group_norm,
     "rms_norm": rows.rms_norm,
@@ -111,6 +114,7 @@ def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
 
 def _take(value: Held, at: Array) -> Held:
     if isinstance(value, Real):
-        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at])
+        ours = None if value.ours is None else value.ours.reshape(-1)[at]
+        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at], ours)
     error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]
     return Whole(value.low.reshape(-1)[at], value.high.reshape(-1)[at], error)

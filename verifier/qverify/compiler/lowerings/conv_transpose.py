@@ -10,13 +10,15 @@ from qverify.compiler.lowerings.conv import convolution, float_convolution
 from qverify.compiler.unit import Activation, LoweredUnit
 from qverify.onnx_model.view import Quantized, View, attributes
 
-ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY}}
+ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY, "output_shape": ANY}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
+    if len(w.scale) > 1 and w.axis != 1:
+        return None  # no scale for each output channel: conv_transpose_float
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     steps = of_every_group(w, attributes(node).get("group", 1))
     bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, steps, wide, False)

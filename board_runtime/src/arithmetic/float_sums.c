@@ -1,0 +1,185 @@
+/* Matrix products of float32 whose exact sums are rounded once (NUMERICS.md, conv_float). */
+#include "float_sums.h"
+
+#include <math.h>
+
+/* An exact sum of products: the limbs of a fixed-point number whose last bit is 2^-298, with room for 2^29 carries each. */
+enum { LIMBS = 20, LOWEST = 298, SUBNORMAL = 149 };
+typedef struct {
+  int64_t limb[LIMBS];
+} exact_sum;
+
+/* v = fraction * 2^(exponent - 149) without its sign; v is finite. */
+static uint64_t split(float v, int *exponent, int *negative) {
+  uint32_t bits;
+  memcpy(&bits, &v, 4);
+  int field = (int)(bits >> 23 & 255);
+  *negative ^= (int)(bits >> 31);
+  *exponent += field ? field - 1 : 0;
+  return (bits & 0x7fffff) | (field ? 1u << 23 : 0);
+}
+
+static void add_product(exact_sum *s, float a, float b) {
+  int exponent = 0, negative = 0;
+  uint64_t left = split(a, &exponent, &negative), product = left * split(b, &exponent, &negative);
+  int64_t *limb = s->limb + exponent / 32;
+  uint64_t low = (product & 0xffffffffu) << exponent % 32, high = (product >> 32) << exponent % 32;
+  int64_t part[3] = {(int64_t)(low & 0xffffffffu), (int64_t)((low >> 32) + (high & 0xffffffffu)), (int64_t)(high >> 32)};
+  for (int i = 0; i < 3; i++) limb[i] += negative ? -part[i] : part[i];
+}
+
+/* Brings every limb but the last into 0 .. 2^32 - 1. */
+static void carry(exact_sum *s) {
+  for (int i = 0; i + 1 < LIMBS; i++) {
+    int64_t low = (int64_t)((uint64_t)s->limb[i] & 0xffffffffu);
+    s->limb[i + 1] += (s->limb[i] - low) / 4294967296;
+    s->limb[i] = low;
+  }
+}
+
+static int bit_of(const exact_sum *s, int at) { return (int)((uint64_t)s->limb[at / 32] >> at % 32 & 1); }
+
+/* The sum, rounded once to nearest, ties to even. Its last limb's upper half is empty: the largest sum is below 2^590 of its bits. */
+static float rounded(exact_sum *s) {
+  carry(s);
+  int negative = s->limb[LIMBS - 1] < 0;
+  if (negative) {
+    for (int i = 0; i < LIMBS; i++) s->limb[i] = -s->limb[i];
+    carry(s);
+  }
+  int top = LIMBS * 32 - 1;
+  while (top >= 0 && !bit_of(s, top)) top--;
+  int last = top - 23 > LOWEST - SUBNORMAL ? top - 23 : LOWEST - SUBNORMAL; /* the last bit that is kept */
+  uint64_t kept = 0;
+  for (int i = top; i >= last; i--) kept = kept * 2 + (uint64_t)bit_of(s, i);
+  int below = 0;
+  for (int i = 0; i < last - 1 && !below; i++) below = bit_of(s, i);
+  if (bit_of(s, last - 1) && (below || kept & 1)) kept++;
+  uint64_t bits = (uint64_t)(last - LOWEST + 1023) << 52;
+  double unit, v;
+  memcpy(&unit, &bits, 8);
+  v = (double)kept * unit;
+  return (float)(negative && kept ? -v : v);
+}
+
+/* A NaN of the same bits on every architecture. */
+static float plain_nan(void) {
+  uint32_t bits = 0x7fc00000u;
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
+
+static float finished(double v) { return v == v ? (float)v + 0.0f : plain_nan(); }
+
+static double added(const qv_float_matrix *m, int64_t row, int64_t column) {
+  return m->c ? (double)m->beta * (double)m->c[row * m->c_row + column * m->c_column] : 0.0;
+}
+
+/* fl32(sum of products), with beta*c in the sum if alpha is 1. */
+static float exact(const qv_float_matrix *m, int64_t row, int64_t column) {
+  const float *a = m->a + row * m->a_row, *b = m->b + column * m->b_column;
+  int with_c = m->c && m->alpha == 1.0f;
+  double sum = with_c ? added(m, row, column) : 0.0;
+  for (int64_t k = 0; k < m->depth; k++) sum += (double)a[k * m->a_step] * (double)b[k * m->b_step];
+  if (sum - sum != 0) return finished(sum); /* NaN or an infinity, in any order of the finite products' sums */
+  exact_sum s = {{0}};
+  if (with_c) add_product(&s, m->beta, m->c[row * m->c_row + column * m->c_column]);
+  for (int64_t k = 0; k < m->depth; k++) add_product(&s, a[k * m->a_step], b[k * m->b_step]);
+  return rounded(&s);
+}
+
+static void store(const qv_float_matrix *m, int64_t row, int64_t column, float sum) {
+  float *to = m->y + row * m->y_row + column * m->y_column;
+  *to = m->alpha == 1.0f ? sum : finished((double)m->alpha * (double)sum + added(m, row, column));
+}
+
+void qv_row_norms(const qv_float_matrix *m, double *norms) {
+  for (int64_t row = 0; row < m->rows; row++) {
+    double sum = 0.0;
+    for (int64_t k = 0; k < m->depth; k++) {
+      double v = (double)m->a[row * m->a_row + k * m->a_step];
+      sum += v * v;
+    }
+    norms[row] = sqrt(sum);
+  }
+}
+
+/* Two rows at a time, whose sums stay in registers. */
+static void portable(const double *a, const float *b, int64_t b_step, int64_t depth, int64_t rows, double *sums) {
+  for (int64_t r = 0; r < rows; r += 2, a += 2, sums += 2 * QV_FLOAT_COLUMNS) {
+    double first[QV_FLOAT_COLUMNS], second[QV_FLOAT_COLUMNS];
+    memcpy(first, sums, sizeof first);
+    memcpy(second, sums + QV_FLOAT_COLUMNS, sizeof second);
+    for (int64_t k = 0; k < depth; k++) {
+      double v = a[k * QV_FLOAT_ROWS], w = a[k * QV_FLOAT_ROWS + 1];
+      for (int c = 0; c < QV_FLOAT_COLUMNS; c++) first[c] += v * (double)b[k * b_step + c];
+      for (int c = 0; c < QV_FLOAT_COLUMNS; c++) second[c] += w * (double)b[k * b_step + c];
+    }
+    memcpy(sums, first, sizeof first);
+    memcpy(sums + QV_FLOAT_COLUMNS, second, sizeof second);
+  }
+}
+
+qv_float_kernel qv_float_kernel_of_cpu(int place) {
+  int before = 0;
+  while (qv_float_kernel_x86(before)) before++;
+  return place < before ? qv_float_kernel_x86(place) : place == before ? portable : NULL;
+}
+
+/* `depth` steps from k of up to QV_FLOAT_ROWS rows from `first`, side by side; 0 beyond the last row. */
+static void pack_rows(const qv_float_matrix *m, int64_t first, int64_t count, int64_t k, int64_t depth, double *to) {
+  for (int64_t r = 0; r < QV_FLOAT_ROWS; r++, to++) {
+    const float *from = m->a + (first + (r < count ? r : 0)) * m->a_row + k * m->a_step;
+    for (int64_t i = 0; i < depth; i++) to[i * QV_FLOAT_ROWS] = r < count ? (double)from[i * m->a_step] : 0.0;
+  }
+}
+
+/* norms[c] of up to QV_FLOAT_COLUMNS columns. */
+static void column_norms(const qv_float_matrix *m, const float *b, double *norms) {
+  double s[QV_FLOAT_COLUMNS] = {0};
+  for (int64_t k = 0; k < m->depth; k++, b += m->b_step)
+    for (int c = 0; c < QV_FLOAT_COLUMNS; c++) s[c] += (double)b[c] * (double)b[c];
+  for (int c = 0; c < QV_FLOAT_COLUMNS; c++) norms[c] = sqrt(s[c]);
+}
+
+/* The float64 sum if every number within its error rounds alike; the exact sum otherwise. share: error per size of the terms. */
+static void finish(const qv_float_matrix *m, int64_t row, int64_t column, double sum, double size, double share) {
+  if (m->alpha == 1.0f && m->c) {
+    double more = added(m, row, column);
+    sum += more;
+    size += more < 0 ? -more : more;
+  }
+  float low = (float)(sum - share * size), high = (float)(sum + share * size);
+  store(m, row, column, low == high ? high + 0.0f : exact(m, row, column));
+}
+
+static void multiply_by_kernel(const qv_float_matrix *m) {
+  static const double ROUNDOFF = 1.1113331476497049e-16; /* 2^-53 * 1.001 */
+  enum { BLOCK = QV_FLOAT_ROWS * QV_FLOAT_COLUMNS };
+  double share = (double)(m->depth + 9) * ROUNDOFF, of_columns[QV_FLOAT_TILE];
+  double sums[QV_FLOAT_ROWS * QV_FLOAT_TILE], packed[QV_FLOAT_ROWS * QV_FLOAT_STEPS];
+  for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS) column_norms(m, m->b + j, of_columns + j);
+  for (int64_t i = 0; i < m->rows; i += QV_FLOAT_ROWS) {
+    int64_t rows = m->rows - i < QV_FLOAT_ROWS ? m->rows - i : QV_FLOAT_ROWS;
+    memset(sums, 0, sizeof sums);
+    for (int64_t k = 0; k < m->depth; k += QV_FLOAT_STEPS) {
+      int64_t steps = m->depth - k < QV_FLOAT_STEPS ? m->depth - k : QV_FLOAT_STEPS;
+      pack_rows(m, i, rows, k, steps, packed);
+      for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS)
+        m->kernel(packed, m->b + k * m->b_step + j, m->b_step, steps, rows, sums + j / QV_FLOAT_COLUMNS * BLOCK);
+    }
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t j = 0; j < m->columns; j++) {
+        double sum = sums[j / QV_FLOAT_COLUMNS * BLOCK + r * QV_FLOAT_COLUMNS + j % QV_FLOAT_COLUMNS];
+        finish(m, i + r, j, sum, m->norms[i + r] * of_columns[j], share);
+      }
+  }
+}
+
+void qv_multiply_floats(const qv_float_matrix *m) {
+  if (m->kernel) multiply_by_kernel(m);
+  else
+    for (int64_t row = 0; row < m->rows; row++)
+      for (int64_t column = 0; column < m->columns; column++) store(m, row, column, exact(m, row, column));
+}

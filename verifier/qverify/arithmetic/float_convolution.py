@@ -1,0 +1,135 @@
+"""Convolution and transposed convolution of floats in float64, summed in any order, and the terms of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from qverify.arithmetic.float32 import Array
+from qverify.arithmetic.planes import Planes, planes_of
+from qverify.arithmetic.windows import Window
+from qverify.arithmetic.workers import run_blocks, runs
+
+BLOCK = 1 << 20  # elements of a block's operands, which stay in a cache
+DOUBLE = np.dtype(np.float64)
+
+
+def convolve(x: Array, w: Array, window: Window, group: int, out: tuple[int, int]) -> Array:
+    """Returns the sums [N, O, *out], float64, of x [N, I, H, W] and w [O, I/group, kh, kw]; a padded element is 0."""
+    weight = w.reshape(group, len(w) // group, -1).astype(DOUBLE)
+    y = np.empty((len(x), len(w), *out))
+    one_channel = w.shape[1] == 1 and group > 1
+    for image, result in zip(x, y, strict=True):
+        planes = planes_of(image, window, out, 0, DOUBLE)
+        run_blocks(_quiet((_tap_by_tap if one_channel else _products)(planes, weight, result)))
+    return y
+
+
+def _quiet(blocks: list[Callable[[], None]]) -> list[Callable[[], None]]:
+    """Returns the blocks without numpy's warnings of infinities that cancel, whose setting is one of each thread."""
+
+    def run(block: Callable[[], None]) -> None:
+        with np.errstate(invalid="ignore"):
+            block()
+
+    return [partial(run, block) for block in blocks]
+
+
+def _tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
+    """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
+    group, per_group, taps = weight.shape
+    rows, width = y.shape[1], planes.width
+
+    def block(channels: slice) -> None:
+        acc = np.zeros((channels.stop - channels.start, per_group, rows * width))
+        for k in range(taps):
+            acc += planes.tap(k, channels, 0, rows)[:, None] * weight[channels, :, k, None]
+        part = y[channels.start * per_group : channels.stop * per_group]
+        part[...] = _cut(acc, part)
+
+    return [partial(block, run) for run in runs(group, BLOCK // 16 // (rows * width * per_group))]
+
+
+def _products(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
+    """Computes one matrix product for each group and run of rows whose patches fit the cache."""
+    group, per_group, depth = weight.shape
+    channels = len(planes.flat) // group
+
+    def block(g: int, rows: slice) -> None:
+        patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
+        strip = y[g * per_group : (g + 1) * per_group, rows]
+        strip[...] = _cut(weight[g] @ patch, strip)
+
+    strips = runs(y.shape[1], BLOCK // (depth * planes.width))
+    return [partial(block, g, rows) for g in range(group) for rows in strips]
+
+
+def _cut(acc: Array, y: Array) -> Array:
+    """Returns sums of whole rows of the planes without what lies beyond the output's width."""
+    return acc.reshape(len(y), y.shape[1], -1)[:, :, : y.shape[2]]
+
+
+def convolve_transposed(x: Array, w: Array, window: Window, group: int, out: tuple[int, int]) -> Array:
+    """Returns the sums [N, O, *out], float64, of x [N, I, H, W] and w [I, O/group, kh, kw], scattered to input * stride
+    - pad + tap * dilation."""
+    per_in, per_out = len(w) // group, w.shape[1]
+    y = np.empty((len(x), group * per_out, *out))
+
+    def block(image: int, g: int, part: slice) -> None:
+        inputs = slice(g * per_in, (g + 1) * per_in)
+        outputs = slice(g * per_out + part.start, g * per_out + part.stop)
+        y[image, outputs] = _scattered(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
+
+    parts = runs(per_out, BLOCK // (x[0, 0].size * max(1, int(np.prod(window.stride)))))
+    run_blocks(_quiet([partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in parts]))
+    return y
+
+
+def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
+    reach = [(x.shape[1 + i] - 1) * window.stride[i] + 1 for i in (0, 1)]
+    last = [(window.kernel[i] - 1) * window.dilation[i] for i in (0, 1)]
+    top, left = window.pad[:2]
+    whole = np.zeros((w.shape[1], *(max(reach[i] + last[i], window.pad[i] + out[i]) for i in (0, 1))))
+    for i in range(window.kernel[0]):
+        for j in range(window.kernel[1]):
+            y0, x0 = i * window.dilation[0], j * window.dilation[1]
+            tap = (w[:, :, i, j].T @ x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
+            whole[:, y0 : y0 + reach[0] : window.stride[0], x0 : x0 + reach[1] : window.stride[1]] += tap
+    return whole[:, top : top + out[0], left : left + out[1]]
+
+
+def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+    """Returns the products [E, I/group * kh * kw], float64, whose sums are the elements of `convolve` at these flat
+    positions of its shape."""
+    image, channel, row, column = np.unravel_index(at, shape)
+    padded, each = window.padded(x, (shape[2], shape[3]), 0.0), w.shape[1]
+    reads = (channel // (len(w) // group) * each)[:, None] + np.arange(each)
+    rows = (row * window.stride[0])[:, None] + np.arange(window.kernel[0]) * window.dilation[0]
+    columns = (column * window.stride[1])[:, None] + np.arange(window.kernel[1]) * window.dilation[1]
+    patch = padded[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
+    return (patch.astype(DOUBLE) * w[channel].astype(DOUBLE)).reshape(len(at), -1)
+
+
+def transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+    """Returns the same of `convolve_transposed`; 0 for a tap that no input element reaches."""
+    image, channel, row, column = np.unravel_index(at, shape)
+    sources = [
+        _sources(where, window.pad[i], window.stride[i], window.dilation[i], window.kernel[i], x.shape[2 + i])
+        for i, where in ((0, row), (1, column))
+    ]
+    (rows, some_rows), (columns, some_columns) = sources
+    each = len(w) // group
+    reads = (channel // w.shape[1] * each)[:, None] + np.arange(each)
+    patch = x[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
+    there = some_rows[:, None, :, None] & some_columns[:, None, None]
+    taken = w[reads, (channel % w.shape[1])[:, None]]
+    return np.where(there, patch.astype(DOUBLE) * taken.astype(DOUBLE), 0.0).reshape(len(at), -1)
+
+
+def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
+    """Returns, as [E, kernel], the input that each tap of an output reads, and whether there is one."""
+    far = where[:, None] + pad - np.arange(kernel) * dilation
+    index = far // stride
+    return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)

@@ -1,0 +1,75 @@
+"""Sums of products of float32, rounded once to float32: float64 sums in any order where they decide the rounding, exact
+sums elsewhere (NUMERICS.md, conv_float)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import fsum
+
+import numpy as np
+
+from qverify.arithmetic.float32 import Array, round_to_odd, two_sum
+
+Terms = Callable[[Array], Array]
+ROUNDOFF = 2.0**-53 * 1.001  # of binary64, with room for the rounding of the bound itself
+EXTRA = 8  # roundings besides the sum's: of the norms, their product, the bound and its addition
+TERMS_AT_ONCE = 1 << 20
+
+
+def sum_bound(terms: int, size: Array) -> Array:
+    """Returns how far a float64 sum of `terms` exact products, in any order, may be from the exact sum. size: at least
+    the sum of their magnitudes."""
+    return (terms + EXTRA) * ROUNDOFF * size
+
+
+def round_once(total: Array, bound: Array, terms: Terms) -> Array:
+    """Returns the exact sums, rounded once to float32; a zero is +0 and a NaN is 0x7FC00000.
+
+    total: float64 sums, within `bound` of the exact ones. terms: of flat positions [E] of total, the exact float64
+    terms [E, terms] of each; it is asked only where both ends of the interval round differently."""
+    with np.errstate(all="ignore"):
+        low, high = (np.asarray(total - bound, np.float32), np.asarray(total + bound, np.float32))
+        finite = np.isfinite(total)
+        doubtful = np.flatnonzero((low != high) & finite)
+        y: Array = np.where(finite, high, total.astype(np.float32)) + np.float32(0)
+    y[np.isnan(y)] = np.nan
+    flat = y.reshape(-1)
+    while len(doubtful):
+        first = terms(doubtful[:1])
+        count = max(1, TERMS_AT_ONCE // max(1, first.shape[1]))
+        flat[doubtful[:count]] = _sum_exactly(terms(doubtful[:count]))
+        doubtful = doubtful[count:]
+    return y
+
+
+def _sum_exactly(terms: Array) -> Array:
+    """Returns the sum of each row [E, terms], rounded once to float32."""
+    total, rest, bound = _sum_with_rest(terms)
+    low, high = (_round(total, rest + side) for side in (-bound, bound))
+    left = np.flatnonzero((low != high) | (bound > np.abs(total) * 2.0**-60))
+    if len(left):  # rare, but for sums that are ties or zero
+        near = np.array([fsum(row) for row in terms[left].tolist()])
+        lacking = np.array([fsum(row) for row in np.column_stack([terms[left], -near]).tolist()])
+        high[left] = _round(near, lacking)
+    return high
+
+
+def _sum_with_rest(terms: Array) -> tuple[Array, Array, Array]:
+    """Returns (total, rest, bound) of each row: the exact sum is total + rest, within bound, and total is its nearest
+    float64. Halves are added to halves, and what each addition loses is kept."""
+    lost, size, roundings = np.zeros(len(terms)), np.zeros(len(terms)), terms.shape[1] + EXTRA
+    while terms.shape[1] > 1:
+        half = terms.shape[1] // 2
+        sums, errors = two_sum(terms[:, :half], terms[:, half : 2 * half])
+        lost += errors.sum(1)
+        size += np.abs(errors).sum(1)
+        terms = np.column_stack([sums, terms[:, 2 * half :]])
+    total, rest = two_sum(terms[:, 0], lost)
+    return total, rest, roundings * ROUNDOFF * size
+
+
+def _round(total: Array, rest: Array) -> Array:
+    """Returns total + rest rounded to odd in float64, then to float32; rest is less than the distance to the next
+    float64."""
+    with np.errstate(over="ignore"):
+        return round_to_odd(total, rest).astype(np.float32) + np.float32(0)

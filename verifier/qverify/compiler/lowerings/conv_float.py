@@ -1,0 +1,58 @@
+"""Conv on a float stream -> conv_float."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.lowerings.conv import ONNX_TYPES as ONNX_TYPES
+from qverify.compiler.pool_windows import flat, window_pads
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import attributes
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    """Writes the node. Raises UnsupportedError for another type than float32, 3-D, or weights of a 1-D convolution that
+    are not constant."""
+    words = window_words(stream, node)
+    x, w, bias = [*(stream.source(n) if n else None for n in node.input), None][:3]
+    stream.builder.node("conv_float", [x, planar(stream, node, w), bias], stream.declare(node), words, (), False)
+
+
+def window_words(stream: FloatStream, node: Any) -> list[int]:
+    """Returns the words of a convolution or transposed convolution of floats. Raises UnsupportedError."""
+    view, attrs = stream.view, attributes(node)
+    for name in (node.input[0], node.output[0]):
+        if view.dtype(name) != "float32":
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
+            )
+    shape, kernel, out = (view.shape(n) for n in (node.input[0], node.input[1], node.output[0]))
+    spatial = len(kernel) - 2
+    if spatial not in (1, 2) or len(shape) != len(kernel):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): {spatial}-D convolution is not supported; 1-D and 2-D are"
+        )
+    if len(out) != len(shape):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): an output of rank {len(out)} for an input of rank {len(shape)}; correct the output's shape in the file"
+        )
+    return [
+        *flat(list(kernel[2:]), spatial),
+        *flat(attrs.get("strides", [1] * spatial), spatial),
+        *window_pads(node, attrs, shape[2:], out[2:], kernel[2:]),
+        *flat(attrs.get("dilations", [1] * spatial), spatial),
+        attrs.get("group", 1),
+    ]
+
+
+def planar(stream: FloatStream, node: Any, weights: str | None) -> str | None:
+    """Returns the name of the weights in rank 4. Raises UnsupportedError for others than constants of rank 3."""
+    value = stream.view.float_constant(node.input[1])
+    if value is None or value.ndim == 4:
+        if value is None and len(stream.view.shape(node.input[1])) != 4:
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): its weights are computed at run time; only those of 2-D can be compiled"
+            )
+        return weights
+    return stream.builder.made(f"{node.output[0]}/weight", value[:, :, None, :])

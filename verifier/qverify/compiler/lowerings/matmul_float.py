@@ -1,0 +1,33 @@
+"""MatMul and Gemm on a float stream -> matmul_float."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.compiler.builder import float_word
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.lowerings import fully_connected, matmul
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import attributes
+
+ONNX_TYPES = {**matmul.ONNX_TYPES, "Gemm": fully_connected.ONNX_TYPES["Gemm"]}
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    """Writes the node. Raises UnsupportedError for another type than float32."""
+    attrs, view = attributes(node), stream.view
+    for name in (*node.input[:2], node.output[0]):
+        if view.dtype(name) != "float32":
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
+            )
+    beta = float(attrs.get("beta", 1.0))
+    read = list(node.input) if beta else node.input[:2]
+    a, b, c = [*(stream.source(n) if n else None for n in read), None][:3]
+    words = [
+        int(bool(attrs.get("transA", 0))),
+        int(bool(attrs.get("transB", 0))),
+        float_word(float(attrs.get("alpha", 1.0))),
+        float_word(beta),
+    ]
+    stream.builder.node("matmul_float", [a, b, c], stream.declare(node), words, (), False)

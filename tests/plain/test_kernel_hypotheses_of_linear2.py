@@ -185,6 +185,16 @@ def test_additions() -> None:
     )
 
 
+def test_a_relu_of_an_operand() -> None:
+    rq = np.array([0.83161426, 1.911298, -73.17836], np.float32)
+    small, _ = added(rq)
+    a, b = (small.inputs[n] for n in "ab")
+    inner = (b.astype(np.float64) * rq[1] + rq[2]).astype(np.float32)
+    value = (np.maximum(a, 98).astype(np.float64) * np.float64(rq[0]) + inner).astype(np.float32)
+    recorded = np.clip(np.rint(value), 0, 255).astype(np.uint8)
+    planted("addition-steps", small_case(small, recorded), "a Relu is applied to the first (outer) operand")
+
+
 def test_a_moving_operand() -> None:
     rng = generator(27)
     a, b = rng.integers(0, 256, (3, 7)).astype(np.uint8), rng.integers(0, 256, (3, 1)).astype(np.uint8)

@@ -187,6 +187,12 @@ def arg_max_contiguous() -> tuple[Small, Array]:
     return one("arg_max", (1, 0), x, x.reshape(6, 11).argmax(1).reshape(2, 3))
 
 
+def arg_max_from_tail() -> tuple[Small, Array]:
+    x = image(2, 11, 3)
+    index = x.argmax(1)
+    return one("arg_max", (1, 0), x, np.where(index >= 8, index - 8, index))
+
+
 def max_pool_zero() -> tuple[Small, Array]:
     x = image(1, 2, 5, 7, dtype="int8") // 4 - 70
     whole = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
@@ -256,6 +262,7 @@ PLANTED: dict[str, tuple[str, Callable[[], tuple[Small, Array]], str]] = {
     "where": ("where-condition", where_inverted, "inverted"),
     "where row": ("broadcast-operand", where_first_row, "the condition does not advance with the row"),
     "arg max": ("arg-max-search", arg_max_contiguous, "stride of its axis is ignored"),
+    "arg max tail": ("arg-max-search", arg_max_from_tail, "an index after the last whole 8 is counted from there"),
     "max pool": ("max-pool-window", max_pool_zero, "padded positions count as 0"),
     "padding": ("padding-from-memory", max_pool_edge, "the top holds the last rows of the plane before it"),
     "lookup": ("lookup-table", lookup_interpolated, "every 1024th entry"),

@@ -179,14 +179,14 @@ def test_rules_of_places_that_no_input_tells_apart_are_candidates():
     assert verdict(nodes.found["conv3"]).startswith("CANDIDATE: rule 0")
 
 
-def test_a_limit_that_was_read_off_the_record_is_a_cause_where_two_nodes_have_it():
-    limit = [[Fault("clamp", "clamp at 96 instead of 255 at the upper end", 8.0)]]
-    nodes = Nodes(without_bias)
-    nodes.found["conv3"].exact = limit
-    assert nodes.compare() == [False]
+def test_a_limit_that_was_read_off_the_record_is_no_cause_however_many_nodes_have_it():
+    """It says what the board shows: a Relu of an operand at its zero point is such a limit at a constant operand."""
     nodes = Nodes(without_bias, without_bias)
+    limit = Fault("clamp", "clamp at 96 instead of 255 at the upper end", 8.0)
     for found in nodes.found.values():
-        found.exact = [list(group) for group in limit]
-    assert nodes.compare() == [True, True]
-    nodes.found["conv4"].exact = [[Fault("clamp", "clamp at 97 instead of 255 at the upper end", 8.0)]]
+        found.exact = [[limit]]
     assert nodes.compare() == [False, False]
+    assert nodes.found["conv3"].unconfirmed == "this limit is what the board shows, not what makes it"
+    nodes = Nodes(without_bias)
+    nodes.found["conv3"].exact = [[Fault("clamp", "clamp Relu instead (96..255 instead of 0..255)", 2.0), limit]]
+    assert nodes.compare() == [True]

@@ -34,9 +34,9 @@ def compare_causes(
     for op in dict.fromkeys(search.case.unit.op for search in searches.values()):
         names = [n for n, search in searches.items() if search.case.unit.op == op and n in explanations]
         _compare_blamed(op, {n: (searches[n], explanations[n]) for n in names})
-    for name, found in explanations.items():
-        if found.confirmed and _is_measured_once(searches[name].case, found, searches, explanations):
-            _withdraw(found, "this limit is what the board shows, not what makes it, and no other node has the same")
+    for found in explanations.values():
+        if found.confirmed and all(MEASURED.match(cause.said) for cause in found.exact[0]):
+            _withdraw(found, "this limit is what the board shows, not what makes it")
         elif found.confirmed and len(rules := _rules_of_places(found)) > 1:
             _withdraw(found, f"{count(len(rules), 'rule')} of places give the same at this size, and others may")
     tallies, whole = _try_on_others(searches, explanations, others, deadline)
@@ -110,24 +110,6 @@ def _rules_of_places(found: FaultExplanation) -> set[str]:
     """Returns the coordinate rules of a nearest resize among the causes: no input tells those from each other that read
     the same elements at this node's size."""
     return {cause.said for cause in found.exact[0] if cause.family in PLACES}
-
-
-def _is_measured_once(
-    case: Case,
-    found: FaultExplanation,
-    searches: Mapping[str, FaultSearch],
-    explanations: Mapping[str, FaultExplanation],
-) -> bool:
-    """Returns whether all that is known is a limit read off the record, which no other node of the op has."""
-    if not all(MEASURED.match(cause.said) for cause in found.exact[0]):
-        return False
-    kind = describe_kind(case, found.exact[0][0])
-    others = [
-        n
-        for n, e in explanations.items()
-        if e is not found and e.confirmed and searches[n].case.unit.op == case.unit.op
-    ]
-    return not any(kind in {describe_kind(searches[n].case, c) for c in explanations[n].exact[0]} for n in others)
 
 
 def _shared(

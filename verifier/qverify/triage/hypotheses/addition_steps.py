@@ -1,5 +1,5 @@
-"""An addition saturates its sum before the zero point, has rounded ratios beside an exact constant, or mixes its scales with
-those of another addition."""
+"""An addition saturates its sum before the zero point, applies a Relu to an operand, has rounded ratios beside an exact
+constant, or mixes its scales with those of another addition."""
 
 from __future__ import annotations
 
@@ -69,6 +69,10 @@ def _ways(case: Case, of: Terms) -> Ways:
                     text,
                     partial(_before_zero, narrow=narrow, rule=RULES[rule]),
                 )
+    for said, which in {"the first (outer)": "a", "the second (inner)": "b", "each": "ab"}.items():
+        for limits in ("instead of the limits of the sum", "beside the limits of the sum"):
+            text = f"a Relu is applied to {said} operand before they are added, {limits}"
+            yield 1.5, text, partial(_relu_before, which=which, limited=limits.startswith("beside"))
     if of.exact:
         yield from _rounded_ratios()
         yield from _of_others(case)
@@ -81,6 +85,15 @@ def _before_zero(of: Terms, narrow: Round, rule: Round) -> Array:
         p, q = centred(of, np.float64)
         steps = p + q
     return finish(of, narrow(rule(steps)) + of.zero)
+
+
+def _relu_before(of: Terms, which: str, limited: bool) -> Array:
+    a = np.maximum(of.a, np.array(of.za, of.a.dtype)) if "a" in which else of.a
+    b = np.maximum(of.b, np.array(of.zb, of.b.dtype)) if "b" in which else of.b
+    info = np.iinfo(of.dtype)
+    low, high = (of.low, of.high) if limited else (int(info.min), int(info.max))
+    changed = replace(of, a=a, b=b, low=low, high=high)
+    return finish(changed, folded_sum(changed))
 
 
 def _clipped(v: Array, low: int, high: int) -> Array:

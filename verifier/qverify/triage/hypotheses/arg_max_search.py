@@ -129,6 +129,11 @@ def _ways(x: Array) -> Iterator[tuple[float, str, Way]]:
             partial(_lanes, lanes=m),
         )
         yield 2.0, f"the index is counted within its block of {m}", partial(_counted, count=partial(_modulo, m=m))
+        yield (
+            2.0,
+            f"an index after the last whole {m} is counted from there",
+            partial(_counted, count=partial(_from_tail, m=m)),
+        )
         yield 2.0, f"the index of its block of {m} is given", partial(_counted, count=partial(_divided, m=m))
     for value in (0, 128, 127, -1, 1):
         yield (
@@ -157,6 +162,10 @@ def _modulo(i: Array, n: int, m: int) -> Array:
 
 def _divided(i: Array, n: int, m: int) -> Array:
     return i // m
+
+
+def _from_tail(i: Array, n: int, m: int) -> Array:
+    return np.where(i >= n // m * m, i - n // m * m, i)
 
 
 def _whole(n: int, m: int) -> slice:

@@ -38,7 +38,9 @@ def _everywhere(case: Case) -> Iterator[FaultVariant]:
     """Yields faults of a bus line that is stuck or inverted."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
     moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
-    for bit in range(_width(case)):
+    for bit in range(
+        _width(case) if case.last.op != "arg_max" else 0
+    ):  # an index is a search's result, not stored bits
         if int(moved) == 1 << bit:
             for said, way in ways.items():
                 yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qverify.model_bin.cut_graph import cut, needed
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import constant, exact_type, output_of
+from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 from qverify.model_bin.units import Unit, may_be_interior, units
 from qverify.tensors.spec import TensorSpec
 
@@ -179,9 +179,13 @@ def test_the_weights_type_does_not_make_the_rq_count() -> None:
     assert output_of(node, made).wide
 
 
-def test_an_optional_constant() -> None:
-    _, made = linear("int8", "int8")
-    assert constant(made, None) is None and constant(made, "w") is made.constants["w"]
+def test_a_bias_is_a_term_of_the_sum_if_it_is_whole() -> None:
+    node, made = linear("int8", "int8")
+    for values in (np.arange(2, dtype=np.int32), np.arange(2, dtype=np.float32)):
+        made.constants["bias"] = values
+        found = whole_bias(replace(node, inputs=("x", "w", "bias", "rq")), made)
+        assert (found is values) == (values.dtype == np.int32) and (found is None) != (found is values)
+    assert whole_bias(replace(node, inputs=("x", "w", None, "rq")), made) is None
 
 
 @pytest.mark.parametrize(

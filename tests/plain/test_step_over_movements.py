@@ -127,26 +127,24 @@ def test_bits_stay(build: Callable[[Qdq], None], act: str, tmp_path: Path):
 def test_a_reshape_that_mixes_channels_is_not_stepped_over():
     """The scales of a per-channel weight do not follow it."""
     from qverify.compiler.compile_model import compile_model
-    from qverify.errors import UnsupportedError
 
     m = Qdq(seed=8)
     x, w = m.input((3, 4)), m.weight((2, 10), axis=0)
     shape = m.constant("shape", np.array([4, 5], INT))
     m.output(m.quantize(m.op("MatMul", [x, m.op("Reshape", [w, shape])])))
-    with pytest.raises(UnsupportedError, match="MatMul"):
-        compile_model(m.model().SerializeToString(), "q.onnx")
+    graph = compile_model(m.model().SerializeToString(), "q.onnx").graph
+    assert "matmul_float" in {node.op for node in graph.nodes}
 
 
 def test_a_border_that_is_not_zero_is_not_stepped_over():
     from qverify.compiler.compile_model import compile_model
-    from qverify.errors import UnsupportedError
 
     m = Qdq(seed=8)
     x, w = m.input((1, 2, 7, 5)), m.weight((3, 2, 3, 3), axis=0)
     wide, value = m.constant("wide", np.array([0, 0, 1, 2, 0, 0, 2, 1], INT)), m.constant("value", np.float32(0.013))
     m.output(m.quantize(m.op("Conv", [m.op("Pad", [x, wide, value]), w])))
-    with pytest.raises(UnsupportedError, match="Conv"):
-        compile_model(m.model().SerializeToString(), "q.onnx")
+    graph = compile_model(m.model().SerializeToString(), "q.onnx").graph
+    assert "conv_float" in {node.op for node in graph.nodes}
 
 
 def test_a_dropout_that_trains_is_refused():

@@ -10,7 +10,15 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "window"
-OPS = ("conv", "conv_transpose", "average_pool", "max_pool")
+OPS = (
+    "conv",
+    "conv_transpose",
+    "average_pool",
+    "max_pool",
+    "conv_float",
+    "conv_transpose_float",
+    "average_pool_float",
+)
 SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
 
 

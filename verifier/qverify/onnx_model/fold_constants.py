@@ -1,5 +1,6 @@
 """Computes what depends on constants and static shapes only: shape arithmetic, QuantizeLinear of weights, scales.
-DequantizeLinear of a constant stays: it says how that constant is quantized."""
+DequantizeLinear of a constant stays: it says how that constant is quantized. In blocks it does not: no integer kernel
+has a scale for each block, so what follows computes with the float32 constant."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.plain_casts import casts_to_identity
+from qverify.onnx_model.widen_constants import widen_constants
 
 MOST_BYTES = 1 << 31  # of all folded tensors: what a model may have
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
@@ -27,6 +29,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     the untouched model. Nodes must be in running order. known: types that inference does not find. Returns all types
     that are known in the end."""
     _constants_to_initializers(model.graph)
+    widen_constants(model.graph)
     left = MOST_BYTES
     for _ in range(MOST_ROUNDS):
         types = infer_types(model, known)
@@ -108,10 +111,10 @@ def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[o
     available = set(constants)  # and what DequantizeLinear makes of constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if not _depends_on(node, constants if node.op_type == "DequantizeLinear" else available):
+        if not _depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
-        if node.op_type == "DequantizeLinear":
+        if _stays(node):
             available.update(node.output)
         elif size is None or size > left or finals.intersection(node.output):
             continue
@@ -126,6 +129,10 @@ def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[o
     read = {i for node in graph.node if not folded.intersection(node.output) for i in node.input}
     wanted = [o for node in nodes for o in node.output if o in folded and o in read]
     return _leading_to(nodes, wanted), wanted
+
+
+def _stays(node: onnx.NodeProto) -> bool:
+    return node.op_type == "DequantizeLinear" and not any(a.name == "block_size" and a.i for a in node.attribute)
 
 
 def _leading_to(nodes: list[onnx.NodeProto], wanted: list[str]) -> list[onnx.NodeProto]:

@@ -15,7 +15,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.plain_casts import casts_to_identity
-from qverify.onnx_model.widen_constants import widen_constants
+from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
 MOST_BYTES = 1 << 31  # of all folded tensors: what a model may have
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
@@ -29,9 +29,9 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     the untouched model. Nodes must be in running order. known: types that inference does not find. Returns all types
     that are known in the end."""
     _constants_to_initializers(model.graph)
-    widen_constants(model.graph)
     left = MOST_BYTES
     for _ in range(MOST_ROUNDS):
+        widen_constants(model.graph)
         types = infer_types(model, known)
         casts_to_identity(model.graph, types)
         shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, left)
@@ -86,23 +86,43 @@ def _fold_nodes(model: onnx.ModelProto, types: Types, left: int) -> int | None:
     if not wanted:
         return None
     graph, read = model.graph, {i for node in nodes for i in node.input}
+    small = {n: f"{n}/8 bits" for n in wanted if types[n][0] in PER_BYTE}  # what onnxruntime returns no array of
+    casts = [helper.make_node("Cast", [n], [small[n]], to=onnx.TensorProto.INT8) for n in small]
+    asked = [small.get(n, n) for n in wanted]
     part = helper.make_model(
         helper.make_graph(
-            nodes,
+            [*nodes, *casts],
             "constants",
             [],
-            [onnx.ValueInfoProto(name=n) for n in wanted],
+            [onnx.ValueInfoProto(name=n) for n in asked],
             [i for i in graph.initializer if i.name in read],
         ),
         opset_imports=list(model.opset_import),
         ir_version=max(model.ir_version, 4),
     )
     try:
-        values = Engine(part.SerializeToString()).run({}, wanted)
+        found = Engine(part.SerializeToString()).run({}, asked)
     except BadFileError:
         return None  # they stay, and are refused by name where they cannot be compiled
+    values = {n: found[o] for n, o in zip(wanted, asked, strict=True)}
+    values |= {n: values[n].astype(helper.tensor_dtype_to_np_dtype(types[n][0])) for n in small}
     _replace(graph, [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in values.items()])
+    _drop_unread(graph, {o for node in nodes for o in node.output})
     return sum(v.nbytes for v in values.values())
+
+
+def _drop_unread(graph: onnx.GraphProto, computed: set[str]) -> None:
+    """Takes out the nodes of these tensors that only folded nodes have read."""
+    read, dead = {o.name for o in graph.output}, set[str]()
+    for node in reversed(graph.node):
+        if computed.issuperset(node.output) and read.isdisjoint(node.output):
+            dead.update(node.output)
+        else:
+            read.update(node.input)
+    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in _without(graph, dead)] if dead else []
+    if dead:
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[onnx.NodeProto], list[str]]:

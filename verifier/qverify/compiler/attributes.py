@@ -27,7 +27,7 @@ WINDOW: dict[str, frozenset[Any] | None] = {
 }
 QUANTIZE: dict[str, frozenset[Any] | None] = {
     "axis": ANY,
-    "block_size": only(0),
+    "block_size": ANY,  # View.parameters refuses blocks
     "output_dtype": ANY,
     "saturate": ANY,
     "precision": ANY,

@@ -19,13 +19,19 @@ from qverify.compiler.step_over_movements import check_same_bits, step_over_move
 from qverify.compiler.strip_quantization import strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
+from qverify.compiler.unpack_weights import (
+    compute_in_float32,
+    notes_on_levels,
+    stores_weights_in_blocks,
+    unpack_weights,
+)
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.load import is_quantized, load
+from qverify.onnx_model.load import is_quantized, load, parse
 from qverify.onnx_model.view import View
 from qverify.ops import page, simulate_node
 from qverify.tensors.spec import TensorSpec
@@ -64,11 +70,13 @@ class CompileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """The result of compile_model. integer_onnx: serialized. source: the file's bytes."""
+    """The result of compile_model. integer_onnx: serialized. source: the file's bytes. notes: what a report says of the
+    arithmetic."""
 
     graph: Graph
     integer_onnx: bytes
     source: bytes
+    notes: list[str] = field(default_factory=list)
 
 
 def compile_model(
@@ -82,11 +90,13 @@ def compile_model(
     if not 1 <= options.align <= 4096:
         raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
     model = load(source, name, options.folder, options.shapes)
-    if not is_quantized(model):
+    if not is_quantized(model) and not (stores_weights_in_blocks(source) and is_quantized(parse(source, name))):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
-    loaded, model = model, step_over_movements(model)
+    notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
+    loaded = compute_in_float32(model)
+    model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
     ends: dict[str, dict[str, str]] = {}
@@ -95,7 +105,7 @@ def compile_model(
     on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
     if on_host and not options.strip_io_quant:
         model, ends = strip_quantization(model, name, on_host)
-    view = View(model, name)
+    view = View(unpack_weights(model), name)
     blockers = Blockers(view)
     check_attributes(view, blockers)
     _check_outputs(view)
@@ -110,7 +120,7 @@ def compile_model(
         "options": options.stored(),
         **({"stripped": ends} if ends else {}),
     }
-    compiled = Compiled(graph, integer, source)
+    compiled = Compiled(graph, integer, source, notes)
     if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
         plain = (
             graph

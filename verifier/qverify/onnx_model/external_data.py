@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import onnx
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.widen_constants import PER_BYTE
 
 MAX_BYTES = 2**31 - 1
 KEYS = {"location", "offset", "length", "checksum"}
@@ -76,9 +77,8 @@ def _number(text: str | None, otherwise: int, where: str) -> int:
 
 def _size_bytes(tensor: onnx.TensorProto, where: str) -> int:
     kinds = onnx.TensorProto
-    half = {kinds.INT4, kinds.UINT4}
-    if tensor.data_type in half:
-        return (_elements(tensor, where) + 1) // 2
+    if tensor.data_type in PER_BYTE:
+        return -(-_elements(tensor, where) // PER_BYTE[tensor.data_type])
     try:
         kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except KeyError:

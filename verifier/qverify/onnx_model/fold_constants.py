@@ -1,5 +1,6 @@
 """Computes what depends on constants and static shapes only: shape arithmetic, QuantizeLinear of weights, scales.
-DequantizeLinear of a constant stays: it says how that constant is quantized."""
+DequantizeLinear of a constant stays: it says how that constant is quantized. In blocks it does not: no integer kernel
+has a scale for each block, so what follows computes with the float32 constant."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.plain_casts import casts_to_identity
+from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
 MOST_BYTES = 1 << 31  # of all folded tensors: what a model may have
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
@@ -29,6 +31,7 @@ def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
     _constants_to_initializers(model.graph)
     left = MOST_BYTES
     for _ in range(MOST_ROUNDS):
+        widen_constants(model.graph)
         types = infer_types(model, known)
         casts_to_identity(model.graph, types)
         shapes, folded = _fold_shapes(model.graph, types), _fold_nodes(model, types, left)
@@ -83,23 +86,43 @@ def _fold_nodes(model: onnx.ModelProto, types: Types, left: int) -> int | None:
     if not wanted:
         return None
     graph, read = model.graph, {i for node in nodes for i in node.input}
+    small = {n: f"{n}/8 bits" for n in wanted if types[n][0] in PER_BYTE}  # what onnxruntime returns no array of
+    casts = [helper.make_node("Cast", [n], [small[n]], to=onnx.TensorProto.INT8) for n in small]
+    asked = [small.get(n, n) for n in wanted]
     part = helper.make_model(
         helper.make_graph(
-            nodes,
+            [*nodes, *casts],
             "constants",
             [],
-            [onnx.ValueInfoProto(name=n) for n in wanted],
+            [onnx.ValueInfoProto(name=n) for n in asked],
             [i for i in graph.initializer if i.name in read],
         ),
         opset_imports=list(model.opset_import),
         ir_version=max(model.ir_version, 4),
     )
     try:
-        values = Engine(part.SerializeToString()).run({}, wanted)
+        found = Engine(part.SerializeToString()).run({}, asked)
     except BadFileError:
         return None  # they stay, and are refused by name where they cannot be compiled
+    values = {n: found[o] for n, o in zip(wanted, asked, strict=True)}
+    values |= {n: values[n].astype(helper.tensor_dtype_to_np_dtype(types[n][0])) for n in small}
     _replace(graph, [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in values.items()])
+    _drop_unread(graph, {o for node in nodes for o in node.output})
     return sum(v.nbytes for v in values.values())
+
+
+def _drop_unread(graph: onnx.GraphProto, computed: set[str]) -> None:
+    """Takes out the nodes of these tensors that only folded nodes have read."""
+    read, dead = {o.name for o in graph.output}, set[str]()
+    for node in reversed(graph.node):
+        if computed.issuperset(node.output) and read.isdisjoint(node.output):
+            dead.update(node.output)
+        else:
+            read.update(node.input)
+    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in _without(graph, dead)] if dead else []
+    if dead:
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[onnx.NodeProto], list[str]]:
@@ -108,10 +131,10 @@ def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[o
     available = set(constants)  # and what DequantizeLinear makes of constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if not _depends_on(node, constants if node.op_type == "DequantizeLinear" else available):
+        if not _depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
-        if node.op_type == "DequantizeLinear":
+        if _stays(node):
             available.update(node.output)
         elif size is None or size > left or finals.intersection(node.output):
             continue
@@ -126,6 +149,10 @@ def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[o
     read = {i for node in graph.node if not folded.intersection(node.output) for i in node.input}
     wanted = [o for node in nodes for o in node.output if o in folded and o in read]
     return _leading_to(nodes, wanted), wanted
+
+
+def _stays(node: onnx.NodeProto) -> bool:
+    return node.op_type == "DequantizeLinear" and not any(a.name == "block_size" and a.i for a in node.attribute)
 
 
 def _leading_to(nodes: list[onnx.NodeProto], wanted: list[str]) -> list[onnx.NodeProto]:

@@ -175,7 +175,8 @@ class View:
             )
         if attributes(node).get("block_size"):
             raise UnsupportedError(
-                f"{node.name} ({node.op_type}): blocked quantization is not supported; use per tensor or per channel"
+                f"{node.name} ({node.op_type}): blocked quantization is supported for constants that a DequantizeLinear "
+                "reads, in types that onnxruntime has a kernel for; use per tensor or per channel"
             )
         if zero is None:
             named = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8

@@ -100,9 +100,9 @@ def open_models(
             compiled.integer_onnx,
             quantized[1],
             rows,
-            ["no model.bin given: compiled in memory"],
+            [*compiled.notes, "no model.bin given: compiled in memory"],
         )
-    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, caveats=caveats)
+    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, compiled.notes, caveats)
 
 
 def _check_first(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:

@@ -1,21 +1,29 @@
-"""MatMul and Gemm on a float stream -> matmul_float."""
+"""MatMul and Gemm on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before (unpack_weights.py)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from qverify.compiler import unpack_weights
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import fully_connected, matmul
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import attributes
 
-ONNX_TYPES = {**matmul.ONNX_TYPES, "Gemm": fully_connected.ONNX_TYPES["Gemm"]}
+ONNX_TYPES = {
+    **matmul.ONNX_TYPES,
+    "Gemm": fully_connected.ONNX_TYPES["Gemm"],
+    "MatMulNBits": dict.fromkeys(unpack_weights.KNOWN),
+}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
     """Writes the node. Raises UnsupportedError for another type than float32."""
     attrs, view = attributes(node), stream.view
+    if node.op_type == "MatMulNBits":
+        initializers = {i.name: i for i in view.model.graph.initializer}
+        raise UnsupportedError(f"{node.name} (MatMulNBits): {unpack_weights.obstacle(node, initializers)}")
     for name in (*node.input[:2], node.output[0]):
         if view.dtype(name) != "float32":
             raise UnsupportedError(

@@ -1,0 +1,35 @@
+"""Weights of 2 and 4 bits as the 8-bit integers that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+PER_BYTE = {
+    number: 2 if name.endswith("4") else 4
+    for name, number in onnx.TensorProto.DataType.items()
+    if name in ("INT4", "UINT4", "INT2", "UINT2")  # the last two since onnx 1.20
+}
+
+
+def widen_constants(graph: onnx.GraphProto) -> None:
+    """Makes initializers of 2 and 4 bits, which only DequantizeLinear reads, 8-bit ones, in place: the same numbers.
+    A node whose other integers are no such constants keeps all of them."""
+    small = {i.name: i for i in graph.initializer if i.data_type in PER_BYTE}
+    wide = set(small) - {o.name for o in graph.output}
+    for _ in range(len(graph.node) if wide else 0):  # what one node keeps, every other reader keeps
+        kept = {i for node in graph.node if not _widens(node, wide) for i in node.input}
+        if not wide & kept:
+            break
+        wide -= kept
+    for name in wide:
+        signed = onnx.TensorProto.DataType.Name(small[name].data_type).startswith("INT")
+        value = numpy_helper.to_array(small[name]).astype(np.int8 if signed else np.uint8)
+        small[name].CopyFrom(numpy_helper.from_array(value, name))
+
+
+def _widens(node: onnx.NodeProto, wide: set[str]) -> bool:
+    """Returns whether this DequantizeLinear reads these constants and no other integers."""
+    integers = [node.input[at] for at in (0, 2) if len(node.input) > at and node.input[at]]
+    return node.op_type == "DequantizeLinear" and bool(integers) and wide.issuperset(integers)

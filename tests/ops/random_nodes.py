@@ -21,6 +21,7 @@ class RandomNodes:
     def __init__(self, rounding: str, seed: int):
         self.rng = np.random.default_rng(seed)
         self.rounding = rounding
+        self.requantized = 0  # how many times parameters of the rounding mode were drawn
         self.nodes: list[Node] = []
         self.specs: dict[str, TensorSpec] = {}
         self.constants: dict[str, Array] = {}
@@ -115,6 +116,7 @@ class RandomNodes:
         size = (32767.0 * 16384 / 300 if wide else 128.0) * max(depth, 1) ** 0.5
         scale = self.rng.uniform(0.3, 2, channels) / size
         scale = np.where(self.rng.random(channels) < 0.3, 2.0 ** np.round(np.log2(scale)), scale)
+        self.requantized += 1
         if self.rounding != "ref-exact":
             return self.constant(parameters(self.rounding, scale, wide))
         return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
@@ -132,6 +134,7 @@ class RandomNodes:
     def mean(self, x: TensorSpec, y: TensorSpec, count: int, dtype: type = np.float32) -> TensorSpec:
         """The rq of a sum of `count` elements of x that becomes their mean in y."""
         scale = [x.scale[0] / (y.scale[0] * count)]
+        self.requantized += 1
         if self.rounding != "ref-exact":
             return self.constant(parameters(self.rounding, np.array(scale)))
         return self.constant(np.array(scale, dtype))

@@ -128,6 +128,7 @@ def _describe_context(report: Report) -> list[str]:
     for item in report.plain_onnxruntime.get("outputs", []):
         apart = item["max_abs"]
         state = "equal" if item["equal"] else "differs" if apart is None else f"differs by up to {float(apart):.6g}"
+        state = f"not computed: {item['why']}" if item.get("why") else state
         lines.append(f"original ONNX on default onnxruntime, {item['name']}: {state}")
     lacking = report.no_integer_reference
     for why in dict.fromkeys(n["why"] for n in lacking):

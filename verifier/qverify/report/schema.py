@@ -60,7 +60,7 @@ ROWS: dict[str, Any] = {
     "no_integer_reference": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",
-        "properties": {"outputs": _describe_rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL)},
+        "properties": {"outputs": _describe_rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL, why=_TEXT)},
     },
 }
 _CAUSE: dict[str, Any] = {

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from qverify.arithmetic import float32
+from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut_model import Cutter
@@ -118,11 +119,16 @@ class Reference:
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
         """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs.
-        Returns name, equal and max_abs for each output."""
+        Returns name, equal, max_abs and why for each output; why: the reason where default onnxruntime fails on the
+        model, which its optimizations may cause; "" otherwise."""
         if self.original is None:
             return []
         named, feed = self._original_outputs(), self._original_feed(prepared, finals)
-        plain = Engine(self.original, level="all").run(feed, list(named))
+        try:
+            plain = Engine(self.original, level="all").run(feed, list(named))
+        except BadFileError as error:
+            why = " ".join(str(error).split())
+            return [{"name": name, "equal": False, "max_abs": None, "why": why} for name in named]
         finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():
@@ -137,6 +143,7 @@ class Reference:
                     "name": name,
                     "equal": bool(value.shape == mine.shape and np.array_equal(value, mine)),
                     "max_abs": distance,
+                    "why": "",
                 }
             )
         return rows

@@ -33,6 +33,7 @@
   X(matmul) \
   X(matmul_float) \
   X(matmul_integer) \
+  X(matmul_integer_scaled) \
   X(max_pool) \
   X(mod) \
   X(mul) \

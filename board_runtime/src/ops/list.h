@@ -10,13 +10,16 @@
   X(average_pool) \
   X(average_pool_float) \
   X(batch_norm) \
+  X(cast) \
   X(concat) \
   X(conv) \
   X(conv_float) \
+  X(conv_integer) \
   X(conv_transpose) \
   X(conv_transpose_float) \
   X(depth_to_space) \
   X(dequantize) \
+  X(dynamic_quantize) \
   X(elementwise_float) \
   X(fully_connected) \
   X(gather) \
@@ -29,6 +32,8 @@
   X(lrn) \
   X(matmul) \
   X(matmul_float) \
+  X(matmul_integer) \
+  X(matmul_integer_scaled) \
   X(max_pool) \
   X(mod) \
   X(mul) \

@@ -81,7 +81,9 @@ class Engine:
         if not wanted:  # onnxruntime takes an empty list for all
             return {}
         try:
-            values = self._session.run(wanted, {n: feed[n] for n in self.inputs})
+            values = self._session.run(
+                wanted, {n: np.asarray(feed[n]) for n in self.inputs}
+            )  # rank 0 may be a numpy scalar
         except Exception as error:
             raise BadFileError(f"onnxruntime fails on the model: {said_by(error)}") from error
         return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ def _loaded(stem: str) -> Page:
         raise ImportError(
             f"ops/{stem}.py: WORDS is not a tuple of names; wanted the names of its node's words, () for none"
         )
-    return cast(Page, page)
+    return typing.cast(Page, page)  # `cast` is a page of this folder
 
 
 def prepare(node: Node, graph: Graph) -> Any:

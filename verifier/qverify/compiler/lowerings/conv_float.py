@@ -21,12 +21,17 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 def window_words(stream: FloatStream, node: Any) -> list[int]:
     """Returns the words of a convolution or transposed convolution of floats. Raises UnsupportedError."""
-    view, attrs = stream.view, attributes(node)
     for name in (node.input[0], node.output[0]):
-        if view.dtype(name) != "float32":
+        if stream.view.dtype(name) != "float32":
             raise UnsupportedError(
-                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
+                f"{node.name} ({node.op_type}): {name!r} is {stream.view.dtype(name)}; only float32 is supported"
             )
+    return spatial_words(stream, node)
+
+
+def spatial_words(stream: FloatStream, node: Any) -> list[int]:
+    """Returns the same words for any types. Raises UnsupportedError for other than 1-D and 2-D."""
+    view, attrs = stream.view, attributes(node)
     shape, kernel, out = (view.shape(n) for n in (node.input[0], node.input[1], node.output[0]))
     spatial = len(kernel) - 2
     if spatial not in (1, 2) or len(shape) != len(kernel):

@@ -23,7 +23,7 @@ from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 ONNX_TYPES: dict[str, Any] = {"MatMul": {}}
-OPERATORS: dict[str, Any] = {"QLinearMatMul": {}, "MatMulIntegerToFloat": {}}
+OPERATORS: dict[str, Any] = {"QLinearMatMul": {}}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
@@ -55,18 +55,15 @@ def match_float(view: View, node: Any) -> LoweredUnit | None:
 
 
 def from_operator(view: View, node: Any) -> LoweredUnit:
-    if node.op_type == "MatMulIntegerToFloat":
-        return _to_float(view, node)
     a = quantized_input(view, node, 0)
     b = quantized_input(view, node, 3, len(view.shape(node.input[3])) - 1)
     y = quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
 
 
-def _to_float(view: View, node: Any) -> LoweredUnit:
-    """Returns the unit of a MatMulIntegerToFloat: A B a_scale b_scale a_zero_point? b_zero_point? bias?."""
-    if len(node.input) > 6 and node.input[6]:
-        raise UnsupportedError(f"{node.name} ({node.op_type}): a bias is not supported; add it with an Add node")
+def to_float(view: View, node: Any) -> LoweredUnit:
+    """Returns the unit of a MatMulIntegerToFloat with constant parameters and without a bias: A B a_scale b_scale
+    a_zero_point? b_zero_point?."""
     given = [*node.input[4:6], "", ""][:2]
     a, b = (
         with_parameters(view, node, at, node.input[at + 2], given[at], len(view.shape(node.input[at])) - 1)

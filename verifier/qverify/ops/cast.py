@@ -1,0 +1,25 @@
+"""y = x in another type; floats are truncated toward 0 (NUMERICS.md, cast)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS: tuple[str, ...] = ()
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    x, y = inputs[0], graph.spec(node.outputs[0])
+    assert x is not None
+    if x.dtype.kind != "f" or y.dtype in ("float32", "bool"):
+        return (x.astype(y.dtype).reshape(y.shape),)
+    limits = np.iinfo(y.dtype)
+    whole = np.trunc(x.astype(np.float64))
+    inside = (whole >= float(limits.min)) & (whole < -float(limits.min))
+    made = np.where(inside, whole, 0).astype(y.dtype)
+    return (np.where(inside, made, np.array(limits.min, y.dtype)).reshape(y.shape),)

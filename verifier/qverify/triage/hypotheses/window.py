@@ -10,7 +10,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "window"
-OPS = ("conv", "conv_transpose", "average_pool", "max_pool")
+OPS = ("conv", "conv_integer", "conv_transpose", "average_pool", "max_pool")
 SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
 
 

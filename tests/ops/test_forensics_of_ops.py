@@ -60,7 +60,7 @@ def network(path: str) -> tuple[Graph, Mapping[str, Array]]:
 
 
 def case(graph: Graph, unit: Unit, held: Mapping[str, Array], spoil: Callable[[Array], Array]) -> Case:
-    recorded = np.ascontiguousarray(spoil(held[unit.outputs[0]].copy()))
+    recorded = np.asarray(spoil(held[unit.outputs[0]].copy()), order="C")
     return Case(graph, unit, {n: held[n] for n in unit.inputs}, unit.outputs[0], recorded, held.get)
 
 

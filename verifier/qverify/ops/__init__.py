@@ -81,4 +81,5 @@ def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: 
     if state is None:
         state = prepare(node, graph)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in node.inputs]
-    return dict(zip(node.outputs, of.simulate(node, inputs, graph, state), strict=True))
+    made = of.simulate(node, inputs, graph, state)
+    return {n: np.asarray(y) for n, y in zip(node.outputs, made, strict=True)}  # numpy makes scalars of rank 0

@@ -39,7 +39,7 @@ def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
     """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by
     group-order."""
     shape, seen = place.spec.shape, set()
-    for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", shape[-1])):
+    for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", prod(shape[-1:]))):
         if run not in seen:
             seen.add(run)
             yield said, run

@@ -12,6 +12,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "window"
 OPS = (
     "conv",
+    "conv_integer",
     "conv_transpose",
     "average_pool",
     "max_pool",

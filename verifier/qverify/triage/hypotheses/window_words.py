@@ -12,7 +12,16 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "window-words"
-OPS = ("conv", "conv_integer", "conv_transpose", "average_pool", "max_pool")
+OPS = (
+    "conv",
+    "conv_integer",
+    "conv_transpose",
+    "average_pool",
+    "max_pool",
+    "conv_float",
+    "conv_transpose_float",
+    "average_pool_float",
+)
 # Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.
 SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
 ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size

@@ -1,0 +1,1 @@
+"""Small float networks of many families, and the ways that tools quantize them."""

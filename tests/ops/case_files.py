@@ -44,3 +44,12 @@ ACTIVATIONS = {
     "u16": ("uint16", False),
     "s16": ("int16", True),
 }
+ON_FLOATS = {  # stems that read no quantized tensor: one activation of 8 bits and one of 16 around them are enough
+    *(stem for stem in FILES if stem.endswith("_float")),
+    *("cast", "conv_integer", "dynamic_quantize", "group_norm", "log_softmax", "lp_norm", "matmul_integer"),
+    *("matmul_integer_scaled", "rms_norm"),
+}
+assert FILES.keys() >= ON_FLOATS
+CASES_OF_ACTIVATIONS = [
+    (name, act) for name, (_, stem, _) in CASES.items() for act in (("u8", "s16") if stem in ON_FLOATS else ACTIVATIONS)
+]

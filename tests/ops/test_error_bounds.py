@@ -18,7 +18,7 @@ from qverify.model_bin.units import Unit, units
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 
-from tests.ops.case_files import ACTIVATIONS, CASES
+from tests.ops.case_files import ACTIVATIONS, CASES, CASES_OF_ACTIVATIONS
 from tests.ops.qdq import Qdq
 
 Array = Any
@@ -58,8 +58,7 @@ def outside(holds: Held, made: Array) -> int:
     return int((~same & ~(np.abs(made.astype(np.float64) - holds.value) <= holds.error)).sum())
 
 
-@pytest.mark.parametrize("act", ACTIVATIONS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "act"), CASES_OF_ACTIVATIONS)
 def test_every_side_lies_within_the_bound(name: str, act: str) -> None:
     built = Qdq(*ACTIVATIONS[act], seed=sum(name.encode()))
     CASES[name][0](built)

@@ -31,7 +31,7 @@ from tests.plain.forensic_units import families
 
 Array = Any
 NETWORKS = (
-    "mbv2_100_224_ptq/mbv2_100_224_ptq_tfl_int8_qdq.onnx",
+    "mbv1_025_128_qat/mbv1_025_128_qat_tfl_int8_qdq.onnx",
     "resnet8_cifar10/resnet8_cifar10_u8s8_qdq.onnx",
 )
 _ran: dict[str, tuple[Graph, Mapping[str, Array]]] = {}

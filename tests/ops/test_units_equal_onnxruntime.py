@@ -14,12 +14,11 @@ from qverify.onnx_model.engine import Engine
 from qverify.session.job import verify
 from qverify.session.request import Request
 
-from tests.ops.case_files import ACTIVATIONS, CASES
+from tests.ops.case_files import ACTIVATIONS, CASES, CASES_OF_ACTIVATIONS
 from tests.ops.qdq import Qdq
 
 
-@pytest.mark.parametrize("act", ACTIVATIONS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "act"), CASES_OF_ACTIVATIONS)
 def test_unit(name: str, act: str, tmp_path: Path):
     build, op, integer = CASES[name]
     wide = "16" in act

@@ -34,6 +34,15 @@ def test_a_cause_that_gives_every_byte_is_confirmed():
     assert not any(ran.fetched for ran in board.ran)  # digests tell
 
 
+def test_one_value_everywhere_has_many_causes():
+    def emptied(case: Any) -> Array:
+        return np.full_like(case.made, 7)
+
+    series = decided(unit(emptied), FaultyUnit(emptied), cause("7 everywhere", emptied))
+    assert not series.confirmed and series.standing and len(series.experiments) >= len(KINDS)
+    assert series.why == "the board gave one value everywhere in every experiment, for which there are many causes"
+
+
 def test_a_planted_fault_of_arithmetic_is_confirmed():
     """Planted in plain numpy, told from all that the pages of hypotheses hold."""
     c = Conv()

@@ -7,7 +7,6 @@ import pytest
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both
 from qverify.compiler.compile_model import CompileOptions, compile_model
-from qverify.errors import QVerifyError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import units
@@ -98,22 +97,3 @@ def test_both_results_of_one_conv():
     m.output(made)
     graph = compiled(m)
     assert sorted(graph.spec(n.name).dtype for n in graph.nodes if n.op == "conv") == ["float32", "uint8"]
-
-
-def test_a_bias_of_matmul_integer_to_float_is_refused():
-    m = Qdq(seed=3)
-    m.input((2, 13)), m.weight((13, 7))
-    weight = next(n for n in m.constants if n.endswith("_i8"))
-    names = [
-        "in0_q",
-        weight,
-        "in0_scale",
-        weight.replace("_i8", "_scale"),
-        "",
-        "",
-        m.constant("b", np.ones(7, np.float32)),
-    ]
-    m.kinds[m.op("MatMulIntegerToFloat", names, "y", "com.microsoft")] = (2, 7)
-    m.output("y")
-    with pytest.raises(QVerifyError, match="a bias is not supported; add it with an Add node"):
-        compiled(m)

@@ -72,6 +72,9 @@ def conv_faults() -> dict[tuple[str, str], Array]:
         ("operand-values", "the input less its zero point saturates to 7 bits"): c.out(
             np.einsum("ok,kij->oij", c.w.reshape(10, 54).astype(np.int64), np.clip(c.columns(), -64, 63)) + bias
         ),
+        ("operand-values", "the weights read as 0 throughout: every product is left out"): c.out(
+            np.zeros_like(acc) + bias
+        ),
         ("operand-values", "the input skips elements stored as 0"): c.out(
             np.einsum("ok,kij->oij", c.w.reshape(10, 54).astype(np.int64), moved) + bias
         ),

@@ -171,6 +171,7 @@ class _Series:
         self.case, self.board, self.tried, self.deadline = case, board, tried, deadline
         self.result = ExperimentSeries(list(candidates))
         self.alone = True
+        self.values = set[int]()  # some of those that were predicted: one value alone has many causes
         self.shown = set[bytes]()  # differences that were predicted, each of which is evidence once
         self.left: Array | None = None  # the output before, which stays where nothing is written
 
@@ -237,6 +238,7 @@ class _Series:
         if first is not None:
             shown = replace(case, recorded=first, kept={"made": case.made})
             changed = int(shown.differing.size)
+            self.values |= {int(value) for value in (bits(first).min(), bits(first).max())}
             difference = shown.differing.tobytes() + bits(first)[shown.differing].tobytes()
             if changed and difference not in self.shown:
                 self.shown.add(difference)
@@ -268,6 +270,8 @@ class _Series:
         elif len(self.shown) < SHOWING:
             ways = plural.count(len(self.shown), "different way")
             result.why = f"the fault showed in {ways} in {count} experiments, where {SHOWING} were wanted"
+        elif len(self.values) == 1 and result.standing[0].variant.free is None:
+            result.why = "the board gave one value everywhere in every experiment, for which there are many causes"
         elif (why := lacking_evidence(result, self.tried)) is not None:
             result.why = why
         else:

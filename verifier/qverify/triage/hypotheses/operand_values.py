@@ -78,6 +78,7 @@ def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
         "{} is used without subtracting its zero point": lambda v, z: v + 0 * z,
         "{} is inverted bit by bit instead of negated about its zero point": lambda v, z: ~v - z,
     }
+    ways["{} read as 0 throughout: every product is left out, only the bias remains"] = lambda v, z: np.zeros_like(v)
     if low:
         ways[f"{{}} skips elements stored as {low}"] = lambda v, z: np.where(v == low, 0, v - z)
     for bits in range(2, 8 * size + 1):

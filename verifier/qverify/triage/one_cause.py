@@ -17,6 +17,7 @@ from qverify.triage.fault_search import FaultSearch
 from qverify.triage.forensics import FaultExplanation
 
 MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
+MOST_FAMILIES = 3  # of causes that do the same at a node and that healthy nodes contradict
 ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
 NOT_ALL = "not tried on all other nodes of its op: the time limit was reached"
 MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
@@ -73,9 +74,12 @@ def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind,
     found.exact[0] = _kept(case, found.exact[0], right, describe_kind)
     tally = by_kind.get(describe_kind(case, found.exact[0][0]), _Tally())
     found.scope = "; ".join(filter(None, (found.scope, tally.describe(case.unit.op))))
+    families = {cause.family for cause in found.exact[0]}
+    why = f"under the same fault {next(iter(tally.contradict), '')} would differ, and it is right"
     if tally.contradict and found.evidence_bits < ALONE:
-        why = f"under the same fault {tally.contradict[0]} would differ, and it is right"
         _withdraw(found, f"{why}; {found.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted")
+    elif tally.contradict and len(families) > MOST_FAMILIES:
+        _withdraw(found, f"{why}; and faults of {len(families)} families do the same here")
 
 
 def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]]) -> None:

@@ -46,11 +46,13 @@ int64_t qv_arena_plan(qv_model *m, int keep_all) {
     if (end > top) top = end;
   }
   for (int k = 0; k < m->n_nodes; k++) {
+    if (m->nodes[k].scratch_bytes < 0 || m->nodes[k].prepared_bytes < 0) return QV_E_MEMORY;
     if (m->nodes[k].scratch_bytes > scratch) scratch = m->nodes[k].scratch_bytes;
     m->nodes[k].prepared_offset = top;
     top += padded(m->nodes[k].prepared_bytes);
     if (top > (int64_t)1 << 40) return QV_E_MEMORY;
   }
+  if (scratch > (int64_t)1 << 40) return QV_E_MEMORY;
   for (int k = 0; k < m->n_nodes; k++) m->nodes[k].scratch_offset = top;
   return top + padded(scratch) + 64;
 }

@@ -43,6 +43,9 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
     qv_window w;
     qv_window_of(m, n, 1, &w);
     n->prepared_bytes = prepared_bytes(k);
+    if (is_depthwise(k) && plane_w(&w) > ((int64_t)1 << 32) / plane_h(&w))
+      return qv_fail(m, n, QV_E_MEMORY, "a padded plane of %lld x %lld elements, wanted at most 2^32", (long long)plane_h(&w),
+                     (long long)plane_w(&w));
     n->scratch_bytes =
         is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
   }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qverify import plural
 from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
 from qverify.compare.limits import Limit, float_inside
@@ -76,6 +77,7 @@ def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAw
     for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
         assert isinstance(exact_value, Whole)
         if exact_value.error is not None:
+            _check_bounded(exact, exact_value.error, exact_value.low < exact_value.high)
             largest = max(largest, float(np.abs(exact_value.error).max(initial=0.0)))
         low, high = exact_value.ours if exact_value.ours is not None else (exact_value.low, exact_value.high)
         exactly = exact_value.ours is not None
@@ -83,6 +85,13 @@ def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAw
         if not inside.all():
             return TieAwareResult(False, _state_limit(largest, eight, exactly), int(at[np.flatnonzero(~inside)[0]]))
     return TieAwareResult(True, _state_limit(largest, eight, exactly))
+
+
+def _check_bounded(exact: ExactUnit, error: Array, known: Array) -> None:
+    """Raises NoBound where the error of a known value has no limit: anything would be within it. known: where the value
+    is a number, of which there may be more than one."""
+    if count := int(np.count_nonzero(~np.isfinite(error) & known)):
+        raise NoBound(f"{exact.unit.op} at {plural.count(count, 'element')}, whose error has no limit")
 
 
 def _state_limit(error: float, eight: bool, exactly: bool) -> Limit:
@@ -107,6 +116,8 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
         for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
             assert isinstance(exact_value, Real)
             exactly = exact_value.ours is not None
+            if exactly:
+                _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value))
             allowed = exact_value.error if exactly else np.fmin(2 * exact_value.error, most)
             largest = max(largest, float(allowed.max(initial=0.0)))
             if exact_value.ours is None:

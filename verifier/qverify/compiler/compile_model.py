@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
@@ -213,15 +214,23 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
         checked += 1
         for name, value in simulator.run_unit(unit, recorded).items():
             spec = graph.spec(name)
-            distance = float(np.abs(value.astype(np.float64) - recorded[name].astype(np.float64)).max(initial=0.0))
+            distance = _distance(value.astype(np.float64), recorded[name].astype(np.float64))
             if spec.quantized:
                 worst = max(worst, distance)
-            limit = 1.0 if spec.quantized else 2.0**-18 * float(np.abs(recorded[name]).max(initial=0.0))
+            finite = np.abs(recorded[name][np.isfinite(recorded[name])])
+            limit = 1.0 if spec.quantized else 2.0**-18 * float(finite.max(initial=0.0))
             if not distance <= limit and (
                 spec.quantized or not distance <= 2.0**-18 * _magnitude(unit, graph, recorded)
             ):
                 over.append(name)
     return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
+
+
+def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """Returns the largest difference; equal infinities and NaN beside NaN are none, one beside a number is infinite."""
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
 
 
 def _magnitude(unit: Unit, graph: Graph, recorded: Mapping[str, Any]) -> float:

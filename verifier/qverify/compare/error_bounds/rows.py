@@ -118,6 +118,12 @@ def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     return [y]
 
 
+def _masked(below: Reals, logs: Reals) -> Reals:
+    """Returns the largest exponential of an element so far below the maximum that it is 0 on every side: 0, unless its
+    error is as large."""
+    return np.where(np.isneginf(below), 0.0, np.exp(below + logs))
+
+
 def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x = real(inputs[0])
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
@@ -126,9 +132,11 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     e = np.exp(below)
     y = e / e.sum(1, keepdims=True)
     least = (y * np.exp(-logs)).sum(1, keepdims=True)
-    share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = np.exp(logs) / least * (1 + gamma(node.words[1] + 4)) - 1
+        apart = np.where(e > 0, y * share, _masked(below, logs) / least)
     shape = graph.spec(node.outputs[0]).shape
-    return [Real(y.reshape(shape), (y * share + node.words[1] * TINY).reshape(shape))]
+    return [Real(y.reshape(shape), (apart + node.words[1] * TINY).reshape(shape))]
 
 
 def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -140,7 +148,9 @@ def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
     e = np.exp(below)
     total = e.sum(1, keepdims=True)
     part = np.log(total)
-    moved = (e * np.expm1(logs)).sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = np.where(e > 0, e * np.expm1(logs), _masked(below, logs))
+    moved = apart.sum(1, keepdims=True) / total + gamma(node.words[1] + 2)
     moved = moved + ROUNDOFF * (3 + 2 * np.abs(part))
     y = Real(below - part, error + moved + ROUNDOFF * (np.abs(below) + 2 * most)).rounded()
     y = Real(y.value, y.error + 2 * ROUNDOFF * np.abs(value.max(1, keepdims=True)))

@@ -134,5 +134,5 @@ def lower(
         [y.name],
         [act.low, act.high],
         (),
-        kernel,
+        kernel and not floats,
     )

@@ -96,4 +96,4 @@ def lower(
     rq = builder.real_scales(y.name, real) if floats else builder.scales(y.name, single, real, kernel, wide)
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     inputs: list[str | None] = [operand(builder, a, view.shape(a.name)), operand(builder, b, view.shape(b.name)), rq]
-    builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel)
+    builder.node("matmul", inputs, [y.name], [act.low, act.high], (), kernel and not floats)

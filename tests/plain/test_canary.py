@@ -41,6 +41,11 @@ def test_all_are_right_here_or_named() -> None:
     assert found["checked"] == list(CANARIES) and set(found["failing"]) <= set(CANARIES)
 
 
+def test_operators_of_a_failing_kernel_are_distrusted_with_it() -> None:
+    assert canary.failing_kinds({"failing": ["MatMulInteger u8s8"]}) == {"MatMulInteger", "MatMulIntegerToFloat"}
+    assert canary.failing_kinds({"failing": ["QLinearConv u8s8"]}) == {"QLinearConv"} and not canary.failing_kinds({})
+
+
 def test_a_wrong_kernel_is_named_marked_and_blamed(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,10 @@ KNOWN = {
     "QGemm u8u8": "9d963470b47af4d9",
     "QGemm u8s8": "0ed6754819f754d3",
     "QGemm s8s8": "9070e3589ccf0e73",
+    "MatMulInteger u8u8": "5ffc8c1356f4aaf8",
+    "MatMulInteger u8s8": "8b4f83f16c832db7",
+    "ConvInteger u8u8": "9d8a064b7b48d294",
+    "ConvInteger u8s8": "dc4ecc0540f070dd",
     "QLinearAdd u8": "80697850871097d7",
     "QLinearAdd s8": "d6bf55c63b797a60",
     "QLinearMul u8": "e88223c1ae00b270",
@@ -38,6 +42,7 @@ KNOWN = {
     "Tanh": "b8143b9ed4daf8e0",
     "Softmax": "3c01f84c5f58a73d",
 }
+SAME_KERNEL = {"MatMulInteger": {"MatMulIntegerToFloat"}}  # operators that compute with the kernel of another
 
 
 def kernel_is_known(name: str) -> bool:
@@ -53,8 +58,9 @@ def kernel_is_known(name: str) -> bool:
 
 
 def failing_kinds(result: dict[str, Any]) -> set[str]:
-    """Returns the ONNX operator types of the failing canaries."""
-    return {str(name).split()[0] for name in result.get("failing", [])}
+    """Returns the ONNX operator types of the failing canaries, and those that compute with the same kernels."""
+    kinds = {str(name).split()[0] for name in result.get("failing", [])}
+    return kinds.union(*(SAME_KERNEL.get(kind, set()) for kind in kinds))
 
 
 def canary(use_cache: bool = True) -> dict[str, Any]:

@@ -12,7 +12,12 @@ import numpy.typing as npt
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 Array = npt.NDArray[Any]
-ELEMENT = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
+ELEMENT = {
+    "uint8": TensorProto.UINT8,
+    "int8": TensorProto.INT8,
+    "int32": TensorProto.INT32,
+    "float32": TensorProto.FLOAT,
+}
 SCALE = {"uint8": 1 / 16384, "int8": 1 / 4096}  # of the second operand: most sums are then inside the output's range
 Canary = tuple[ModelProto, dict[str, Array]]
 
@@ -76,6 +81,18 @@ def conv(x: str, w: str) -> Canary:
     return one_node("QLinearConv", inputs, x, "x", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
 
 
+def matmul_integer(a: str, b: str) -> Canary:
+    """Returns a MatMulInteger of extreme values. a, b: dtypes."""
+    inputs = {"a": ends(a, (8, 64), 9), "b": ends(b, (64, 16), 10), "a_zero": np.array(3, a)}
+    return one_node("MatMulInteger", inputs, "int32", "a")
+
+
+def conv_integer(x: str, w: str) -> Canary:
+    """Returns a ConvInteger of extreme values. x, w: dtypes."""
+    inputs = {"x": ends(x, (1, 16, 9, 9), 11), "w": ends(w, (8, 16, 3, 3), 12), "x_zero": np.array(3, x)}
+    return one_node("ConvInteger", inputs, "int32", "x", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+
+
 def two_operands(kind: str, dtype: str, scales: tuple[float, float, float]) -> Canary:
     """Returns a two-operand node on all pairs of values, with scales that put many results on ties."""
     low = int(np.iinfo(dtype).min)
@@ -137,6 +154,8 @@ TYPES = {"u8u8": ("uint8", "uint8"), "u8s8": ("uint8", "int8"), "s8s8": ("int8",
 PRODUCTS: dict[str, Callable[[str, str], Canary]] = {"QLinearConv": conv, "QLinearMatMul": matmul, "QGemm": gemm}
 CANARIES: dict[str, Callable[[], Canary]] = {
     **{f"{kind} {n}": partial(make, *types) for kind, make in PRODUCTS.items() for n, types in TYPES.items()},
+    **{f"MatMulInteger {n}": partial(matmul_integer, *TYPES[n]) for n in ("u8u8", "u8s8")},
+    **{f"ConvInteger {n}": partial(conv_integer, *TYPES[n]) for n in ("u8u8", "u8s8")},
     "QLinearAdd u8": lambda: two_operands("QLinearAdd", "uint8", (0.5, 0.25, 1)),
     "QLinearAdd s8": lambda: two_operands("QLinearAdd", "int8", (0.037, 0.0411, 0.071)),
     "QLinearMul u8": lambda: two_operands("QLinearMul", "uint8", (0.5, 0.02, 0.4)),

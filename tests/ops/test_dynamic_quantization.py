@@ -1,4 +1,4 @@
-"""What dynamic quantization refuses by name, and names in the file that the loader would give to its own tensors."""
+"""Forms of dynamic quantization that are refused by name, and names in the file that the loader would give to its own tensors."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_random_inputs_tell_faults_of_the_index_apart():
 
 
 def test_an_index_that_is_computed_in_the_unit_stays():
-    """What the unit makes of the input before it is an index is not known."""
+    """No other values are drawn: which of them would give legal indices is not known."""
     case = gather_case("int64", np.full(30, 2))
     node = case.unit.nodes[0]
     twice = replace(case.unit, nodes=(node, replace(node, name="z", outputs=("z",))))

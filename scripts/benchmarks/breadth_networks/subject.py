@@ -1,4 +1,4 @@
-"""What a style quantizes: a float network with its calibration, computed once and shared by all styles."""
+"""The subject that a style quantizes: a float network with its calibration, computed once and shared by all styles."""
 
 from __future__ import annotations
 

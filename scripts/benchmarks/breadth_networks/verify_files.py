@@ -27,7 +27,7 @@ VERDICTS = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE"}  # by exit status; 2 is
 
 @dataclass
 class Answer:
-    """What one process said."""
+    """The end of one process. status: None where it did not end in time. text: both of its streams."""
 
     status: int | None
     text: str

@@ -9,19 +9,10 @@ from functools import partial
 from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Array, Case
-from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.hypotheses import FaultVariant, window
 
 NAME = "window-words"
-OPS = (
-    "conv",
-    "conv_integer",
-    "conv_transpose",
-    "average_pool",
-    "max_pool",
-    "conv_float",
-    "conv_transpose_float",
-    "average_pool_float",
-)
+OPS = window.OPS
 # Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.
 SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
 ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size

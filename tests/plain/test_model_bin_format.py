@@ -324,6 +324,23 @@ def test_a_constant_with_padding_is_refused() -> None:
         decode(encode(made))
 
 
+@pytest.mark.parametrize("byte", [2, 255])
+def test_a_bool_constant_is_0_or_1(byte: int) -> None:
+    """model.bin may be anybody's: a byte of 2 would be True to one side, and 2 to another."""
+    tensors = {
+        "x": TensorSpec("x", "float32", (2,)),
+        "c": TensorSpec("c", "bool", (2,)),
+        "y": TensorSpec("y", "float32", (2,)),
+    }
+    nodes = [Node("y", "where", ("c", "x", "x"), ("y",))]
+    made = encode(Graph(nodes, tensors, {"c": np.array([False, True])}, ("x",), ("y",)))
+    assert decode(made).constants["c"].tolist() == [False, True]
+    sections_ = {k: bytes(v) for k, v in container.unpack(made).items()}
+    sections_[b"DATA"] = bytes([0, byte]) + sections_[b"DATA"][2:]
+    with pytest.raises(BadFileError, match=rf"tensor 'c': a bool constant with a byte of {byte}; wanted 0 or 1"):
+        decode(container.pack(sections_))
+
+
 def test_an_input_listed_twice_is_refused() -> None:
     made = graph()
     with pytest.raises(BadFileError, match="an input is listed twice"):

@@ -271,7 +271,10 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     if offset < reader.constants_end:
         raise BadFileError(f"{what}: its bytes at {offset} also belong to another constant")
     reader.constants_end = offset + size
-    return spec, flags, np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
+    made = np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
+    if spec.dtype == "bool" and made.view(np.uint8).max(initial=0) > 1:
+        raise BadFileError(f"{what}: a bool constant with a byte of {made.view(np.uint8).max()}; wanted 0 or 1")
+    return spec, flags, made
 
 
 def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str) -> Node:

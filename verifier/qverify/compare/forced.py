@@ -227,6 +227,6 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
 def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
     """Returns the measured distances with the verdict under the applied limit."""
     if outcome.holds:
-        return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="")
+        return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="", not_judged=outcome.lost)
     at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"
     return replace(measured, verdict="FAILED", limit=outcome.limit.text, why=f"beyond {outcome.limit.text}{at}")

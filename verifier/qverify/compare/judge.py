@@ -25,7 +25,9 @@ from qverify.tensors.spec import TensorSpec
 class Judged:
     """A Pair with what forcing and blame need: the values of both sides and every row, shown or not. declared: every
     tensor that both sides declare, judged or not. decimals_only: rows that fail the decimals and nothing else. untried:
-    rows that would have failed the decimals, which were not requested, with the reason."""
+    rows that would have failed the decimals, which were not requested, with the reason. not_finite: rows that fail only
+    because of elements that are NaN or Inf on one side, or the decimals while others are so on both sides; with the
+    number of elements that are on one side, and on both."""
 
     pair: Pair
     a: Values
@@ -36,6 +38,7 @@ class Judged:
     declared: list[NamePair] = field(default_factory=list)
     decimals_only: set[str] = field(default_factory=set)
     untried: dict[str, str] = field(default_factory=dict)
+    not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def held_bytes_equal(self, p: NamePair) -> bool | None:
         """Returns whether both sides hold the same bytes of this tensor; None where one does not hold it."""
@@ -176,15 +179,15 @@ class Judge:
             judged.decimals_only.add(p.name)
         if missed and not self.gate.decimals and not self.gate.bits:
             judged.untried[p.name] = missed
+        if (values.one_sided or values.both_sided) and refusals in ([], [missed]):
+            judged.not_finite[p.name] = values.one_sided, values.both_sided
         if values.one_sided:
             some = count(values.one_sided, "element", "is", "are")
             refusals.insert(0, f"{some} NaN or Inf on one side only, or not the same on both")
         if refusals:
             row.verdict, row.why = "FAILED", "; ".join(refusals)
         elif values.both_sided and not self.options.nan_equal:
-            row.verdict = "INCONCLUSIVE"
-            some = count(values.both_sided, "element", "is", "are")
-            row.why = f"{some} NaN or Inf on both sides; --nan-equal accepts this"
+            row.verdict, row.why = "INCONCLUSIVE", describe_alike(values.both_sided)
         return row
 
     def _make_row(
@@ -225,6 +228,11 @@ class Judge:
                 if lost
                 else f"bit-equal in {'all ' if compared > 1 else ''}{count(compared, 'tensor')} compared"
             )
+
+
+def describe_alike(elements: int) -> str:
+    """Returns why a tensor with this many elements that are NaN or Inf on both sides is INCONCLUSIVE."""
+    return f"{count(elements, 'element', 'is', 'are')} NaN or Inf on both sides; --nan-equal accepts this"
 
 
 def _check_runs(a: Recording, b: Recording) -> str:

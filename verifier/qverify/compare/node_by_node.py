@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qverify.compare.judge import Judged, conclude
+from qverify.compare.judge import Judged, conclude, describe_alike
 from qverify.compare.limits import float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -41,22 +41,40 @@ def agree_recomputed(
     return agreeing
 
 
-def judge_node_by_node(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+def after_meaningless(units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
+    """Returns the names of the tensors in which the reference's values mean nothing at some elements (Forced.not_judged),
+    and of all that depend on them."""
+    names: set[str] = set()
+    for unit in units:
+        if any(o in forced and forced[o].not_judged for o in unit.outputs) or any(n in names for n in unit.inputs):
+            names.update(unit.outputs)
+    return names
+
+
+def judge_node_by_node(
+    judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool = False
+) -> None:
     """Passes the rows that fail the decimals alone, after such a node, where every unit before them passes when
-    recomputed, and concludes the pair anew. Only where model.bin rounds as the reference does. Extra gates judge the
+    recomputed, and concludes the pair anew. Elements that are NaN or Inf on one side are excused only where the reference's
+    values mean nothing there or before; those that are so on both sides leave the row INCONCLUSIVE, unless nan_equal. Only
+    where model.bin rounds as the reference does. Extra gates judge the
     values as they came out, so a pair with such gates is left unchanged."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
     if graph.rounding != "ref-exact":  # integer nodes may then be off by much more than a step of a float node
         return
     settled = after_float(units) & agree_recomputed(graph, units, forced, {})
-    rows = [r for r in judged.rows.values() if r.name in judged.decimals_only and r.name in settled]
+    excused, wild = set(judged.decimals_only), after_meaningless(units, forced)
+    excused |= {name for name, (one, _) in judged.not_finite.items() if not one or name in wild}
+    rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in settled]
     if not rows:
         return
     strict = next(r for r in judged.rows.values() if r.verdict == "FAILED")
     judged.pair.notes.append(f"--strict would have FAILED: {strict.name}: {strict.why}")
     for row in rows:
         row.verdict, row.why, row.node_by_node = "PASSED", "", True
+        if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
+            row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows))
     conclude(judged)
 

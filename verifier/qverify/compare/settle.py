@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from qverify.compare.error_bounds.functions import PERIODIC
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged
 from qverify.compare.node_by_node import agree_recomputed, judge_node_by_node
 from qverify.compare.options import Options
+from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Forced, OtherDifferences
+from qverify.report.document import Forced, NotJudged, OtherDifferences
+from qverify.report.weakenings import describe_not_judged
+
+OVERFLOWING = "the reference's float32 intermediates overflow or underflow there"
+BEYOND_PERIODS = (
+    "an argument of sin, cos or tan is beyond 2^20 there, or the reference's float32 intermediates overflow"
+)
 
 
 def settle_pair(
@@ -20,9 +28,10 @@ def settle_pair(
     such a node is not evidence in a pair with the reference."""
     judged = force.judged
     if judged.pair.a == "reference" and not options.strict:
-        judge_node_by_node(judged, force.graph, units, forced)
+        judge_node_by_node(judged, force.graph, units, forced, options.nan_equal)
     spared = set(distrusted) if judged.pair.a == "reference" else set()
     _condemn(judged, units, forced, spared, options.relax_board)
+    _state_not_judged(judged, units, forced)
     judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced, known_bytes(judged)))
 
 
@@ -61,6 +70,33 @@ def _condemn(
     hole = pair.why if pair.verdict == "INCONCLUSIVE" else ""
     pair.notes += [hole] if hole else []
     pair.verdict, pair.why = "FAILED", f"{failed[0]} fails when recomputed from its recorded inputs{more}"
+
+
+def _state_not_judged(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+    """Lists the elements for which the reference has no meaningful value. A pair that would pass is INCONCLUSIVE if every
+    element compared of its final outputs is one, is NaN or Inf on one side because of one, or depends on a tensor of
+    nothing else."""
+    pair = judged.pair
+    for unit in units:
+        for name, found in ((o, forced[o]) for o in unit.outputs if o in forced):
+            if found.not_judged:
+                pair.not_judged.append(NotJudged(name, found.not_judged, found.elements, _say_why(unit)))
+    if not pair.not_judged or pair.verdict != "PASSED":
+        return
+    wild = {name: one for name, (one, _) in judged.not_finite.items() if one}
+    lost = {n.tensor: max(n.elements, wild.get(n.tensor, 0)) for n in pair.not_judged}
+    whole = {n.tensor for n in pair.not_judged if lost[n.tensor] >= n.of}
+    whole |= {r.name for r in judged.rows.values() if wild.get(r.name, 0) >= r.elements}
+    for unit in units:
+        if whole.intersection(unit.inputs):
+            whole.update(unit.outputs)
+    if whole.issuperset(r.name for r in judged.rows.values() if r.final):
+        pair.verdict, pair.cause, pair.why = "INCONCLUSIVE", "not_judged", describe_not_judged(pair.not_judged)
+
+
+def _say_why(unit: Unit) -> str:
+    periodic = any(n.op == "elementwise_float" and NAMES.get(n.words[0]) in PERIODIC for n in unit.nodes)
+    return BEYOND_PERIODS if periodic else OVERFLOWING
 
 
 def other_differences(judged: Judged, agreeing: Collection[str] = ()) -> OtherDifferences | None:

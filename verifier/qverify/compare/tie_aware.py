@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify import plural
-from qverify.compare.error_bounds.bounded_values import Array, NoBound, Real, Whole
+from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
 from qverify.compare.limits import Limit, float_inside
 from qverify.model_bin.graph import Graph
@@ -31,11 +31,13 @@ class ExactUnit:
 @dataclass(frozen=True, slots=True)
 class TieAwareResult:
     """holds: every element is within its bound. limit: the limit as applied. where: flat position of the first element
-    that is not; None where all are."""
+    that is not; None where all are. lost: how many elements of the reference are not within it and mean nothing,
+    because its float32 intermediates may overflow or underflow there; the recorded side is."""
 
     holds: bool
     limit: Limit
     where: int | None = None
+    lost: int = 0
 
 
 def tie_aware(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
@@ -70,10 +72,7 @@ def check_both(exact: ExactUnit, made: Array, recorded: Array, limit: Limit, pla
 def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAwareResult:
     differ = np.flatnonzero(one != other)
     eight = exact.graph.spec(exact.output).numpy_dtype.itemsize == 1
-    far = differ[np.abs(one[differ] - other[differ]) > 1] if eight else differ[:0]
-    if len(far):
-        return TieAwareResult(False, limit, int(far[0]))
-    largest, exactly = 0.0, False
+    largest, exactly, lost = 0.0, False, 0
     for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
         assert isinstance(exact_value, Whole)
         if exact_value.error is not None:
@@ -81,10 +80,27 @@ def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAw
             largest = max(largest, float(np.abs(exact_value.error).max(initial=0.0)))
         low, high = exact_value.ours if exact_value.ours is not None else (exact_value.low, exact_value.high)
         exactly = exact_value.ours is not None
-        inside = (exact_value.low <= one[at]) & (one[at] <= exact_value.high) & (low <= other[at]) & (other[at] <= high)
+        right = (exact_value.low <= one[at]) & (one[at] <= exact_value.high)
+        if eight:
+            right &= np.abs(one[at] - other[at]) <= 1
+        meaningless = _find_meaningless(exact_value, right)
+        inside = (right | meaningless) & (low <= other[at]) & (other[at] <= high)
         if not inside.all():
-            return TieAwareResult(False, _state_limit(largest, eight, exactly), int(at[np.flatnonzero(~inside)[0]]))
-    return TieAwareResult(True, _state_limit(largest, eight, exactly))
+            first = int(at[np.flatnonzero(~inside)[0]])
+            far = eight and abs(int(one[first]) - int(other[first])) > 1
+            return TieAwareResult(False, limit if far else _state_limit(largest, eight, exactly), first)
+        lost += int(meaningless.sum())
+    return TieAwareResult(True, _state_limit(largest, eight, exactly), None, lost)
+
+
+def _find_meaningless(value: Held, right: Array) -> Array:
+    """Returns where the reference is wrong and its value means nothing. right: where it is within its bound."""
+    return np.zeros(right.shape, bool) if value.lost is None else value.lost & ~right
+
+
+def _near(side: Array, value: Array, error: Array) -> Array:
+    """Returns where a side is within the error of the exact value, or the same infinity or NaN."""
+    return (side == value) | (np.isnan(side) & np.isnan(value)) | (np.isfinite(value) & (np.abs(side - value) <= error))
 
 
 def _check_bounded(exact: ExactUnit, error: Array, known: Array) -> None:
@@ -112,7 +128,7 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
     with np.errstate(invalid="ignore", over="ignore"):
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
         finite = np.abs(one[np.isfinite(one)])
-        most, largest, exactly = plain.share * float(finite.max(initial=0.0)), 0.0, False
+        most, largest, exactly, lost = plain.share * float(finite.max(initial=0.0)), 0.0, False, 0
         for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
             assert isinstance(exact_value, Real)
             exactly = exact_value.ours is not None
@@ -120,15 +136,15 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
                 _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value))
             allowed = exact_value.error if exactly else np.fmin(2 * exact_value.error, most)
             largest = max(largest, float(allowed.max(initial=0.0)))
-            if exact_value.ours is None:
-                inside = np.abs(one[at] - other[at]) <= allowed
-            else:
-                inside = (np.abs(one[at] - exact_value.value) <= allowed) & (
-                    np.abs(other[at] - exact_value.value) <= exact_value.ours
-                )
+            value, own = exact_value.value, exact_value.error if exact_value.ours is None else exact_value.ours
+            held = _near(other[at], value, own)
+            right = _near(one[at], value, allowed) & held if exactly else np.abs(one[at] - other[at]) <= allowed
+            meaningless = _find_meaningless(exact_value, right)
+            inside = right | (meaningless & held)
             if not inside.all():
                 return TieAwareResult(False, _state_float_limit(largest, exactly), int(at[np.flatnonzero(~inside)[0]]))
-    return TieAwareResult(True, _state_float_limit(largest, exactly))
+            lost += int(meaningless.sum())
+    return TieAwareResult(True, _state_float_limit(largest, exactly), None, lost)
 
 
 def _state_float_limit(allowed: float, exactly: bool) -> Limit:

@@ -9,6 +9,7 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import verdict_lines
 from qverify.renderers.blamed import also, blame_line
+from qverify.report import weakenings
 from qverify.report.document import Forced, Pair, Report, TensorRow
 from qverify.report.side_names import within
 
@@ -106,6 +107,7 @@ def _describe_pairs(report: Report) -> list[str]:
         if digits:
             lines.append(f"  would still pass at N = {min(digits)}")
         lines += [f"  {note}" for note in pair.notes]
+        lines += [f"  {weakenings.describe_not_judged([n])}" for n in pair.not_judged[:SHOWN]]
         lines += [
             line
             for a in pair.agreement

@@ -60,7 +60,8 @@ class Coverage:
 class Forced:
     """The forced verdict of one tensor: side `by` ran its unit on the inputs that side `on` recorded, and the result is
     compared with the output that `on` recorded. max_lsb: None for floats. limit: in words. Numbers are None where
-    nothing was computed."""
+    nothing was computed. not_judged: elements for which `by`, the reference, has no meaningful value, because its float32
+    intermediates overflow or underflow; there `on` was compared with the exact value alone."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -71,6 +72,7 @@ class Forced:
     by: str = ""
     on: str = ""
     why: str = ""
+    not_judged: int = 0
 
 
 @dataclass(slots=True)
@@ -142,6 +144,17 @@ class OtherDifferences:
 
 
 @dataclass(slots=True)
+class NotJudged:
+    """Elements of a tensor for which the reference has no meaningful value; the other side's were compared with the exact
+    value alone. elements: how many, of how many."""
+
+    tensor: str
+    elements: int
+    of: int
+    why: str
+
+
+@dataclass(slots=True)
 class Pair:
     """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node,
     accumulated_rounding, coverage ... why: the same for people. bit_equal: every compared tensor has the same bytes.
@@ -149,7 +162,8 @@ class Pair:
     the run had several. coverage: what was expected, compared, missing. first_divergence: the first tensor that
     differs. tensors: one row for each compared one. agreement: of the final outputs' largest values. notes: further
     facts for the reader. relaxed: the ways in which the pair was judged more mildly than by default; stated in the
-    verdict line. node_by_node: what was judged by recomputing. others: differences outside the scope."""
+    verdict line. node_by_node: what was judged by recomputing. others: differences outside the scope. not_judged: elements
+    without a meaningful reference value."""
 
     a: str
     b: str
@@ -169,6 +183,7 @@ class Pair:
     relaxed: list[str] = field(default_factory=list)
     node_by_node: NodeByNode | None = None
     others: OtherDifferences | None = None
+    not_judged: list[NotJudged] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.report.document import NodeByNode, Pair
+from qverify.report.document import NodeByNode, NotJudged, Pair
 
 
 def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
     """Returns the reservations about the same two sides over several frames or boards, each at its worst: tensors
-    judged node by node, not bit-equal, tensors that differ outside the scope."""
+    judged node by node, elements not judged, not bit-equal, tensors that differ outside the scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]
     facts = [_describe_node_by_node(judged, pairs)] if judged else []
+    lost = [n for p in pairs for n in p.not_judged]
+    facts += [describe_not_judged(lost)] if lost else []
     facts += ["not bit-equal"] if not all(p.bit_equal for p in pairs) else []
     others = [p.others for p in pairs if p.others is not None]
     if others:
@@ -22,6 +24,13 @@ def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
         state = agrees if recomputed else f"not judged, first {most.first} (judged with -r True)"
         facts.append(f"{count(most.tensors, 'other tensor', 'differs', 'differ')}, {state}")
     return facts
+
+
+def describe_not_judged(lost: Sequence[NotJudged]) -> str:
+    """Returns the most elements of one tensor that were not judged, and of how many tensors there are some."""
+    most, tensors = max(lost, key=lambda n: n.elements), len({n.tensor for n in lost})
+    more = f" (and in {count(tensors - 1, 'more tensor')})" if tensors > 1 else ""
+    return f"{most.elements} of {count(most.of, 'element')} of {most.tensor} not judged: {most.why}{more}"
 
 
 def _describe_node_by_node(judged: Sequence[NodeByNode], pairs: Sequence[Pair]) -> str:

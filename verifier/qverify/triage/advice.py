@@ -15,6 +15,7 @@ HARD, WIDESPREAD = (
 LOST = 0.1  # share of output channels whose weights are lost
 
 _ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--gate)"
+_NOT_JUDGED = "give inputs whose values onnxruntime can compute in float32: {why}"
 _NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
 ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any other kind
     "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done differently"},
@@ -39,6 +40,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "accumulated_rounding": f"{_ROUNDING}, or compile with another --rounding",
         "does_not_run": "get this side to run first: {why}",
         "coverage": "get this side to produce every output first: {why}",
+        "not_judged": _NOT_JUDGED,
         "not_finite": _NOT_FINITE,
         "": "repeat the run; if the difference persists, report it to the compiler team with model.bin and this input",
     },
@@ -49,6 +51,7 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "accumulated_rounding": _ROUNDING,
         "does_not_run": "reach the board first: {why}",
         "coverage": "get the board to finish its run and send what is missing: {why}",
+        "not_judged": _NOT_JUDGED,
         "not_finite": _NOT_FINITE,
         "": "report to the driver team: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
     },

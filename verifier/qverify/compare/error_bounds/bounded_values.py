@@ -3,7 +3,7 @@ interval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ Wholes = npt.NDArray[np.int64]
 
 ROUNDOFF = 2.0**-24 * (1 + 2.0**-18)  # of binary32; the second term covers this evaluation's own float64
 TINY = 2.0**-126  # what flushing a subnormal to zero loses
+OVERFLOW = 2.0**127  # a float32 sum of magnitudes below this stays finite in any order of summation
+BEYOND = 2.0**128 - 2.0**103  # a real of this magnitude or more rounds to an infinity
 
 
 class NoBound(Exception):
@@ -27,28 +29,58 @@ class NoBound(Exception):
 @dataclass(frozen=True, slots=True)
 class Real:
     """A float tensor. value: exact but for float64. error: every correct side's float32 lies within value +- error; of
-    the same shape. ours: the error of qverify's own arithmetic, where that is exact up to one rounding; None: the same
-    as for every side."""
+    the same shape. ours: the error of qverify's own arithmetic, where that is smaller; None: the same as for every
+    side. lost: where the reference's float32 intermediates may overflow or underflow, so that its value means nothing;
+    qverify's own arithmetic keeps to the error there, too. None: nowhere."""
 
     value: Reals
     error: Reals
     ours: Reals | None = None
+    lost: Array | None = None
 
     def rounded(self, times: float = 1.0) -> Real:
         """Returns the tensor after `times` more roundings to float32."""
-        return Real(self.value, self.error + times * ROUNDOFF * (np.abs(self.value) + self.error) + TINY)
+        error = self.error + times * ROUNDOFF * (np.abs(self.value) + self.error) + TINY
+        return Real(self.value, error, None, self.lost)
+
+    def losing(self, *where: Array) -> Real:
+        """Returns the tensor, lost where any of these is True; they broadcast to its shape."""
+        lost = np.logical_or.reduce([np.broadcast_to(w, self.value.shape) for w in where])
+        lost = lost if self.lost is None else lost | self.lost
+        return replace(self, lost=lost if lost.any() else None)
+
+    def losing_large(self, *sizes: Reals) -> Real:
+        """Returns the tensor, lost where one of these magnitudes of float32 intermediates may overflow."""
+        return self.losing(*(np.abs(size) >= OVERFLOW for size in sizes))
+
+    def shaped(self, shape: tuple[int, ...]) -> Real:
+        """Returns the tensor in this shape."""
+        ours, lost = (None if v is None else v.reshape(shape) for v in (self.ours, self.lost))
+        return Real(self.value.reshape(shape), self.error.reshape(shape), ours, lost)
+
+    def as_float32(self) -> Real:
+        """Returns the tensor as float32 stores it: infinite where every side's rounding is, and lost where only some
+        side's may be."""
+        size = np.abs(self.value)
+        if not np.isfinite(size).any() or not (size + self.error >= BEYOND).any():
+            return self
+        beyond = np.isfinite(size) & (size - self.error >= BEYOND)
+        value = np.where(beyond, np.copysign(np.inf, self.value), self.value)
+        near = np.isfinite(value) & np.isfinite(self.error) & (size + self.error >= BEYOND)
+        return replace(self, value=value, error=np.where(beyond, 0.0, self.error)).losing(near)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
     """An integer tensor. low..high: the interval that contains every correct side's integer. error: of the value before
     it was rounded, in its LSB; None where there was no rounding. ours: low and high for qverify's own arithmetic, where
-    that is exact up to one rounding; None: the same as for every side."""
+    that is smaller; None: the same as for every side. lost: as for Real."""
 
     low: Wholes
     high: Wholes
     error: Reals | None = None
     ours: tuple[Wholes, Wholes] | None = None
+    lost: Array | None = None
 
 
 Held = Real | Whole

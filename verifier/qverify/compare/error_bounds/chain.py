@@ -3,16 +3,16 @@ node (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from qverify.compare.error_bounds import float_sums, functions, movement, reductions, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
+from qverify.compare.error_bounds.carried import Page, carried
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
-Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
     "conv_float": float_sums.conv_float,
@@ -81,7 +81,8 @@ def evaluated(unit: Unit, output: str, graph: Graph, given: Mapping[str, Array],
             return
         values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
         for node in unit.nodes:
-            values |= zip(node.outputs, PAGES[node.op](node, inputs_of(node, graph, values), graph), strict=True)
+            made = carried(PAGES[node.op], node, inputs_of(node, graph, values), graph)
+            values |= zip(node.outputs, made, strict=True)
         yield at, _take(values[output], at)
 
 
@@ -113,8 +114,12 @@ def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
 
 
 def _take(value: Held, at: Array) -> Held:
+    def take(of: Array) -> Array:
+        return np.broadcast_to(of, shape).reshape(-1)[at]
+
+    shape = value.value.shape if isinstance(value, Real) else value.low.shape
+    lost = None if value.lost is None else take(value.lost)
     if isinstance(value, Real):
-        ours = None if value.ours is None else value.ours.reshape(-1)[at]
-        return Real(value.value.reshape(-1)[at], value.error.reshape(-1)[at], ours)
-    error = None if value.error is None else np.broadcast_to(value.error, value.low.shape).reshape(-1)[at]
-    return Whole(value.low.reshape(-1)[at], value.high.reshape(-1)[at], error)
+        return Real(take(value.value), take(value.error), None if value.ours is None else take(value.ours), lost)
+    ours = None if value.ours is None else (take(value.ours[0]), take(value.ours[1]))
+    return Whole(take(value.low), take(value.high), None if value.error is None else take(value.error), ours, lost)

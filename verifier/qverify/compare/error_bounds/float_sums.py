@@ -46,9 +46,8 @@ class Sums:
         error = gamma(self.terms + EXTRA) * self.size + (self.terms + 2) * TINY
         own = ROUNDOFF * (np.abs(self.value) + (roundings - 1) * self.size) + DOUBLE * self.terms * self.size + TINY
         whole = np.broadcast_to(error if self.moved is None else self.moved + error, self.value.shape)
-        return Real(
-            self.value.reshape(shape), whole.reshape(shape), None if self.moved is not None else own.reshape(shape)
-        )
+        y = Real(self.value, whole, None if self.moved is not None else np.broadcast_to(own, whole.shape))
+        return y.losing_large(self.size).shaped(shape)
 
 
 def _summed(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: int) -> Sums:
@@ -87,11 +86,14 @@ def matmul_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[He
     alpha, beta = (float_word(w) for w in node.words[2:])
     a, b = (real(v) for v in inputs[:2])
     left, right = _row(a, node.words[0]), _column(b, node.words[1])
-    y = _summed(np.matmul, left, right, left.value.shape[-1]).scaled(alpha)
+    products = _summed(np.matmul, left, right, left.value.shape[-1])
+    y = products.scaled(alpha)
     if inputs[2] is not None:
         c = real(inputs[2])
         y = y.plus(Real(beta * c.value, abs(beta) * c.error))
-    return [y.bounded(graph.spec(node.outputs[0]).shape, 1.0 if alpha == 1.0 else 2.0)]
+    shape = graph.spec(node.outputs[0]).shape
+    made = y.bounded(shape, 1.0 if alpha == 1.0 else 2.0)
+    return [made.losing_large(np.broadcast_to(products.size, y.value.shape).reshape(shape))]
 
 
 def _row(a: Real, transposed: int) -> Real:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.arithmetic.float32 import erf64
-from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, Reals, float_word, real
+from qverify.compare.error_bounds.bounded_values import (
+    ROUNDOFF,
+    TINY,
+    Held,
+    NoBound,
+    Real,
+    Reals,
+    float_word,
+    real,
+)
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 
@@ -112,6 +121,12 @@ FUNCTIONS = {
 }
 
 
+PERIODIC, FARTHEST = (
+    ("sin", "cos", "tan"),
+    2.0**20,
+)  # qverify's own sides give NaN beyond this argument, kernels a number
+
+
 def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     """Returns the output of an elementwise_float node. NoBound for a function that has no bound here."""
     name, p, q = NAMES.get(node.words[0], ""), float_word(node.words[1]), float_word(node.words[2])
@@ -128,7 +143,11 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
         raise NoBound(f"{name} that rises and falls")
     if name == "tan" and x.error.any():
         raise NoBound("tan of inexact floats")
-    return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
+    y = _apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)
+    if name not in PERIODIC:
+        return [y]
+    far, near = np.abs(x.value) - x.error > FARTHEST, np.abs(x.value) + x.error <= FARTHEST
+    return [Real(np.where(far, np.nan, y.value), y.error).losing(~near & np.isfinite(x.value))]
 
 
 def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:

@@ -11,20 +11,31 @@ from collections.abc import Callable
 import numpy as np
 
 from qverify.arithmetic.reduced_rows import reduced_rows
-from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, NoBound, Real, gamma, real
+from qverify.compare.error_bounds.bounded_values import (
+    OVERFLOW,
+    ROUNDOFF,
+    TINY,
+    Held,
+    NoBound,
+    Real,
+    gamma,
+    real,
+)
 from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
 
 
 def _sum(x: Real) -> Real:
     moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
-    return Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
+    y = Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
+    return y.losing_large(size + moved)
 
 
 def _squares(x: Real) -> Real:
     moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
     value = (x.value**2).sum(-1)
-    return Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
+    y = Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
+    return y.losing_large(value + moved)
 
 
 def _largest(x: Real) -> Real:
@@ -40,18 +51,23 @@ def _smallest(x: Real) -> Real:
 def _product(x: Real) -> Real:
     size = np.abs(x.value).prod(-1)
     most = (np.abs(x.value) + x.error).prod(-1)
-    return Real(x.value.prod(-1), most - size + gamma(x.value.shape[-1] + 1) * most + TINY)
+    y = Real(x.value.prod(-1), most - size + gamma(x.value.shape[-1] + 1) * most + TINY)
+    large = np.maximum(np.abs(x.value) + x.error, 1.0).prod(-1)  # of a partial product, in any order
+    least = np.abs(x.value) - x.error
+    small = np.where(least > 0, np.minimum(least, 1.0), 1.0).prod(-1)
+    return y.losing(large >= OVERFLOW, (small < TINY) & (large > 1.0))
 
 
 def _root(x: Real) -> Real:
     value, ends = np.sqrt(x.value), [np.sqrt(np.maximum(x.value + s * x.error, 0.0)) for s in (-1, 1)]
-    return Real(value, np.maximum(ends[1] - value, value - ends[0]) + 2 * ROUNDOFF * ends[1] + TINY)
+    error = np.maximum(ends[1] - value, value - ends[0]) + 2 * ROUNDOFF * ends[1] + TINY
+    return Real(value, error, None, x.lost)
 
 
 def _log(x: Real) -> Real:
     value, low = np.log(x.value), x.value - x.error
     moved = np.where(low > 0, value - np.log(np.where(low > 0, low, 1.0)), np.inf)
-    return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved) + TINY)
+    return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved) + TINY, None, x.lost)
 
 
 def _log_sum_exp(x: Real) -> Real:
@@ -85,7 +101,7 @@ def reduce_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[He
         raise NoBound(f"reduction {function}")
     y = REDUCED[REDUCTIONS[function]](Real(reduced_rows(x.value, mask), reduced_rows(x.error, mask)))
     shape = graph.spec(node.outputs[0]).shape
-    return [Real(y.value.reshape(shape), y.error.reshape(shape))]
+    return [y.shaped(shape)]
 
 
 def variadic_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -100,4 +116,4 @@ def variadic_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[
     )
     name = VARIADIC[function]
     y = REDUCED["sum" if name == "mean" else name](Real(values, errors))
-    return [Real(y.value / len(parts), y.error / len(parts)).rounded(2) if name == "mean" else y]
+    return [Real(y.value / len(parts), y.error / len(parts), None, y.lost).rounded(2) if name == "mean" else y]

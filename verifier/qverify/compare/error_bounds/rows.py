@@ -6,14 +6,18 @@ there is no bound."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, taps_counted, window_of
 from qverify.compare.error_bounds.bounded_values import (
+    BEYOND,
+    OVERFLOW,
     ROUNDOFF,
     TINY,
+    Array,
     Held,
     NoBound,
     Real,
@@ -36,20 +40,20 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
     mean, mean_error = _average(rows)
     centred = rows.value - mean
-    root, root_error = _bound_deviation(rows, mean, mean_error, epsilon)
+    root, root_error, lost = _bound_deviation(rows, mean, mean_error, epsilon)
     least = root - root_error
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).rounded(2)
+    y = Real(value, error).losing(lost).rounded(2)
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(-1)
-        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+        y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
     if inputs[2] is not None:
         offset = real(inputs[2]).value.reshape(-1)
         largest = np.abs(offset) + np.abs(y.value) + y.error
-        y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY)
-    return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
+        y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY, None, y.lost)
+    return [y.shaped(x.value.shape)]
 
 
 def _average(rows: Real) -> tuple[Reals, Reals]:
@@ -59,9 +63,9 @@ def _average(rows: Real) -> tuple[Reals, Reals]:
     return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
 
 
-def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals]:
-    """Returns sqrt(var + eps) and its error, with var as mean((x - mean)^2) or as mean(x^2) - mean^2, whichever is
-    worse."""
+def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals, Array]:
+    """Returns sqrt(var + eps), its error, with var as mean((x - mean)^2) or as mean(x^2) - mean^2, whichever is worse,
+    and where it is lost."""
     depth = rows.value.shape[1]
     centred, moved = rows.value - mean, rows.error + rows.error.mean(1, keepdims=True)
     variance = (centred**2).mean(1, keepdims=True)
@@ -71,10 +75,23 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
     squares = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
     one_pass = gamma(depth + 3) * squares + 2 * size * mean_error + 2 * ROUNDOFF * size**2
     off = carried + np.maximum(two_passes, one_pass)
-    off = off + 2 * ROUNDOFF * (variance + off + epsilon) + TINY
-    root = np.sqrt(variance + epsilon)
-    low, high = np.sqrt(np.maximum(variance + epsilon - off, 0.0)), np.sqrt(variance + epsilon + off)
-    return root, np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+    off = off + 2 * ROUNDOFF * (variance + off + epsilon)
+    root, error, lost = _bound_root(variance + epsilon, off, TINY)
+    return root, error, lost | (depth * squares >= OVERFLOW)
+
+
+def _bound_root(radicand: Reals, off: Reals, flushed: float) -> tuple[Reals, Reals, Array]:
+    """Returns the root of a sum of squares, its error, and where only the underflow of squares could make it 0: there
+    the error is without that underflow, which qverify's own sides do not have. off: the radicand's error besides it."""
+    root = np.sqrt(radicand)
+
+    def reach(by: Reals) -> Reals:
+        low, high = np.sqrt(np.maximum(radicand - by, 0.0)), np.sqrt(radicand + by)
+        return np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+
+    whole, without = reach(off + flushed), reach(off)
+    lost = (whole >= root) & (without < root)
+    return root, np.where(lost, without, whole), lost
 
 
 def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -82,17 +99,15 @@ def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
     square = (rows.value**2).mean(1, keepdims=True)
     most = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
-    off = (most - square) + gamma(depth + 3) * (most + epsilon) + TINY
-    root, low = np.sqrt(square + epsilon), np.sqrt(np.maximum(square + epsilon - off, 0.0))
-    high = np.sqrt(square + epsilon + off)
-    root_error = np.maximum(high - root, root - low) + 2 * ROUNDOFF * high
+    off = (most - square) + gamma(depth + 3) * (most + epsilon)
+    root, root_error, lost = _bound_root(square + epsilon, off, TINY)
     least, value = root - root_error, rows.value / root
     error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).rounded(2)
+    y = Real(value, error).losing(lost, depth * most >= OVERFLOW).rounded(2)
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(-1)
-        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
-    return [Real(y.value.reshape(x.value.shape), y.error.reshape(x.value.shape))]
+        y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
+    return [y.shaped(x.value.shape)]
 
 
 def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -101,20 +116,22 @@ def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     x, epsilon = real(inputs[0]), float_word(node.words[1])
     rows = Real(*(v.reshape(len(v) * node.words[0], -1) for v in (x.value, x.error)))
     mean, mean_error = _average(rows)
-    root, root_error = _bound_deviation(rows, mean, mean_error, epsilon)
+    root, root_error, lost = _bound_deviation(rows, mean, mean_error, epsilon)
     least = root - root_error
     above = rows.error + mean_error + 6 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = (rows.value - mean) / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value.reshape(x.value.shape), error.reshape(x.value.shape)).rounded(2)
+    y = Real(value, error).losing(lost).shaped(x.value.shape).rounded(2)
     along = (-1, *[1] * (x.value.ndim - 2))
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(along)
-        y = Real(y.value * factor, y.error * np.abs(factor)).rounded()
+        y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
+        folded = np.maximum(np.maximum(np.abs(rows.value), np.abs(mean)), 1.0) / np.where(least > 0, least, np.inf)
+        y = y.losing_large(folded.reshape(x.value.shape) * factor)
     if inputs[2] is not None:
         offset = real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
-        y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY)
+        y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY, None, y.lost)
     return [y]
 
 
@@ -164,14 +181,18 @@ def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     size, largest = np.abs(value), np.abs(value) + error
     if node.words[3] == 1:
         norm, most = size.sum(1, keepdims=True), largest.sum(1, keepdims=True)
+        large, flushed = most, np.zeros_like(norm)
     else:
         norm, most = np.sqrt((size**2).sum(1, keepdims=True)), np.sqrt((largest**2).sum(1, keepdims=True))
+        large, flushed = most**2, norm - np.sqrt(np.maximum(norm**2 - node.words[1] * TINY, 0.0))
     off = (most - norm) + gamma(node.words[1] + 4) * most + TINY
+    lost = (off < norm) & (off + flushed >= norm)  # only the underflow of squares could make the norm 0
+    off = np.where(lost, off, off + flushed)
     least = norm - off
     y = np.where(norm > 0, value / norm, 0.0)
     moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
-    made, shape = Real(y, moved).rounded(2), graph.spec(node.outputs[0]).shape
-    return [Real(made.value.reshape(shape), made.error.reshape(shape))]
+    made = Real(y, moved).rounded(2).losing(lost, large >= OVERFLOW)
+    return [made.shaped(graph.spec(node.outputs[0]).shape)]
 
 
 def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -180,11 +201,14 @@ def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x, table = certain(inputs[0]).reshape(node.words[:3]), real(inputs[1]).value
     y = graph.spec(node.outputs[0])
     e = table[x - x.max(1, keepdims=True) + 255]
-    value = e * float_word(node.words[3]) / e.sum(1, keepdims=True)
-    error = value * gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + node.words[1] * TINY
+    steps = e * float_word(node.words[3])  # every side computes it in float32, where it may overflow
+    over = steps >= BEYOND
+    value = np.where(over, np.inf, steps / e.sum(1, keepdims=True))
+    error = np.where(over, 0.0, value * gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + node.words[1] * TINY)
     limits = np.iinfo(y.dtype)
     whole = integers(value, error, y.zero_point[0], (int(limits.min), int(limits.max)))
-    return [Whole(whole.low.reshape(y.shape), whole.high.reshape(y.shape), error.reshape(y.shape))]
+    lost = over.reshape(y.shape) if over.any() else None
+    return [Whole(whole.low.reshape(y.shape), whole.high.reshape(y.shape), error.reshape(y.shape), None, lost)]
 
 
 def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -192,9 +216,9 @@ def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
     axes = tuple(i for i in range(x.value.ndim) if node.words[0] >> i & 1)
     count = prod(x.value.shape[i] for i in axes)
     moved = x.error.mean(axes)
-    off = moved + gamma(count + 2) * (np.abs(x.value).mean(axes) + moved) + TINY
-    shape = graph.spec(node.outputs[0]).shape
-    return [Real(x.value.mean(axes).reshape(shape), off.reshape(shape))]
+    size = np.abs(x.value).mean(axes) + moved
+    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).losing_large(count * size)
+    return [y.shaped(graph.spec(node.outputs[0]).shape)]
 
 
 def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -207,7 +231,9 @@ def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> l
         return np.asarray(sum(taps) / count).reshape(y.shape)
 
     moved = mean(x.error)
-    return [Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * (mean(np.abs(x.value)) + moved) + TINY)]
+    size = mean(np.abs(x.value)) + moved
+    made = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
+    return [made.losing_large(prod(window.kernel) * size)]
 
 
 def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -230,7 +256,10 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
         raise NoBound("lrn over a base that may be 0")
     value = x.value / base**beta
     ends = [np.abs(x.value / (base + s * off) ** beta - value) for s in (-1, 1)]
-    return [Real(value, np.maximum(*ends)).rounded(8)]
+    powers, sizes = np.abs(base) ** beta, (squares.sum(1, keepdims=True), base + off)
+    own = 2.0**-46 * np.abs(beta * np.log(base)) + 2.0**-47 * abs(beta) * (np.abs(base) + 2 * abs(bias)) / base
+    y = Real(value, np.maximum(*ends)).losing(powers >= OVERFLOW, powers <= TINY).losing_large(*sizes).rounded(8)
+    return [replace(y, ours=(ROUNDOFF + own) * np.abs(value) + TINY)]
 
 
 def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -250,7 +279,7 @@ def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
             taken = x.value[..., row, :][..., column]
             value, size = value + part * taken, size + np.abs(part * taken)
             moved = moved + np.abs(part) * x.error[..., row, :][..., column]
-    return [Real(value, moved + gamma(6) * (size + moved) + TINY)]
+    return [Real(value, moved + gamma(6) * (size + moved) + TINY).losing_large(size + moved)]
 
 
 def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

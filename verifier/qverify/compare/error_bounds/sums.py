@@ -238,7 +238,8 @@ def elements(o: Operands, at: Array) -> Whole | Real:
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
     if o.floats:
         own = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
-        return Real(sums.value, error + (sums.terms + 2) * TINY, own)
+        made = Real(sums.value, error + (sums.terms + 2) * TINY, own)
+        return made.losing_large(sums.size).as_float32()
     whole = integers(sums.value, error, y.zero_point[0], (low, high))
     ours = integers(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
     return replace(whole, ours=(ours.low, ours.high))

@@ -68,7 +68,8 @@ class DeviceRungs:
         rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
         failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
         failing = [n for n, f in failed.items() if f.mismatched is not None or pair.b != "dump"]
-        if gate is not None and pair.verdict != "INCONCLUSIVE" and pair.cause not in FINAL_CAUSES:
+        final = pair.verdict == "INCONCLUSIVE" or pair.cause in FINAL_CAUSES or bool(pair.not_judged)
+        if gate is not None and not final:
             rows = {r.name: r for r in pair.tensors} if bits else finals
             rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
             _regate(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])

@@ -84,7 +84,7 @@ uint64_t qv_tensor_digest(const qv_session *s, int tensor) {
 qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks) {
   const qv_node *n = &s->model->nodes[node_index];
   uint64_t start = hooks && hooks->now_ns ? hooks->now_ns() : 0;
-  qv_status status = n->op->run(s, n);
+  qv_status status = qv_run_op(s, n);
   if (status != QV_OK) return status;
   uint64_t elapsed = hooks && hooks->now_ns ? hooks->now_ns() - start : 0;
   if (hooks && hooks->on_node && hooks->on_node(hooks->user, s, node_index, elapsed)) return QV_E_CANCELLED;

@@ -80,9 +80,8 @@ def with_nans(values: np.ndarray[Any, Any], rng: np.random.Generator, often: flo
     return np.where(what < 1.5 * often, odd, values)
 
 
-@pytest.mark.parametrize("often", [0.02, 0.1, 0.5])
-def test_nans_have_one_pattern(often: float, tmp_path: Path) -> None:
-    """No architecture's own NaN is left in what a node computes; what only moves keeps its bits."""
+def nodes_of_nans(often: float) -> RandomNodes:
+    """Every op's random nodes, and some of floats, on inputs of which this share is odd."""
     made = RandomNodes("ref-exact", 31)
     for random_nodes in RANDOM_NODES.values():
         random_nodes(made)
@@ -93,6 +92,13 @@ def test_nans_have_one_pattern(often: float, tmp_path: Path) -> None:
             "max_pool", (made.floats((1, 1, 9, 9)),), made.float_output((1, 1, 7, 7)), (3, 3, 1, 1, *[0] * 4, 1, 1)
         )
     made.values = {name: with_nans(value, made.rng, often) for name, value in made.values.items()}
+    return made
+
+
+@pytest.mark.parametrize("often", [0.02, 0.1, 0.5])
+def test_nans_have_one_pattern(often: float, tmp_path: Path) -> None:
+    """No architecture's own NaN is left in what a node computes; what only moves keeps its bits."""
+    made = nodes_of_nans(often)
     outputs, found = agree(made, binary(), tmp_path, f"NaNs at {often}"), set()
     for node in made.nodes:
         for name in node.outputs:

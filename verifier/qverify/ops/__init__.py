@@ -91,11 +91,11 @@ def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: 
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in node.inputs]
     with np.errstate(all="ignore"):  # NaN and infinities are values like others
         made = [np.asarray(y) for y in of.simulate(node, inputs, graph, state)]  # numpy makes scalars of rank 0
-    settled = made if node.op in MOVES else [_with_one_nan(y) for y in made]
+    settled = made if node.op in MOVES else [with_one_nan(y) for y in made]
     return dict(zip(node.outputs, settled, strict=True))
 
 
-def _with_one_nan(y: Array) -> Array:
+def with_one_nan(y: Array) -> Array:
     """Returns y; of float32 with the bits 0x7FC00000 for every NaN, which no two architectures would agree on."""
     if y.dtype != np.float32 or not (lost := np.isnan(y)).any():
         return y

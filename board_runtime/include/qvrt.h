@@ -100,6 +100,11 @@ struct qv_op {
 };
 extern const qv_op *const qv_op_table[]; /* ends in NULL */
 
+/* ops/table.c: runs the node's op; in qvrt-faulty then its faults. op.c: runs the op alone, and gives every NaN that it computed
+   the bits 0x7FC00000, which no two architectures would agree on; ops that only move elements keep their bits. */
+qv_status qv_run_op(const qv_session *s, const qv_node *n);
+qv_status qv_run_kernel(const qv_session *s, const qv_node *n);
+
 /* For op files. */
 static inline const qv_tensor *qv_in(const qv_model *m, const qv_node *n, int i) {
   return (i < n->n_inputs && n->inputs[i] >= 0) ? &m->tensors[n->inputs[i]] : NULL;

@@ -30,8 +30,8 @@ static inline int32_t qv_qmin(int32_t dtype) { return dtype == QV_S8 ? -128 : dt
 static inline int32_t qv_qmax(int32_t dtype) { return dtype == QV_S8 ? 127 : dtype == QV_U8 ? 255 : dtype == QV_S16 ? 32767 : 65535; }
 static inline int32_t qv_load(const void *data, int32_t dtype, int64_t i) {
   switch (dtype) {
-    case QV_U8:
-    case QV_BOOL: return ((const uint8_t *)data)[i];
+    case QV_U8: return ((const uint8_t *)data)[i];
+    case QV_BOOL: return ((const uint8_t *)data)[i] != 0;
     case QV_S8: return ((const int8_t *)data)[i];
     case QV_U16: return ((const uint16_t *)data)[i];
     case QV_S16: return ((const int16_t *)data)[i];

@@ -159,6 +159,10 @@ static qv_status load_constant(qv_model *m, sections *s, const uint8_t *r, qv_te
   s->ordered = offset + (uint64_t)t->dense_bytes;
   t->constant = s->at[DATA] + offset;
   to_own_order(t->constant, t->dtype, (uint64_t)t->dense_bytes);
+  const uint8_t *truth = t->constant;
+  for (int64_t i = 0; t->dtype == QV_BOOL && i < t->elements; i++)
+    if (truth[i] > 1)
+      return qv_refuse(m, QV_E_FORMAT, "constant %.100s: element %ld of bool is %d, wanted 0 or 1", t->name, (long)i, truth[i]);
   return QV_OK;
 }
 

@@ -38,11 +38,17 @@ static void border(const qv_tensor *t, uint8_t *dense, uint8_t *aligned, int out
   }
 }
 
+/* Bytes from outside: of bool, any but 0 is true, which is 1. */
+static void settle_truth(const qv_tensor *t, uint8_t *dense) {
+  for (int64_t i = 0; t->dtype == QV_BOOL && i < t->elements; i++) dense[i] = dense[i] != 0;
+}
+
 qv_status qv_set_input(qv_session *s, int tensor, const uint8_t *aligned, int64_t bytes) {
   const qv_tensor *t = &s->model->tensors[tensor];
   if (bytes != t->aligned_bytes || t->constant) return QV_E_INPUT;
   border(t, s->arena + t->arena_offset, (uint8_t *)(uintptr_t)aligned, 0);
   qv_border_order(s->arena + t->arena_offset, t->dtype, (size_t)t->dense_bytes);
+  settle_truth(t, s->arena + t->arena_offset);
   return QV_OK;
 }
 
@@ -51,6 +57,7 @@ qv_status qv_set_dense(qv_session *s, int tensor, const uint8_t *dense, int64_t 
   if (bytes != t->dense_bytes || t->constant) return QV_E_INPUT;
   memcpy(s->arena + t->arena_offset, dense, (size_t)bytes);
   qv_border_order(s->arena + t->arena_offset, t->dtype, (size_t)bytes);
+  settle_truth(t, s->arena + t->arena_offset);
   return QV_OK;
 }
 
@@ -77,7 +84,7 @@ uint64_t qv_tensor_digest(const qv_session *s, int tensor) {
 qv_status qv_run_node(qv_session *s, int node_index, const qv_run_hooks *hooks) {
   const qv_node *n = &s->model->nodes[node_index];
   uint64_t start = hooks && hooks->now_ns ? hooks->now_ns() : 0;
-  qv_status status = n->op->run(s, n);
+  qv_status status = qv_run_op(s, n);
   if (status != QV_OK) return status;
   uint64_t elapsed = hooks && hooks->now_ns ? hooks->now_ns() - start : 0;
   if (hooks && hooks->on_node && hooks->on_node(hooks->user, s, node_index, elapsed)) return QV_E_CANCELLED;

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xxhash
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.records import encode
-from qverify.ops import simulate_node
+from qverify.ops import MOVES, simulate_node, stems
 
 from tests.ops.case_files import RANDOM_NODES
 from tests.ops.random_nodes import RandomNodes
-from tests.ops.runtime_library import COMPILER, binary
+from tests.ops.runtime_library import COMPILER, HERE, binary
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
 TIMES = 4  # each op's random nodes are made
@@ -44,15 +46,72 @@ def test_random_nodes(rounding: str, sanitized: bool, tmp_path: Path) -> None:
             TIMES - 1 if made.requantized > before or rounding == ROUNDINGS[0] else 0
         ):  # others have no mode
             random_nodes(made)
-    graph = made.graph()
+    agree(made, binary(sanitized), tmp_path, f"seed {seed}")
+
+
+def agree(made: RandomNodes, program: Path, tmp_path: Path, said: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Asserts that the simulator and both kernels of every node give equal bytes; returns them."""
+    graph, outputs = made.graph(), {}
     (tmp_path / "model.bin").write_bytes(encode(graph))
     names = list(made.values)
     for i, name in enumerate(names):
         (tmp_path / f"{i}.bin").write_bytes(np.ascontiguousarray(made.values[name]).tobytes())
-    fast = digests(binary(sanitized), tmp_path, names)
-    plain = digests(binary(sanitized), tmp_path, names, "--plain")
+    fast = digests(program, tmp_path, names)
+    plain = digests(program, tmp_path, names, "--plain")
     assert len(fast) == len(graph.outputs)
     for node in graph.nodes:
         for name, want in simulate_node(graph, node, made.values).items():
             digest = xxhash.xxh64(np.ascontiguousarray(want).tobytes(), seed=0).hexdigest()
-            assert (fast[name], plain[name]) == (digest, digest), f"{node.op} {name} {node.words}, seed {seed}"
+            assert (fast[name], plain[name]) == (digest, digest), f"{node.op} {name} {node.words}, {said}"
+            outputs[name] = want
+    return outputs
+
+
+def with_nans(values: np.ndarray[Any, Any], rng: np.random.Generator, often: float) -> np.ndarray[Any, Any]:
+    """float32 values with NaNs of every sign and payload, and infinities, zeros of both signs among them; others as they are."""
+    if values.dtype != np.float32:
+        return values
+    patterns = rng.integers(0x7F800001, 0x80000000, values.shape, np.uint32)
+    patterns |= rng.integers(0, 2, values.shape, np.uint32) << 31
+    infinite = np.where(rng.random(values.shape) < 0.5, np.inf, -np.inf).astype(np.float32)
+    what = rng.random(values.shape)
+    zero = np.copysign(np.float32(0), infinite)
+    odd = np.where(what < 0.9 * often, patterns.view(np.float32), np.where(what < 1.1 * often, infinite, zero))
+    return np.where(what < 1.5 * often, odd, values)
+
+
+def nodes_of_nans(often: float) -> RandomNodes:
+    """Every op's random nodes, and some of floats, on inputs of which this share is odd."""
+    made = RandomNodes("ref-exact", 31)
+    for random_nodes in RANDOM_NODES.values():
+        random_nodes(made)
+    for shape in ((70, 9), (90,)):
+        x = made.floats(shape)
+        made.node("reshape", (x,), made.float_output(shape[::-1]))
+        made.node(
+            "max_pool", (made.floats((1, 1, 9, 9)),), made.float_output((1, 1, 7, 7)), (3, 3, 1, 1, *[0] * 4, 1, 1)
+        )
+    made.values = {name: with_nans(value, made.rng, often) for name, value in made.values.items()}
+    return made
+
+
+@pytest.mark.parametrize("often", [0.02, 0.1, 0.5])
+def test_nans_have_one_pattern(often: float, tmp_path: Path) -> None:
+    """No architecture's own NaN is left in what a node computes; what only moves keeps its bits."""
+    made = nodes_of_nans(often)
+    outputs, found = agree(made, binary(), tmp_path, f"NaNs at {often}"), set()
+    for node in made.nodes:
+        for name in node.outputs:
+            y = outputs[name]
+            if y.dtype != np.float32 or not np.isnan(y).any():
+                continue
+            patterns = set(y.view(np.uint32)[np.isnan(y)].tolist())
+            assert node.op in MOVES or patterns == {0x7FC00000}, f"{node.op} {node.words}"
+            assert node.op != "reshape" or patterns != {0x7FC00000}
+            found.add(node.op)
+    assert {"layer_norm", "lrn", "softmax_float", "max_pool", "conv_float", "elementwise_float", "reshape"} <= found
+
+
+def test_the_ops_that_move_are_the_same_in_c() -> None:
+    text = (HERE / "src" / "ops" / "op.c").read_text().partition("MOVES[] = {")[2].partition("}")[0]
+    assert re.findall(r'"(\w+)"', text) == sorted(MOVES) and set(stems()) > MOVES

@@ -65,7 +65,8 @@ static int32_t exact_even(const qv_output_fault *f, int64_t acc, int64_t c) {
 /* Dequantized to a real number, then divided by the output's scale. */
 static int32_t through_reals(const qv_output_fault *f, int64_t acc, int64_t c) {
   const qv_tensor *x = qv_in(f->s->model, f->n, 0), *k = strcmp(f->n->op_name, "global_average_pool") ? qv_in(f->s->model, f->n, 1) : NULL;
-  float weight = k ? k->scale[k->n_scales > 1 ? c : 0] : 1.0f / (float)(x->elements / f->elements), product = x->scale[0] * weight;
+  int64_t read = x->n_scales > 1 ? c / (f->y->shape[1] / x->n_scales) : 0; /* depthwise: the input channel */
+  float weight = k ? k->scale[k->n_scales > 1 ? c : 0] : 1.0f / (float)(x->elements / f->elements), product = x->scale[read] * weight;
   float real = (float)acc * product, v = real / f->y->scale[0];
   return qv_sum_limited(f, (double)qv_round_f64((double)v));
 }

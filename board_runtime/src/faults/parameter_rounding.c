@@ -4,11 +4,13 @@
 #include "../arithmetic/requantize.h"
 #include "parameter_faults.h"
 
-/* Real scale of a channel, from the tensors' own scales where weights have them. */
+/* Real scale of an output channel, from the tensors' own scales where weights have them. Of inputs with a scale for each of
+   their channels, every output channel reads one; transposed weights have the scales of one group. */
 static double scale_of(qv_shadow *w, const qv_roles *at, int32_t channel, const float *rq) {
   const qv_tensor *x = qv_shadow_in(w, 0), *k = qv_shadow_in(w, at->weights), *y = qv_shadow_out(w);
   if (!k || !k->n_scales) return (double)rq[channel];
-  return (double)x->scale[0] * (double)k->scale[k->n_scales > 1 ? channel : 0] / (double)y->scale[0];
+  int32_t read = x->n_scales > 1 ? channel / (y->shape[1] / x->n_scales) : 0;
+  return (double)x->scale[read] * (double)k->scale[channel % k->n_scales] / (double)y->scale[0];
 }
 
 /* S = q * 2^e: a multiplier of `bits` bits with its exponent. */

@@ -18,9 +18,11 @@ qv_why qv_parameter_input_sign_folded(qv_shadow *w) {
   qv_tensor *x = qv_shadow_in(w, 0);
   if (!x || !qv_is_q(x)) return "it has no quantized input";
   if (qv_shadow_out(w)->dtype == QV_F32) return "of real numbers it might as well be the sign bit";
-  int32_t zero = x->zero_point[0], high = qv_qmax(x->dtype);
+  int64_t inner = 1;
+  for (int k = x->channel_axis + 1; x->n_scales > 1 && k < x->rank; k++) inner *= x->shape[k];
+  int32_t high = qv_qmax(x->dtype);
   for (int64_t i = 0; i < x->elements; i++) {
-    int32_t v = qv_load(x->constant, x->dtype, i), folded = v < zero ? 2 * zero - v : v;
+    int32_t zero = qv_zero(x, i / inner % x->n_scales), v = qv_load(x->constant, x->dtype, i), folded = v < zero ? 2 * zero - v : v;
     qv_store(qv_shadow_bytes(x), x->dtype, i, folded > high ? high : folded);
   }
   return NULL;

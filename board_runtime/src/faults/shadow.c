@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "../ops/list.h"
-
 static const qv_roles roles[] = {
     {"conv", 3, 11, 1, 2, 0},           {"conv_transpose", 3, 11, 1, 2, 0}, {"fully_connected", 3, 0, 1, 2, -1},
     {"matmul", 2, 0, -1, -1, -1},       {"mul", 2, 0, -1, -1, -1},          {"global_average_pool", 1, 0, -1, -1, -1},
@@ -92,21 +90,10 @@ static qv_status run(qv_shadow *w, const qv_session *s, const qv_node *n) {
   w->node.prepared_offset = top;
   w->node.scratch_offset = top + (w->node.prepared_bytes + 63) / 64 * 64;
   qv_status status = n->op->prepare ? n->op->prepare(&w->session, &w->node) : QV_OK;
-  return status == QV_OK ? n->op->run(&w->session, &w->node) : status;
-}
-
-#define ENTRY(stem) &qv_op_##stem,
-static const qv_op *const kernels[] = {QV_OPS(ENTRY) NULL};
-
-/* The node's op in this binary's table is the faulty one; the kernel itself is this. */
-static const qv_op *plain_op(const qv_node *n) {
-  const qv_op *const *op = kernels;
-  while (strcmp((*op)->stem, n->op_name) != 0) op++;
-  return *op;
+  return status == QV_OK ? qv_run_kernel(&w->session, &w->node) : status;
 }
 
 qv_why qv_shadow_run(qv_shadow *w, const qv_session *s, const qv_node *n) {
-  w->node.op = plain_op(n);
   if (w->node.op->check(&w->model, &w->node) != QV_OK) return "the changed node would not load";
   if (run(w, s, &w->node) != QV_OK) return "the changed node would not run";
   for (int i = 0; i < n->n_outputs; i++) {

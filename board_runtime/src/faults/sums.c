@@ -31,7 +31,7 @@ static int64_t multiply(const summed *a, int64_t i, int64_t tap, int64_t x, int6
 /* Of output i of a conv, which is (batch, o, row, column). */
 static int64_t conv_sum(const summed *a, int64_t i, const int64_t at[4], int64_t acc) {
   const qv_window *w = &a->w;
-  int64_t area = w->kernel_h * w->kernel_w, zero = a->x->zero_point[0], held = 0;
+  int64_t area = w->kernel_h * w->kernel_w, zero = qv_zero(a->x, at[1] / a->per_out), held = 0;
   for (int64_t tap = 0; tap < a->depth; tap++) {
     int64_t row = at[2] * w->stride_h - w->top + tap % area / w->kernel_w * w->dilation_h;
     int64_t column = at[3] * w->stride_w - w->left + tap % w->kernel_w * w->dilation_w;

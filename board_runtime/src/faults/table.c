@@ -139,19 +139,11 @@ static void fault(const qv_session *s, const qv_node *n) {
   }
 }
 
-#define WRAP(stem) \
-  static qv_status faulty_##stem(const qv_session *s, const qv_node *n) { \
-    qv_status status = qv_op_##stem.run(s, n); \
-    if (status == QV_OK) fault(s, n); \
-    return status; \
-  } \
-  static qv_op wrapped_##stem;
-QV_OPS(WRAP)
+qv_status qv_run_op(const qv_session *s, const qv_node *n) {
+  qv_status status = qv_run_kernel(s, n);
+  if (status == QV_OK) fault(s, n);
+  return status;
+}
 
-#define ENTRY(stem) &wrapped_##stem,
+#define ENTRY(stem) &qv_op_##stem,
 const qv_op *const qv_op_table[] = {QV_OPS(ENTRY) NULL};
-
-#define FILL(stem) \
-  wrapped_##stem = qv_op_##stem; \
-  wrapped_##stem.run = faulty_##stem;
-__attribute__((constructor)) static void fill(void) { QV_OPS(FILL) }

@@ -46,12 +46,14 @@ static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
   void *to = qv_data(s, y);
   int64_t at = 0;
   for (int64_t p = 0; p < w.batch * w.channels; p++)
-    for (int64_t i = 0; i < w.out_h; i++)
+    for (int64_t i = 0; i < w.out_h; i++) {
+      qv_taps_of_axis rows = qv_taps_walked(i * w.stride_h - w.top, w.kernel_h, 1, w.in_h);
       for (int64_t j = 0; j < w.out_w; j++, at++) {
+        qv_taps_of_axis columns = qv_taps_walked(j * w.stride_w - w.left, w.kernel_w, 1, w.in_w);
         int64_t acc = 0, count = 0;
         float real = 0.0f;
-        for (int64_t a = 0; a < w.kernel_h; a++)
-          for (int64_t b = 0; b < w.kernel_w; b++) {
+        for (int64_t a = rows.first; a < rows.end; a++)
+          for (int64_t b = columns.first; b < columns.end; b++) {
             int64_t row = i * w.stride_h - w.top + a, column = j * w.stride_w - w.left + b;
             if (row < 0 || row >= w.in_h || column < 0 || column >= w.in_w) continue;
             int32_t v = qv_load(from, x->dtype, (p * w.in_h + row) * w.in_w + column) - x->zero_point[0];
@@ -65,6 +67,7 @@ static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
         if (result > r.high) result = r.high;
         qv_store(to, y->dtype, at, result);
       }
+    }
   return QV_OK;
 }
 

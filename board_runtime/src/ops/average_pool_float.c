@@ -12,21 +12,19 @@ static qv_status average_pool_float_check(qv_model *m, qv_node *n) {
 }
 
 static double sum_of(const qv_window *w, const float *plane, int64_t top, int64_t left) {
+  qv_taps_of_axis rows = qv_taps_between(top, w->kernel_h, w->dilation_h, 0, w->in_h);
+  qv_taps_of_axis columns = qv_taps_between(left, w->kernel_w, w->dilation_w, 0, w->in_w);
   double sum = 0.0;
-  for (int64_t a = 0; a < w->kernel_h; a++)
-    for (int64_t b = 0; b < w->kernel_w; b++) {
-      int64_t row = top + a * w->dilation_h, column = left + b * w->dilation_w;
-      if (row < 0 || row >= w->in_h || column < 0 || column >= w->in_w) continue;
-      sum = sum + (double)plane[row * w->in_w + column];
-    }
+  for (int64_t a = rows.first; a < rows.end; a++)
+    for (int64_t b = columns.first; b < columns.end; b++)
+      sum = sum + (double)plane[(top + a * w->dilation_h) * w->in_w + left + b * w->dilation_w];
   return sum;
 }
 
 /* How many of `kernel` positions from `start` on lie in [low, high). */
 static int64_t positions(int64_t start, int64_t kernel, int64_t dilation, int64_t low, int64_t high) {
-  int64_t found = 0;
-  for (int64_t k = 0; k < kernel; k++) found += start + k * dilation >= low && start + k * dilation < high;
-  return found;
+  qv_taps_of_axis taps = qv_taps_between(start, kernel, dilation, low, high);
+  return taps.end - taps.first;
 }
 
 static qv_status average_pool_float_run(const qv_session *s, const qv_node *n) {

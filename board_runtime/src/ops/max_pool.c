@@ -18,12 +18,14 @@ static qv_status max_pool_run(const qv_session *s, const qv_node *n) {
   void *to = qv_data(s, y);
   int64_t at = 0;
   for (int64_t p = 0; p < w.batch * w.channels; p++)
-    for (int64_t i = 0; i < w.out_h; i++)
+    for (int64_t i = 0; i < w.out_h; i++) {
+      qv_taps_of_axis rows = qv_taps_walked(i * w.stride_h - w.top, w.kernel_h, w.dilation_h, w.in_h);
       for (int64_t j = 0; j < w.out_w; j++, at++) {
         int32_t best = qv_is_8bit(x) || qv_is_16bit(x) ? qv_qmin(x->dtype) : 0;
         float best_f = -3.4028234663852886e38f * 2.0f;
-        for (int64_t a = 0; a < w.kernel_h; a++)
-          for (int64_t b = 0; b < w.kernel_w; b++) {
+        qv_taps_of_axis columns = qv_taps_walked(j * w.stride_w - w.left, w.kernel_w, w.dilation_w, w.in_w);
+        for (int64_t a = rows.first; a < rows.end; a++)
+          for (int64_t b = columns.first; b < columns.end; b++) {
             int64_t r = i * w.stride_h - w.top + a * w.dilation_h, c = j * w.stride_w - w.left + b * w.dilation_w;
             if (r < 0 || r >= w.in_h || c < 0 || c >= w.in_w) continue;
             int64_t where = (p * w.in_h + r) * w.in_w + c;
@@ -38,6 +40,7 @@ static qv_status max_pool_run(const qv_session *s, const qv_node *n) {
         if (x->dtype == QV_F32) ((float *)to)[at] = best_f;
         else qv_store(to, y->dtype, at, best);
       }
+    }
   return QV_OK;
 }
 

@@ -9,6 +9,7 @@ static qv_status pad_check(qv_model *m, qv_node *n) {
   if (x->rank != y->rank) return qv_fail_operands(m, n, "one rank in and out");
   if (n->n_words != 2 + x->rank) return qv_fail(m, n, QV_E_FORMAT, "%d words, wanted %d", n->n_words, 2 + x->rank);
   if (qv_word(n, 0) < 0 || qv_word(n, 0) > 2) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 to 2", qv_word(n, 0));
+  if (y->dtype == QV_BOOL && qv_word(n, 1) & ~1) return qv_fail(m, n, QV_E_FORMAT, "word 1 is %d, wanted 0 or 1 for a bool", qv_word(n, 1));
   for (int k = 0; k < y->rank; k++) {
     int64_t before = qv_word(n, 2 + k), after = (int64_t)y->shape[k] - x->shape[k] - before;
     if (before < 0 || after < 0)

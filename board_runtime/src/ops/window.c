@@ -23,6 +23,24 @@ void qv_window_of(const qv_model *m, const qv_node *n, int dilated, qv_window *w
   w->out_w = y->shape[y->rank - 1];
 }
 
+static int64_t divided_up(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
+
+qv_taps_of_axis qv_taps_between(int64_t start, int64_t kernel, int64_t dilation, int64_t low, int64_t high) {
+  qv_taps_of_axis taps = {divided_up(low - start, dilation), divided_up(high - start, dilation)};
+  if (taps.end > kernel) taps.end = kernel;
+  if (taps.first > taps.end) taps.first = taps.end;
+  return taps;
+}
+
+enum { MARGIN = 16 }; /* positions outside the image that are walked like those in it */
+
+qv_taps_of_axis qv_taps_walked(int64_t start, int64_t kernel, int64_t dilation, int64_t size) {
+  qv_taps_of_axis taps = {0, kernel};
+  if (start >= -MARGIN && start + (kernel - 1) * dilation < size + MARGIN) return taps;
+  taps = qv_taps_between(start, kernel, dilation, 0, size);
+  return taps.first == taps.end ? taps : qv_taps_between(start, kernel, dilation, -MARGIN, size + MARGIN);
+}
+
 qv_status qv_window_check(qv_model *m, const qv_node *n, int dilated, int transposed) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   if (!x || (x->rank != 3 && x->rank != 4) || y->rank != x->rank || y->shape[0] != x->shape[0])

@@ -105,7 +105,7 @@ def erf64(x: Array) -> Array:
         t = (k * 0.5) / (far + t)
     tail = 1.0 - exp64(-(far * far)) * (0.5641895835477563 / (far + t))
     result = np.where(size < 2.5, series, np.where(size >= 6.0, 1.0, tail))
-    return np.where(np.isnan(x), np.nan, np.copysign(result, x))
+    return np.where(np.isnan(x), np.nan, np.where(x < 0, -result, result))
 
 
 _SINH = [1.0, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800]

@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import Array
 from qverify.arithmetic.planes import Planes, planes_of
-from qverify.arithmetic.windows import Window
+from qverify.arithmetic.windows import Window, landed
 from qverify.arithmetic.workers import run_blocks, runs
 
 BLOCK = 1 << 20  # elements of a block's operands, which stay in a cache
@@ -88,27 +88,30 @@ def convolve_transposed(x: Array, w: Array, window: Window, group: int, out: tup
 
 
 def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
-    reach = [(x.shape[1 + i] - 1) * window.stride[i] + 1 for i in (0, 1)]
-    last = [(window.kernel[i] - 1) * window.dilation[i] for i in (0, 1)]
-    top, left = window.pad[:2]
-    whole = np.zeros((w.shape[1], *(max(reach[i] + last[i], window.pad[i] + out[i]) for i in (0, 1))))
+    acc = np.zeros((w.shape[1], *out))
+    (top, left), (stride_h, stride_w) = window.pad[:2], window.stride
     for i in range(window.kernel[0]):
+        rows, source_rows = landed(i * window.dilation[0] - top, stride_h, x.shape[1], out[0])
         for j in range(window.kernel[1]):
-            y0, x0 = i * window.dilation[0], j * window.dilation[1]
-            tap = (w[:, :, i, j].T @ x.reshape(len(x), -1)).reshape(-1, *x.shape[1:])
-            whole[:, y0 : y0 + reach[0] : window.stride[0], x0 : x0 + reach[1] : window.stride[1]] += tap
-    return whole[:, top : top + out[0], left : left + out[1]]
+            columns, source_columns = landed(j * window.dilation[1] - left, stride_w, x.shape[2], out[1])
+            near = x[:, source_rows, source_columns]
+            acc[:, rows, columns] += (w[:, :, i, j].T @ near.reshape(len(x), -1)).reshape(w.shape[1], *near.shape[1:])
+    return acc
 
 
 def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
     """Returns the products [E, I/group * kh * kw], float64, whose sums are the elements of `convolve` at these flat
     positions of its shape."""
     image, channel, row, column = np.unravel_index(at, shape)
-    padded, each = window.padded(x, (shape[2], shape[3]), 0.0), w.shape[1]
+    each, near, inside = w.shape[1], [], []
     reads = (channel // (len(w) // group) * each)[:, None] + np.arange(each)
-    rows = (row * window.stride[0])[:, None] + np.arange(window.kernel[0]) * window.dilation[0]
-    columns = (column * window.stride[1])[:, None] + np.arange(window.kernel[1]) * window.dilation[1]
-    patch = padded[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
+    for axis, where in ((0, row), (1, column)):
+        steps = np.arange(window.kernel[axis]) * window.dilation[axis] - window.pad[axis]
+        place = (where * window.stride[axis])[:, None] + steps
+        near.append(np.clip(place, 0, x.shape[2 + axis] - 1))
+        inside.append(near[axis] == place)
+    patch = x[image[:, None, None, None], reads[:, :, None, None], near[0][:, None, :, None], near[1][:, None, None]]
+    patch = np.where(inside[0][:, None, :, None] & inside[1][:, None, None], patch, 0)
     return (patch.astype(DOUBLE) * w[channel].astype(DOUBLE)).reshape(len(at), -1)
 
 

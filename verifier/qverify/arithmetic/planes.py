@@ -44,7 +44,8 @@ class Planes:
 
 def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array | int, dtype: np.dtype[Any]) -> Planes:
     """Returns x [C, H, W] minus its zero point, one or [C, 1, 1], in dtype, padded with 0, as the phases that the window's taps use."""
-    if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad):
+    covered = out[0] <= x.shape[1] and out[1] <= x.shape[2]
+    if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad) and covered:
         flat = np.subtract(x.reshape(len(x), 1, -1), zero_point, dtype=dtype, casting="unsafe")
         return Planes(flat, x.shape[2], ((0, 0, 0),))
     reach = [[k * window.dilation[axis] for k in range(window.kernel[axis])] for axis in (0, 1)]
@@ -57,8 +58,9 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array 
         columns, source_columns = _placed(j - window.pad[1], window.stride[1], x.shape[2], width)
         target = flat[:, plane, rows, columns]
         np.subtract(x[:, source_rows, source_columns], zero_point, out=target, dtype=dtype, casting="unsafe")
+    numbers = {phase: number for number, phase in enumerate(phases)}
     taps = tuple(
-        (phases.index((i % window.stride[0], j % window.stride[1])), i // window.stride[0], j // window.stride[1])
+        (numbers[i % window.stride[0], j % window.stride[1]], i // window.stride[0], j // window.stride[1])
         for i in reach[0]
         for j in reach[1]
     )

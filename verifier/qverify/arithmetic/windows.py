@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Cut = tuple[Any, ...]  # an index of the last two axes
 WINDOW_WORDS = (
     "kernel_h",
     "kernel_w",
@@ -22,6 +23,7 @@ WINDOW_WORDS = (
 )
 DILATION_WORDS = ("dilation_h", "dilation_w")
 LARGEST, LARGEST_KERNEL = 65536, 1 << 20
+ROOM = 1 << 16  # elements of padding that cost nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,57 @@ class Window:
                 rows = slice(y, y + (out[0] - 1) * self.stride[0] + 1, self.stride[0])
                 yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
 
+    def reads(self, x: Array, out: tuple[int, int], fill: float | int) -> Iterator[Array]:
+        """Yields arrays [N,C,oh,ow] of what the windows over x [N,C,H,W] read, each window's elements in row-major order; fill
+        where a window reads nothing, at any of its places. Time and memory have a limit that x and the output set,
+        whatever the words are."""
+        size = (x.shape[2], x.shape[3])
+        spans = [self._inside(axis, size[axis], out[axis]) for axis in (0, 1)]
+        needed = int(np.prod([(end - first).max() for first, end in spans]))
+        room = int(np.prod([size[i] + self.pad[i] + self.pad[i + 2] + self._reach(i) for i in (0, 1)]))
+        if self.kernel[0] * self.kernel[1] <= 4 * needed and room <= 4 * (size[0] * size[1] + out[0] * out[1]) + ROOM:
+            yield from self.taps(self.padded(x, out, fill), out)
+        else:
+            yield from self._gathered(x, spans, fill)
+
+    def _gathered(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
+        """Yields as `reads`, the first element that each window reads first."""
+        counts = [max(1, int((end - first).max())) for first, end in spans]
+        for i, j in np.ndindex(*counts):
+            at, there = [], []
+            for axis, step in ((0, i), (1, j)):
+                first, end = spans[axis]
+                place = (
+                    np.arange(len(first)) * self.stride[axis] - self.pad[axis] + (first + step) * self.dilation[axis]
+                )
+                there.append(first + step < end)
+                at.append(np.where(there[axis], place, 0))
+            read = x[:, :, at[0][:, None], at[1]]
+            yield np.where(there[0][:, None] & there[1], read, np.array(fill, x.dtype))
+
+    def _reach(self, axis: int) -> int:
+        return (self.kernel[axis] - 1) * self.dilation[axis] + 1
+
+    def _inside(self, axis: int, size: int, out: int) -> tuple[Array, Array]:
+        """Returns each window's first tap within the image and the one after the last, int64 [out]."""
+        start = np.arange(out, dtype=np.int64) * self.stride[axis] - self.pad[axis]
+        return taps_between(start, self.kernel[axis], self.dilation[axis], 0, size)
+
+    def cropped(self, size: tuple[int, int], out: tuple[int, int]) -> tuple[Window, Cut, Cut]:
+        """Returns the window without the first and last taps that read padding in every output, and what is left of its
+        kernel and of an image of this size: at least one tap."""
+        pad, kernel, taps, kept = list(self.pad), [0, 0], [slice(0)] * 2, [slice(0)] * 2
+        for axis in (0, 1):
+            first, end = self._inside(axis, size[axis], out[axis])
+            some = end > first
+            low = int(first[some].min()) if some.any() else 0
+            high = int(end[some].max()) if some.any() else 1
+            left = self.pad[axis] - low * self.dilation[axis]
+            pad[axis], kernel[axis] = max(left, 0), high - low
+            taps[axis], kept[axis] = slice(low, high), slice(max(0, -left), None)
+        window = replace(self, kernel=(kernel[0], kernel[1]), pad=(pad[0], pad[1], pad[2], pad[3]))
+        return window, (Ellipsis, *taps), (Ellipsis, *kept)
+
 
 def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
     """Returns the window of a node whose words start with WINDOW_WORDS, then DILATION_WORDS if dilated. Raises
@@ -86,9 +139,27 @@ def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], wi
     its padding."""
     each = []
     for axis in (0, 1):
-        first = 0 if with_padding else window.pad[axis]
-        end = window.pad[axis] + size[axis] + (window.pad[axis + 2] if with_padding else 0)
-        starts = np.arange(out[axis]) * window.stride[axis]
-        at = starts[:, None] + np.arange(window.kernel[axis]) * window.dilation[axis]
-        each.append(((at >= first) & (at < end)).sum(1, dtype=np.int64))
+        starts = np.arange(out[axis], dtype=np.int64) * window.stride[axis] - window.pad[axis]
+        low = -window.pad[axis] if with_padding else 0
+        high = size[axis] + (window.pad[axis + 2] if with_padding else 0)
+        first, end = taps_between(starts, window.kernel[axis], window.dilation[axis], low, high)
+        each.append(end - first)
     return np.multiply.outer(*each)
+
+
+def taps_between(starts: Array, kernel: int, dilation: int, low: int, high: int) -> tuple[Array, Array]:
+    """Returns, for windows of one axis at these positions, the first tap that lies at low .. high-1 and the one after the
+    last; equal where none does."""
+    first, end = (np.maximum(-((starts - limit) // dilation), 0) for limit in (low, high))
+    end = np.minimum(end, kernel)
+    return np.minimum(first, end), end
+
+
+def landed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+    """Returns (target, source) slices: elements 0, 1 ... of an axis of `size`, at start, start + stride, ... of one of `room`,
+    those that fall within."""
+    first = max(0, -(start // stride))
+    end = max(first, min(size, -((start - room) // stride)))
+    return slice(start + first * stride, start + (end - 1) * stride + 1 if end > first else 0, stride), slice(
+        first, end
+    )

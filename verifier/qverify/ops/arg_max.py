@@ -18,7 +18,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None
     axis, last = node.words
     planes = np.moveaxis(x, axis, 0)
-    best, index = planes[0].copy(), np.zeros(planes.shape[1:], np.int64)
+    best, index = np.array(planes[0]), np.zeros(planes.shape[1:], np.int64)
     for i, plane in enumerate(planes[1:], 1):
         better = plane >= best if last else plane > best
         np.copyto(best, plane, where=better)

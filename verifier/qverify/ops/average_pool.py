@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import shifted
-from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, window_of
+from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, taps_counted, window_of
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -27,19 +27,18 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
     x, out = as_planes(inputs[0]), plane_shape(y.shape)
     include_pad, low, high = node.words[8:]
     rq, zero = graph.constants[node.inputs[1] or ""], y.zero_point[0]
-    valid = state.padded(np.ones((1, 1, *x.shape[2:]), np.int64), out, 0)
-    count = sum(state.taps(valid, out))
+    count = taps_counted(state, plane_shape(x.shape), out, False)
     divisor = np.full_like(count, state.kernel[0] * state.kernel[1]) if include_pad else np.maximum(count, 1)
     centred = x.astype(np.int64) - spec.zero_point[0]
     if rq.dtype == np.float32:
-        real = state.padded(rq[0] * centred.astype(np.float32), out, 0)
+        real = rq[0] * centred.astype(np.float32)
         total = np.zeros((*x.shape[:2], *out), np.float32)
-        for tap in state.taps(real, out):
+        for tap in state.reads(real, out, 0):
             total += tap
         value = np.rint((total / divisor.astype(np.float32)) / rq[1] + np.float32(zero))
     else:
         acc = np.zeros((*x.shape[:2], *out), np.int64)
-        for tap in state.taps(state.padded(centred, out, 0), out):
+        for tap in state.reads(centred, out, 0):
             acc += tap
         if rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero

@@ -33,6 +33,6 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
     count = taps_counted(state, plane_shape(x.shape), out, bool(node.words[10]))
     total = np.zeros((*x.shape[:2], *out))
     with np.errstate(all="ignore"):
-        for tap in state.taps(state.padded(x.astype(np.float64), out, 0.0), out):
+        for tap in state.reads(x.astype(np.float64), out, 0.0):
             total += tap
         return ((total / np.maximum(count, 1)).astype(np.float32).reshape(y.shape),)

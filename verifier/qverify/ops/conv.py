@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
-from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
+from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
@@ -25,13 +25,14 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias: [O] or
-    None."""
+    None. image: of x, what window reads: its kernel lacks the taps that read padding only."""
 
     window: Window
     group: int
     weight: Array
     bias: Array | None
     output: Output
+    image: Cut
 
 
 def prepare(node: Node, graph: Graph) -> Prepared:
@@ -40,6 +41,9 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
     if w.shape[2:] != window.kernel:
         raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
+    x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
+    window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
+    centred = centred[taps]
     flat = centred.reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, int(np.abs(flat).sum(1).max()), bias)
@@ -49,6 +53,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
         np.ascontiguousarray(flat.reshape(group, w.shape[0] // group, -1).astype(dtype)),
         None if bias is None else bias.astype(dtype),
         output_of(node, graph),
+        kept,
     )
 
 
@@ -60,7 +65,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
     blocks_of = _depthwise if one_channel and state.group > 1 else _grouped
-    for image, result in zip(as_planes(x), y, strict=True):
+    for image, result in zip(as_planes(x)[state.image], y, strict=True):
         run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.weight.dtype), state, result))
     return (y.reshape(spec.shape),)
 

@@ -20,11 +20,19 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group")
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, w, b = inputs
     assert x is not None and w is not None
-    planes, window, group = as_planes(x), window_of(node.words), node.words[10]
-    shape = graph.spec(node.outputs[0]).shape
-    total = convolve(planes, w, window, group, plane_shape(shape))
+    shape, group = graph.spec(node.outputs[0]).shape, node.words[10]
+    window, taps, kept = window_of(node.words).cropped(plane_shape(x.shape), plane_shape(shape))
+    planes, near = as_planes(x)[kept], w[taps]
+    total = convolve(planes, near, window, group, plane_shape(shape))
+    total[:, _not_finite(w) > _not_finite(near)] = np.nan  # 0 by infinity, at a tap that reads padding only
     size = sizes(node, inputs, plane_shape(shape))
-    return (rounded(total, size, w[0].size, b, partial(terms, planes, w, window, group, total.shape)).reshape(shape),)
+    products = partial(terms, planes, near, window, group, total.shape)
+    return (rounded(total, size, w[0].size, b, products).reshape(shape),)
+
+
+def _not_finite(w: Array) -> Array:
+    """Returns of w [O, ...] how many elements of each output channel are NaN or infinite."""
+    return np.count_nonzero(~np.isfinite(w), (1, 2, 3))
 
 
 def sizes(node: Node, inputs: list[Array | None], out: tuple[int, int]) -> Array:
@@ -32,9 +40,9 @@ def sizes(node: Node, inputs: list[Array | None], out: tuple[int, int]) -> Array
     times that of its inputs."""
     assert inputs[0] is not None and inputs[1] is not None
     group, weights = node.words[10], inputs[1].reshape(len(inputs[1]), -1)
-    squares = grouped_squares(inputs[0], group)
-    ones, window = np.ones((group, 1, *node.words[:2])), window_of(node.words)
-    return norm_products(weights, convolve(squares, ones, window, group, out))
+    window, _, kept = window_of(node.words).cropped(plane_shape(inputs[0].shape), out)
+    squares = grouped_squares(inputs[0], group)[kept]
+    return norm_products(weights, convolve(squares, np.ones((group, 1, *window.kernel)), window, group, out))
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:

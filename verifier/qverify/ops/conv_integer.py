@@ -26,5 +26,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         planes = planes - int(zero_x.reshape(()))
     if zero_w is not None:
         weights = weights - zero_w.astype(np.int64).reshape(-1, 1, 1, 1)
-    acc = convolve(planes, weights, window_of(node.words), node.words[10], plane_shape(shape))
+    out = plane_shape(shape)
+    window, taps, kept = window_of(node.words).cropped(plane_shape(x.shape), out)
+    acc = convolve(planes[kept], weights[taps], window, node.words[10], out)
     return (wrapped_int32(acc).reshape(shape),)  # exact in float64: 2^37 products fit

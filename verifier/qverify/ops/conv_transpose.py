@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import Output, along_axis
-from qverify.arithmetic.windows import as_planes, plane_shape
+from qverify.arithmetic.windows import as_planes, landed, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
@@ -71,13 +71,10 @@ def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, ...]) -> Arr
     height, width = x.shape[1:]
     products = weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)
     taps = products.reshape(len(weight), kernel_h, kernel_w, height, width)
-    reach_h, reach_w = (height - 1) * stride_h + 1, (width - 1) * stride_w + 1
-    whole = np.zeros(
-        (len(weight), reach_h + (kernel_h - 1) * dilation_h + out[0], reach_w + (kernel_w - 1) * dilation_w + out[1]),
-        x.dtype,
-    )
+    acc = np.zeros((len(weight), *out), x.dtype)
     for i in range(kernel_h):
+        rows, source_rows = landed(i * dilation_h - top, stride_h, height, out[0])
         for j in range(kernel_w):
-            y0, x0 = i * dilation_h, j * dilation_w
-            whole[:, y0 : y0 + reach_h : stride_h, x0 : x0 + reach_w : stride_w] += taps[:, i, j]
-    return whole[:, top : top + out[0], left : left + out[1]].copy()
+            columns, source_columns = landed(j * dilation_w - left, stride_w, width, out[1])
+            acc[:, rows, columns] += taps[:, i, j, source_rows, source_columns]
+    return acc

@@ -68,8 +68,8 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "min": np.minimum,
-    "max": np.maximum,
+    "min": lambda a, b: np.where(np.isnan(a) | (a < b), a, b),  # of zeros of both signs the second
+    "max": lambda a, b: np.where(np.isnan(a) | (a > b), a, b),
     "prelu": lambda x, slope: np.where(x < 0, slope * x, x),
 }
 ONE: dict[str, Callable[[Array, float, float], Array]] = {

@@ -23,8 +23,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
     assert inputs[0] is not None
     x, out = as_planes(inputs[0]), plane_shape(y.shape)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    best = None
-    for tap in state.taps(state.padded(x, out, lowest), out):
-        best = tap.copy() if best is None else np.maximum(best, tap, out=best)
-    assert best is not None
+    best = np.full((*x.shape[:2], *out), lowest, x.dtype)
+    for tap in state.reads(x, out, lowest):
+        np.copyto(best, tap, where=(tap > best) | (tap != tap))  # of equal ones, as zeros of both signs are, the first
     return (best.reshape(y.shape),)

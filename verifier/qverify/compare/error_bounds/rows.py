@@ -227,7 +227,7 @@ def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> l
     count = np.maximum(taps_counted(window, plane_shape(x.value.shape), out, bool(node.words[10])), 1)
 
     def mean(of: Reals) -> Reals:
-        taps = window.taps(window.padded(as_planes(of), out, 0.0), out)
+        taps = window.reads(as_planes(of), out, 0.0)
         return np.asarray(sum(taps) / count).reshape(y.shape)
 
     moved = mean(x.error)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from qverify.arithmetic.float32 import erf64, exp64, log64
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import float_word
+from qverify.ops import float_word, with_one_nan
 from qverify.ops import page as op_page
 from qverify.triage.altered_kernels.replaced_kernels import Kernel, nodes_of
 from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax
@@ -99,7 +99,7 @@ def elementwise_kernel(node: Node, inputs: list[Array], graph: Graph, functions:
         return functions.divide(x, inputs[1].astype(np.float64))
     if name not in ONE or (name == "pow" and p in (2.0, 3.0)):
         values: list[Array | None] = list(inputs)
-        return op_page("elementwise_float").simulate(node, values, graph, None)[0]
+        return with_one_nan(op_page("elementwise_float").simulate(node, values, graph, None)[0])
     return ONE[name](x, p, q, functions)
 
 

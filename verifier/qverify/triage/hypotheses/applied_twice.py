@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import page
+from qverify.ops import page, with_one_nan
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -40,7 +40,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _once(node: Node, inputs: list[Array], graph: Graph) -> Array:
     values: list[Array | None] = list(inputs)
-    return np.asarray(page(node.op).simulate(node, values, graph, None)[0]).reshape(inputs[0].shape)
+    made = with_one_nan(np.asarray(page(node.op).simulate(node, values, graph, None)[0]))
+    return made.reshape(inputs[0].shape)
 
 
 def _input(node: Node, inputs: list[Array], graph: Graph, places: slice | None = None) -> Array:

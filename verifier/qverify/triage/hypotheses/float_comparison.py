@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import page
+from qverify.ops import page, with_one_nan
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import NARROW
 from qverify.triage.altered_kernels.replaced_functions import function_of
@@ -106,4 +106,4 @@ def _two(node: Node, inputs: list[Array], graph: Graph, name: str, pair: Pair) -
     if function_of(node) == name:
         return pair(*(v.astype(np.float64) for v in inputs))
     values: list[Array | None] = list(inputs)
-    return page("elementwise_float").simulate(node, values, graph, None)[0]
+    return with_one_nan(page("elementwise_float").simulate(node, values, graph, None)[0])

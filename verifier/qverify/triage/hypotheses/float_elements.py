@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import float_word, page
+from qverify.ops import float_word, page, with_one_nan
 from qverify.ops.elementwise_float import TWO
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly, flushed
@@ -170,7 +170,7 @@ def _variant(said: str, kernel: Callable[..., Array]) -> FaultVariant:
 
 def _exact(node: Node, inputs: list[Array], graph: Graph) -> Array:
     values: list[Array | None] = list(inputs)
-    return page("elementwise_float").simulate(node, values, graph, None)[0]
+    return with_one_nan(page("elementwise_float").simulate(node, values, graph, None)[0])
 
 
 def _one(node: Node, inputs: list[Array], graph: Graph, name: str, function: One) -> Array:

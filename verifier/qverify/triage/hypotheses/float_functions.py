@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops import page
+from qverify.ops import page, with_one_nan
 from qverify.triage.altered_kernels import approximate_functions as approximate
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, sqrts
 from qverify.triage.altered_kernels.float_formats import in_float32
@@ -70,7 +70,7 @@ def _only(node: Node, inputs: list[Array], graph: Graph, name: str, function: Fu
     if function_of(node) == name:
         return function(inputs[0].astype(np.float64))
     values: list[Array | None] = list(inputs)
-    return page("elementwise_float").simulate(node, values, graph, None)[0]
+    return with_one_nan(page("elementwise_float").simulate(node, values, graph, None)[0])
 
 
 def _quotients() -> Iterator[FaultVariant]:

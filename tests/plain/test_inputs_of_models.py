@@ -12,6 +12,10 @@ import onnx
 import pytest
 from PIL import Image
 from qverify.cli.main import main
+from qverify.errors import UsageError
+from qverify.inputs.sources import prepare
+from qverify.model_bin.graph import Graph
+from qverify.tensors.spec import TensorSpec
 
 WIDTH, HEIGHT = 20, 12
 
@@ -220,3 +224,19 @@ def test_a_vendors_defaults_and_pairs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no horizon-j6 chip converts featuremap to rgb; possible" in capsys.readouterr().err
     assert main([*words, "--profile", "acme", "--format", "rgb"]) == 2
     assert "wanted one of horizon-x5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".bin", ".npy"])
+def test_a_bool_input_holds_0_and_1(tmp_path: Path, ending: str) -> None:
+    """The runtime takes any other byte for true, where the simulator would keep it."""
+    graph = Graph([], {"chosen": TensorSpec("chosen", "bool", (3,))}, {}, ("chosen",), ())
+    path, values = tmp_path / f"in{ending}", np.array([0, 1, 2], np.uint8)
+    if ending == ".npy":
+        np.save(path, values.view(bool))
+    else:
+        path.write_bytes(values.tobytes())
+    with pytest.raises(UsageError, match="a byte of 2 for input 'chosen', wanted 0 or 1"):
+        prepare(graph, str(path), {}, {})
+    values[2] = 1
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    assert prepare(graph, str(path), {}, {}).inputs[0].data == bytes([0, 1, 1])

@@ -260,6 +260,8 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
+    if spec.dtype == "bool" and (largest := int(array.view(np.uint8).max(initial=0))) > 1:
+        raise UsageError(f"{path}: a byte of {largest} for input {spec.name!r}, wanted 0 or 1 (bool)")
     return array
 
 

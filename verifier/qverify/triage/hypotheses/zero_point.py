@@ -20,13 +20,12 @@ MOST_WORK = 40_000_000  # elements over all candidates
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
     for place in memory_sources(case):
         if not place.spec.quantized or place.spec.numpy_dtype.kind not in "iu" or place.spec.dtype == "int32":
             continue
         if place.kind == "output":
             yield from _of_output(case, place)
-        elif of is not None and case.last.op != "mul" and place.name in case.last.inputs:
+        elif case.last.op != "mul" and place.name in case.last.inputs and (of := linear(case)) is not None:
             step = accumulator(case, _shifted(place.spec, 1)) - of.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
             usual = {-place.spec.zero_point[0], reach // 2, -reach // 2} - {0}

@@ -78,9 +78,7 @@ def explain_blame(
         return _explain_blame(report, evidence, deadline_s, watch)
 
 
-def _explain_blame(
-    report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None
-) -> list[Explained]:
+def _explain_blame(report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None) -> list[Explained]:
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []

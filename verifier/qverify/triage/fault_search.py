@@ -41,8 +41,8 @@ class FaultSearch:
     """What was found. groups: candidates that give every recorded byte, the most specific first; those of a group give
     equal bytes for random inputs, too. partial: the best of the rest. families: each family's best share of all
     elements, 1.0 where it reproduces all; a family that does not apply to the unit is absent. tried: number of
-    variants. finished: families of which all were tried. trial: keeps what one row of the output
-    contradicts, which partial and families leave out until complete_partial."""
+    variants. finished: families of which all were tried. trial: keeps what one row of the output contradicts,
+    which partial and families leave out until complete_partial (0.0 for a family of which nothing else was tried)."""
 
     case: Case
     groups: list[list[Candidate]] = field(default_factory=list)

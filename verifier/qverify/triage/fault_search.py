@@ -17,6 +17,7 @@ from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, Page, pages_of
+from qverify.triage.one_row import is_contradicted
 from qverify.triage.output_parts import restrict
 
 Watch = Callable[[str, int, int], None]
@@ -40,7 +41,8 @@ class FaultSearch:
     """What was found. groups: candidates that give every recorded byte, the most specific first; those of a group give
     equal bytes for random inputs, too. partial: the best of the rest. families: each family's best share of all
     elements, 1.0 where it reproduces all; a family that does not apply to the unit is absent. tried: number of
-    variants. finished: families of which all were tried."""
+    variants. finished: families of which all were tried. trial: keeps what one row of the output contradicts,
+    which partial and families leave out until complete_partial (0.0 for a family of which nothing else was tried)."""
 
     case: Case
     groups: list[list[Candidate]] = field(default_factory=list)
@@ -49,6 +51,7 @@ class FaultSearch:
     tried: int = 0
     not_tried: list[str] = field(default_factory=list)
     finished: frozenset[str] = frozenset()
+    trial: _FaultTrial | None = field(default=None, repr=False)
     seconds: float = 0.0
 
 
@@ -73,16 +76,27 @@ def search_faults(
                 watch(f"known faults at {case.output}", at, len(pages))
             trial.page(page)
         search.groups = _grouped(case, trial.exact)
-    search.partial = sorted(trial.partial.values(), key=lambda p: -p.of_all)[:MOST_PARTIAL]
+    search.partial, search.trial = trial.nearest(), trial
     search.families, search.tried, search.not_tried = trial.families, trial.tried, trial.not_tried
     search.finished = frozenset(trial.finished)
     search.seconds = time.monotonic() - start + (before.seconds if before is not None else 0.0)
     return search
 
 
+def complete_partial(search: FaultSearch) -> None:
+    """Computes whole what one row of the output contradicted, so that partial and families are of all variants: needed
+    where nothing explains the case. What the search's deadline leaves stays out."""
+    if search.trial is None or not search.trial.by_a_row:
+        return
+    with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        search.trial.compute_contradicted()
+    search.partial, search.families = search.trial.nearest(), search.trial.families
+
+
 class _FaultTrial:
     """Tries faults on one case. exact: what gave every byte. partial: by family, its best that is nearer than no fault
-    at all."""
+    at all. by_a_row: variants that one row of the output contradicts, each with its number and page."""
 
     def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
         self.case, self.deadline, self.enough = case, deadline, time.process_time() + ENOUGH_S
@@ -90,6 +104,9 @@ class _FaultTrial:
         self.before = 1 - self.differing.size / self.recorded.size
         self.exact: list[Candidate] = []
         self.partial: dict[str, Partial] = {}
+        self.numbers: dict[str, int] = {}  # of the variants that partial names, in the order in which they came
+        self.number = 0
+        self.by_a_row: list[tuple[int, Page, FaultVariant]] = []
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
         self.finished: set[str] = set()
@@ -97,6 +114,8 @@ class _FaultTrial:
         if before is not None:
             self.enough, self.finished, self.tried = inf, set(before.finished), before.tried
             self.partial, self.families = {p.cause.family: p for p in before.partial}, dict(before.families)
+            self.by_a_row = list(before.trial.by_a_row) if before.trial is not None else []
+            self.number = before.trial.number if before.trial is not None else 0
         self.wrong: Array | None = None
         self.texts: set[str] | None = None  # of the variants, where they are wanted
 
@@ -138,9 +157,20 @@ class _FaultTrial:
     def _judged(self, page: Page, variant: FaultVariant) -> list[FaultVariant]:
         """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
         output that give every byte; records how near it comes."""
+        self.number += 1
         try:
             if variant.may_fit is not None and not variant.may_fit(self.case):
                 return []
+            if is_contradicted(self.case, variant.make):
+                self.by_a_row.append((self.number, page, variant))
+                self.families.setdefault(page.NAME, 0.0)
+                return []
+        except DOES_NOT_FIT:
+            return []
+        return self._compared(self.number, page, variant)
+
+    def _compared(self, number: int, page: Page, variant: FaultVariant) -> list[FaultVariant]:
+        try:
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
             return []
@@ -151,21 +181,33 @@ class _FaultTrial:
             self.families[page.NAME] = 1.0
             return [variant]
         predicted = same if variant.free is None else same & ~variant.free
-        self._note_partial(page, variant, predicted)
+        self._note_partial(number, page, variant, predicted)
         if variant.free is not None or variant.copied or not same[self.differing].all():
             return []
         self.wrong = np.zeros(same.size, bool) if self.wrong is None else self.wrong
         self.wrong[self.differing] = True
         return restrict(self.case, variant, output, self.wrong)
 
-    def _note_partial(self, page: Page, variant: FaultVariant, predicted: Array) -> None:
+    def _note_partial(self, number: int, page: Page, variant: FaultVariant, predicted: Array) -> None:
         of_all = np.count_nonzero(predicted) / predicted.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
-        if of_all > (self.before if best is None else best.of_all):
+        least = self.before if best is None else best.of_all
+        if of_all > least or (best is not None and of_all == least and number < self.numbers.get(page.NAME, 0)):
             share = np.count_nonzero(predicted[self.differing]) / self.differing.size
             if share:
-                self.partial[page.NAME] = Partial(Fault(page.NAME, variant.said, round(variant.bits, 1)), share, of_all)
+                fault = Fault(page.NAME, variant.said, round(variant.bits, 1))
+                self.partial[page.NAME], self.numbers[page.NAME] = Partial(fault, share, of_all), number
+
+    def nearest(self) -> list[Partial]:
+        """Returns the best of partial, in the order in which they came where they are as good."""
+        ranked = sorted(self.partial.values(), key=lambda p: (-p.of_all, self.numbers.get(p.cause.family, 0)))
+        return ranked[:MOST_PARTIAL]
+
+    def compute_contradicted(self) -> None:
+        """Computes by_a_row, for partial and families, until the deadline."""
+        while self.by_a_row and time.monotonic() <= self.deadline:
+            self._compared(*self.by_a_row.pop(0))
 
     def _supported(self, choice: float, variant: FaultVariant) -> bool:
         """Returns whether the differing elements give more evidence than the choice of the fault in its family cost."""

@@ -20,7 +20,7 @@ from qverify.triage.experiments import (
     run_experiments,
 )
 from qverify.triage.fault import Candidate, Fault
-from qverify.triage.fault_search import FaultSearch, Partial, Watch, search_faults
+from qverify.triage.fault_search import FaultSearch, Partial, Watch, complete_partial, search_faults
 from qverify.triage.probes import run_probes
 
 MOST_CANDIDATES = 60  # groups of causes that are tried on the board
@@ -74,7 +74,7 @@ def explain_fault(
 def describe_search(search: FaultSearch) -> FaultExplanation:
     """Returns what the recorded bytes alone say: candidates, never a confirmed cause."""
     explanation = _described(search)
-    _list_groups(explanation, [[c for c in g if c.supported] for g in search.groups])
+    _list_groups(explanation, [[c for c in g if c.supported] for g in search.groups], search)
     if explanation.exact:
         bits = evidence.difference_bits(search.case)
         explanation.unconfirmed = (
@@ -87,6 +87,7 @@ def decide(search: FaultSearch, board: ExperimentBoard, deadline: float) -> Faul
     """Returns what experiments on the board say of the search's candidates. deadline: on time.monotonic()'s clock.
     Raises LinkError where the board fails."""
     if not search.groups:
+        complete_partial(search)
         return _described(search)
     decided = _experiment(search, board, deadline)
     withdrawn = (search, decided)
@@ -114,7 +115,7 @@ def _conclude(last: FaultSearch, search: FaultSearch, decided: _Decided) -> Faul
     explanation.confirmed, explanation.unconfirmed = series.confirmed, series.why
     explanation.evidence_bits = round(series.bits, 1)
     listed = standing if series.confirmed or decided.withdrawn else [[c for c in g if c.supported] for g in standing]
-    _list_groups(explanation, listed)
+    _list_groups(explanation, listed, last)
     return explanation
 
 
@@ -172,9 +173,13 @@ def _described(search: FaultSearch) -> FaultExplanation:
     )
 
 
-def _list_groups(explanation: FaultExplanation, groups: list[list[Candidate]]) -> None:
+def _list_groups(explanation: FaultExplanation, groups: list[list[Candidate]], search: FaultSearch) -> None:
+    """Enters the causes; where there are none, the search's nearest faults."""
     causes = [[candidate.cause for candidate in group] for group in groups if group]
     least = min((cause.bits for group in causes for cause in group), default=0.0)
     for group in causes:
         (explanation.exact if group[0].bits <= least + MARGIN else explanation.general).append(group)
     explanation.unexplained = explanation.tried > 0 and not causes
+    if explanation.unexplained:
+        complete_partial(search)
+        explanation.partial, explanation.families = search.partial, search.families

@@ -138,10 +138,14 @@ def _withdraw(found: FaultExplanation, why: str) -> None:
 
 def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
     """Returns whether a fault of this kind gives the recorded bytes; None where the kind does not apply."""
+    known = False
     with np.errstate(all="ignore"):
-        outputs = [predict(case, candidate) for candidate in variants_of(case, kind)]
-    known = [output for output in outputs if output is not None]
-    return any((bits(output) == bits(case.recorded)).all() for output in known) if known else None
+        for candidate in variants_of(case, kind):
+            output = predict(case, candidate)
+            if output is not None and (bits(output) == bits(case.recorded)).all():
+                return True
+            known = known or output is not None
+    return False if known else None
 
 
 @dataclass(slots=True)

@@ -4,12 +4,15 @@ and lets experiments on the board decide between those that fit."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from qverify_agents.errors import LinkError
 
+from qverify.arithmetic.workers import one_blas_thread
+from qverify.compare.forced import Located
+from qverify.compare.limits import BITS
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
@@ -45,7 +48,8 @@ class Explained:
 class NodeEvidence:
     """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board
     that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name. board:
-    for experiments; None where no board is connected."""
+    for experiments; None where no board is connected. exact: outputs that the simulator gives bit for bit from the
+    board's inputs (simulated_exactly)."""
 
     recordings: Mapping[str, Recording]
     graph: Graph
@@ -53,6 +57,16 @@ class NodeEvidence:
     pull: Pull | None = None
     previous: Find = nothing
     board: ExperimentBoard | None = None
+    exact: frozenset[str] = frozenset()
+
+
+def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
+    """Returns the board's outputs that were forced on the simulator and have the same bytes there, so that nobody needs
+    to compute them again. located: of a report that compared a simulator and a board."""
+    verdicts = next((x.forced for x in located if (x.a, x.b) == ("simulator", "board")), {})
+    return frozenset(
+        name for name, f in verdicts.items() if (f.verdict, f.mismatched, f.limit) == ("PASSED", 0, BITS.text)
+    )
 
 
 def explain_blame(
@@ -60,6 +74,11 @@ def explain_blame(
 ) -> list[Explained]:
     """Explains every output of the first few nodes where the board is blamed; [] where the board is not blamed.
     deadline_s: for all of them together."""
+    with one_blas_thread():
+        return _explain_blame(report, evidence, deadline_s, watch)
+
+
+def _explain_blame(report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None) -> list[Explained]:
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
@@ -157,6 +176,8 @@ def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, 
         if unit.op in ops and unit.name not in names:
             for name in unit.outputs:
                 case = None if evidence.graph.spec(name).interior else _case(unit, name, evidence, board, True)[0]
+                if case is not None and name in evidence.exact:
+                    case.kept["made"] = case.recorded
                 if case is not None:
                     yield case
 

@@ -29,7 +29,7 @@ from qverify.session.triage.application_ends import input_rung, output_rung
 from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
-from qverify.session.triage.explain_nodes import Blamed, NodeEvidence
+from qverify.session.triage.explain_nodes import Blamed, NodeEvidence, simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (
@@ -233,7 +233,8 @@ class Ladder:
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs)
-            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=_experiments(job, number))
+            exact, board = simulated_exactly(located), _experiments(job, number)
+            evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
             self._blamed.frame(report, evidence, number, self.watch)
             self.report.explained = list(self._blamed.explained)
             if isinstance(job, Job):

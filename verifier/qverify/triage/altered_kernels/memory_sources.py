@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import Case, Change, bits, constants_of
+from qverify.triage.one_row import Recomputed
 
 Array = npt.NDArray[Any]
 ROLES = {
@@ -68,22 +69,17 @@ def is_permutation(case: Case) -> bool:
 def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """Returns a function that computes the output with that tensor transformed; transform keeps shape and dtype."""
 
-    def make(case: Case) -> Array:
-        changed = np.ascontiguousarray(transform(correct_value(case, place)))
-        if place.kind == "output":
-            return changed
-        if place.kind == "input":
-            return case.again(Change(inputs={place.name: changed}))
-        return case.again(Change(constants={place.name: changed}))
+    if place.kind == "output":
+        return lambda case: np.ascontiguousarray(transform(case.made))
 
-    return make
+    def change(case: Case) -> Change:
+        changed = {place.name: np.ascontiguousarray(transform(correct_value(case, place)))}
+        return Change(inputs=changed) if place.kind == "input" else Change(constants=changed)
+
+    return Recomputed(change)
 
 
 def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """Returns a function that computes the output with every input transformed."""
     names = case.unit.inputs
-
-    def make(case: Case) -> Array:
-        return case.again(Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))
-
-    return make
+    return Recomputed(lambda case: Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))

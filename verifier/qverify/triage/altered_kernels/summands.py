@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,17 +70,19 @@ def reads_padding(case: Case) -> Array:
 
 
 def _reads_padding(case: Case) -> Array:
-    pixels = int(np.prod(case.spec.shape[2:]))
-    one = summands(case, np.arange(pixels))
-    if one is None or one.read.size == 1:
+    if case.last.op not in _COORDINATES:
         return np.zeros(case.recorded.size, bool)
-    return np.tile(~one.read.reshape(pixels, -1).all(1), case.recorded.size // pixels)
+    pixels = int(np.prod(case.spec.shape[2:]))
+    rows, columns, on_grid = _COORDINATES[case.last.op](case, *_where(case, np.arange(pixels))[2:])
+    read = _is_read(case.graph.spec(case.last.inputs[0] or "").shape, rows, columns, on_grid)
+    return np.tile(~read.reshape(pixels, -1).all(1), case.recorded.size // pixels)
 
 
 def _value(case: Case, at: int) -> tuple[Array, Any]:
+    """Returns an operand in its own type, and its spec: a few elements become int64 faster than all."""
     name = case.last.inputs[at] or ""
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
-    return value.astype(np.int64), case.graph.spec(name)
+    return value, case.graph.spec(name)
 
 
 def _dense(
@@ -88,8 +91,8 @@ def _dense(
     """Returns summands without padding. x, w: of rank 4."""
     nothing = np.zeros((1, 1, 1, 1), np.int64)
     return Summands(
-        x,
-        w,
+        x.astype(np.int64),
+        w.astype(np.int64),
         zero_x,
         zero_w,
         np.ones((1, 1, 1, 1), bool),
@@ -111,18 +114,31 @@ def _where(case: Case, places: Array) -> tuple[Array, Array, Array, Array]:
     return at[0], at[1], row, at[-1]
 
 
+def _windows(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array | None]:
+    """Returns the input rows [S, kh] and columns [S, kw] that the windows of output rows i and columns j read."""
+    words = ops.words(case.last)
+    kernel = [(words[f"kernel_{s}"], words[f"stride_{s}"], words.get(f"dilation_{s}", 1)) for s in "hw"]
+    rows = i[:, None] * kernel[0][1] - words["pad_top"] + np.arange(kernel[0][0]) * kernel[0][2]
+    columns = j[:, None] * kernel[1][1] - words["pad_left"] + np.arange(kernel[1][0]) * kernel[1][2]
+    return rows, columns, None
+
+
+def _is_read(shape: tuple[int, ...], rows: Array, columns: Array, on_grid: Array | None) -> Array:
+    """Returns which of these places of a plane are elements of the tensor: bool [S, 1, kh, kw]."""
+    height, width = shape[2] if len(shape) == 4 else 1, shape[-1]
+    inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((columns >= 0) & (columns < width))[:, None, None, :]
+    return np.asarray(inside if on_grid is None else inside & on_grid)
+
+
 def _windowed(case: Case, places: Array) -> Summands:
     """The summands of conv and average_pool."""
     (x, spec), words, (batch, channel, i, j) = _value(case, 0), ops.words(case.last), _where(case, places)
-    is_conv = case.last.op == "conv"
-    height = [(words[f"kernel_{s}"], words[f"stride_{s}"], words.get(f"dilation_{s}", 1)) for s in "hw"]
-    rows = i[:, None] * height[0][1] - words["pad_top"] + np.arange(height[0][0]) * height[0][2]
-    columns = j[:, None] * height[1][1] - words["pad_left"] + np.arange(height[1][0]) * height[1][2]
-    if is_conv:
+    rows, columns, _ = _windows(case, i, j)
+    if case.last.op == "conv":
         w, of_w = _value(case, 1)
         per_in = w.shape[1]
         first = channel // (case.spec.shape[1] // words["group"]) * per_in
-        weights, zero_w = w[channel], _along(of_w.zero_point, channel)
+        weights, zero_w = w[channel].astype(np.int64), _along(of_w.zero_point, channel)
     else:
         per_in, first = 1, channel
         weights, zero_w = np.ones((1, 1, 1, 1), np.int64), np.zeros((1, 1, 1, 1), np.int64)
@@ -144,10 +160,9 @@ def _gathered(
 ) -> Summands:
     """plane: [S, I]; rows: [S, kh]; columns: [S, kw]; on_grid, stuffed: [S, 1, kh, kw]."""
     height, width = x.shape[2] if x.ndim == 4 else 1, x.shape[-1]
-    inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((columns >= 0) & (columns < width))[:, None, None, :]
-    read = inside if on_grid is None else inside & on_grid
+    read = _is_read(x.shape, rows, columns, on_grid)
     at = (plane[:, :, None, None] * height + np.clip(rows, 0, height - 1)[:, None, :, None]) * width
-    values = x.reshape(-1)[at + np.clip(columns, 0, width - 1)[:, None, None, :]]
+    values = x.reshape(-1)[at + np.clip(columns, 0, width - 1)[:, None, None, :]].astype(np.int64)
     none = np.zeros((1, 1, 1, 1), bool)
     return Summands(
         np.where(read, values, zero),
@@ -162,6 +177,22 @@ def _gathered(
     )
 
 
+def _stretched(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
+    """Returns the rows [S, kh] and columns [S, kw] of the stretched input that output rows i and columns j read, and
+    which of them are no gap: bool [S, 1, kh, kw]."""
+    words, shape = ops.words(case.last), case.graph.spec(case.last.inputs[1] or "").shape
+    rows = i[:, None] + words["pad_top"] - np.arange(shape[2]) * words["dilation_h"]
+    columns = j[:, None] + words["pad_left"] - np.arange(shape[3]) * words["dilation_w"]
+    on_grid = (rows % words["stride_h"] == 0)[:, None, :, None] & (columns % words["stride_w"] == 0)[:, None, None, :]
+    return rows, columns, on_grid
+
+
+def _on_input(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
+    """Returns _stretched with the rows and columns of the input itself."""
+    words, (rows, columns, on_grid) = ops.words(case.last), _stretched(case, i, j)
+    return rows // words["stride_h"], columns // words["stride_w"], on_grid
+
+
 def _transposed(case: Case, places: Array) -> Summands:
     """The summands of conv_transpose: what an ordinary convolution reads of the stretched input."""
     (x, spec), (w, of_w) = _value(case, 0), _value(case, 1)
@@ -169,14 +200,12 @@ def _transposed(case: Case, places: Array) -> Summands:
     per_out, per_in = w.shape[1], x.shape[1] // words["group"]
     first = channel // per_out * per_in
     sh, sw = words["stride_h"], words["stride_w"]
-    rows = i[:, None] + words["pad_top"] - np.arange(w.shape[2]) * words["dilation_h"]
-    columns = j[:, None] + words["pad_left"] - np.arange(w.shape[3]) * words["dilation_w"]
+    rows, columns, on_grid = _stretched(case, i, j)
     height, width = x.shape[2] if x.ndim == 4 else 1, x.shape[-1]
-    on_grid = (rows % sh == 0)[:, None, :, None] & (columns % sw == 0)[:, None, None, :]
     between = ((rows >= 0) & (rows <= (height - 1) * sh))[:, None, :, None]
     between = between & ((columns >= 0) & (columns <= (width - 1) * sw))[:, None, None, :] & ~on_grid
     members = first[:, None] + np.arange(per_in)
-    weights = w[members, (channel % per_out)[:, None]]
+    weights = w[members, (channel % per_out)[:, None]].astype(np.int64)
     return _gathered(
         x,
         spec.zero_point[0],
@@ -242,6 +271,11 @@ def _mul(case: Case, places: Array) -> Summands:
     return _dense(both[0], both[1], of_a.zero_point[0], np.array(of_b.zero_point[:1]).reshape(1, 1, 1, 1))
 
 
+_COORDINATES: dict[str, Callable[[Case, Array, Array], tuple[Array, Array, Array | None]]] = {
+    "conv": _windows,
+    "average_pool": _windows,
+    "conv_transpose": _on_input,
+}
 _OPS = {
     "conv": _windowed,
     "average_pool": _windowed,

@@ -31,6 +31,12 @@ MOST_SUMMANDS = 120_000_000  # of a whole output; more take too long
 BIASED = ("conv", "conv_transpose", "fully_connected")
 
 
+def clipped(values: Array, low: int, high: int) -> Array:
+    """Returns the values within the limits. Of a few elements, which is what thousands of faults are looked at by,
+    np.clip takes several times as long."""
+    return np.asarray(np.minimum(np.maximum(values, low), high))
+
+
 class SummedElements:
     """Output elements at flat places, each with what it is made of; all arrays have one value an element."""
 
@@ -44,6 +50,11 @@ class SummedElements:
     def acc(self) -> Array:
         """The exact sum, bias included."""
         return self.of.acc.reshape(-1)[self.places]
+
+    @cached_property
+    def recorded(self) -> Array:
+        """What the board gave."""
+        return self.case.recorded.reshape(-1)[self.places]
 
     @cached_property
     def channel(self) -> Array:
@@ -85,23 +96,24 @@ class SummedElements:
     def finished(self, steps: Array) -> Array:
         """Returns the output of whole steps: the zero point added, clipped."""
         of = self.of
-        return np.clip(steps + of.zero_point, of.low, of.high).astype(of.dtype)
+        return clipped(steps + of.zero_point, of.low, of.high).astype(of.dtype)
 
     def rounded(self, steps: Array, rule: Callable[[Array], Array] = np.rint) -> Array:
         """Returns the output of steps that a rule rounds, the zero point added where this op adds it."""
         of = self.of
         if self.case.last.op == "mul" and steps.dtype == np.float32:
             value = rule(steps + np.float32(of.zero_point))
-            return np.clip(value, of.low, of.high).astype(of.dtype)
+            return clipped(value, of.low, of.high).astype(of.dtype)
         return self.finished(rule(steps))
 
     def requantized(self, acc: Array, channel: Array | None = None) -> Array:
-        """Returns the output of another sum, or with another channel's scale, requantized as the model does it."""
+        """Returns the output of another sum, or with another channel's scale, requantized as the model does it. acc: [S],
+        or several sums of each element [..., S]."""
         channel, of = self.channel if channel is None else channel, self.of
         if of.rq.dtype.kind == "f":
             return self.rounded(self.steps(acc, self.scale_of(channel)))
         rq = of.rq[:, channel if of.rq.shape[1] > 1 else 0 * channel]
-        return requantize(acc, rq, of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, 0)
+        return requantize(acc, rq, of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, acc.ndim - 1)
 
     def added(self, products: Array) -> Array:
         """Returns the output of other products, broadcastable to four axes, to which the bias is added."""
@@ -125,14 +137,14 @@ class PooledElements(SummedElements):
         return np.full_like(count, read[0].size) if words["count_include_pad"] else np.maximum(count, 1)
 
     def requantized(self, acc: Array, channel: Array | None = None) -> Array:
-        """Returns the output of another sum."""
+        """Returns the output of another sum, [S] or [..., S]."""
         rq = self.of.rq
         if rq.dtype == np.float32:
             return self.mean(rq[0] * acc.astype(np.float32), self.divisor)
         if rq.dtype == np.float64:
             return self.finished(np.rint(acc.astype(np.float64) * rq[0] / self.divisor))
         at, of = self.divisor - 1, self.of
-        return requantize(acc, rq[:, at], of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, 0)
+        return requantize(acc, rq[:, at], of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, acc.ndim - 1)
 
     def added(self, products: Array) -> Array:
         """Returns the output of other products, added one by one as the model does it."""
@@ -229,13 +241,13 @@ def fitting_alike(
     parts = list[FaultVariant]()
     for texts, way in ways:
         case.count_tried(len(texts), texts)
-        if _agree(case, few, way) and _agree(case, more, way):
+        if _agree(few, way) and _agree(more, way):
             make = partial(_shared if len(texts) > 1 else whole, way=way, in_parts=in_parts)
             found = [
                 FaultVariant(said, make, SUMS + (bits if isinstance(bits, float) else bits(said)) + LATER * min(at, 1))
                 for at, said in enumerate(texts)
             ]
-            if _agree(case, others, way):
+            if _agree(others, way):
                 yield from found
             else:
                 parts += found
@@ -248,9 +260,9 @@ def _more(case: Case, in_parts: bool, flat: Array) -> SummedElements:
     return elements(case, np.unique(flat[np.linspace(0, len(flat) - 1, count).astype(np.int64)]))
 
 
-def _agree(case: Case, e: SummedElements, way: Way) -> bool:
+def _agree(e: SummedElements, way: Way) -> bool:
     try:
-        return bool((way(e) == case.recorded.reshape(-1)[e.places]).all())
+        return bool((way(e) == e.recorded).all())
     except DOES_NOT_FIT:  # a fault that this unit cannot have
         return False
 

@@ -12,6 +12,7 @@ from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.case import Case, Change, bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.one_row import is_contradicted
 
 Array = npt.NDArray[Any]
 
@@ -21,6 +22,8 @@ def where_it_differs(
 ) -> list[FaultVariant]:
     """Returns the fault as a list of one, or nothing where it fails on an element that differs, or cannot be."""
     case.count_tried(1, (said,))
+    if is_contradicted(case, make):
+        return []
     try:
         made = make(case)
     except DOES_NOT_FIT:

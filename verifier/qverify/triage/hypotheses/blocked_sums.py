@@ -96,12 +96,11 @@ def _of_kind(
     found = _scan(few, blocks, begin, bound(after, params.reshape(-1, 1)), len(params))
     few.case.count_tried(len(params) * len(found))
     for end, acc in found.items():
-        for text, p, one in zip(said, params, acc, strict=True):
-            if (_finished(few, one, begin) == wanted).all():
-                start = ", the bias first" if begin else ""
-                ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
-                texts = [f"the running sum {text} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
-                yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(p)))
+        for at in np.flatnonzero((_finished(few, acc, begin) == wanted).all(1)):
+            start = ", the bias first" if begin else ""
+            ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
+            texts = [f"the running sum {said[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
+            yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(params[at])))
 
 
 def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
@@ -109,10 +108,9 @@ def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: A
     wanted = few.case.recorded.reshape(-1)[few.places]
     found = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
     few.case.count_tried(len(params))
-    for text, p, one in zip(said, params, found, strict=True):
-        if (_finished(few, one, False) == wanted).all():
-            texts = [f"the sum of every {b} by itself {text} before these sums are added" for b in blocks.said]
-            yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(p)))
+    for at in np.flatnonzero((_finished(few, found, False) == wanted).all(1)):
+        texts = [f"the sum of every {b} by itself {said[at]} before these sums are added" for b in blocks.said]
+        yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(params[at])))
 
 
 def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:

@@ -3,12 +3,13 @@ the beginning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from math import prod
 
 import numpy as np
 
+from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -21,17 +22,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for name, shape, axis in _axes(case.spec.shape):
         wanted, own = recorded.reshape(shape), made.reshape(shape)
         size = shape[axis]
+        ends = cache(bound(_same_line, own, wanted, axis))
         for n in LANES:
             rest = size % n
             for tail in {rest, n} if size > n and rest else {n} if size > n else set():
-                for said, index in _sources(size, n, tail).items():
+                for said, source in _sources(size, n, tail).items():
+                    if not ends(int(source(np.array([size - 1]))[0])):  # the last line alone, before all are listed
+                        continue
+                    i = np.arange(size)
+                    index = np.where(i >= size - tail, source(i), i)
                     key = (name, index.tobytes())
-                    if key in seen or (index == np.arange(size)).all():
+                    if key in seen or (index == i).all():
                         continue
                     seen.add(key)
-                    if (own.take(index[-1:], axis) == wanted.take([-1], axis)).all():
-                        text = f"the last {tail} {name} {said}"
-                        yield FaultVariant(text, partial(_taken, shape=shape, axis=axis, index=index), copied=True)
+                    text = f"the last {tail} {name} {said}"
+                    yield FaultVariant(text, partial(_taken, shape=shape, axis=axis, index=index), copied=True)
+
+
+def _same_line(at: int, own: Array, wanted: Array, axis: int) -> bool:
+    return bool((own.take([at], axis) == wanted.take([-1], axis)).all())
 
 
 def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], int]]:
@@ -50,17 +59,17 @@ def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], int]]:
     yield "elements of the whole output", (1, prod(shape)), 1
 
 
-def _sources(size: int, n: int, tail: int) -> dict[str, Array]:
-    i, start = np.arange(size), size - tail
-    before = i >= start
+def _sources(size: int, n: int, tail: int) -> dict[str, Callable[[Array], Array]]:
+    """Returns by text which line the lines i of the tail are."""
+    start = size - tail
     return {
-        f"(after the last whole {n}) all repeat the first of them": np.where(before, start, i),
-        f"(after the last whole {n}) all repeat the one before them": np.where(before, start - 1, i),
-        f"(after the last whole {n}) all repeat the last one": np.where(before, size - 1, i),
-        f"(after the last whole {n}) repeat those {n} before": np.where(before, np.maximum(i - n, 0), i),
-        f"(after the last whole {n}) repeat those {tail} before": np.where(before, np.maximum(i - tail, 0), i),
-        f"(after the last whole {n}) repeat the first ones": np.where(before, i - start, i),
-        f"(after the last whole {n}) are in reverse order": np.where(before, size - 1 - (i - start), i),
+        f"(after the last whole {n}) all repeat the first of them": lambda i: 0 * i + start,
+        f"(after the last whole {n}) all repeat the one before them": lambda i: 0 * i + start - 1,
+        f"(after the last whole {n}) all repeat the last one": lambda i: 0 * i + size - 1,
+        f"(after the last whole {n}) repeat those {n} before": lambda i: np.maximum(i - n, 0),
+        f"(after the last whole {n}) repeat those {tail} before": lambda i: np.maximum(i - tail, 0),
+        f"(after the last whole {n}) repeat the first ones": lambda i: i - start,
+        f"(after the last whole {n}) are in reverse order": lambda i: size - 1 - (i - start),
     }
 
 

@@ -72,9 +72,11 @@ def _saturating(
 ) -> Iterator[FaultVariant]:
     wanted = case.recorded.reshape(-1)[few.places]
     found = _scan(few, of, begin, partial(_clipped, width=WIDTHS[:, None]), len(WIDTHS))
-    for width, acc in zip(WIDTHS, found, strict=True):
-        for final in (False, True) if not begin and start else (False,):
-            if (_finished(few, acc, begin, final, int(width)) == wanted).all():
+    finals = (False, True) if not begin and start else (False,)
+    fits = [(_finished(few, found, begin, final, WIDTHS[:, None]) == wanted).all(1) for final in finals]
+    for at, width in enumerate(WIDTHS):
+        for final in finals:
+            if fits[final][at]:
                 said = f"the accumulator has {width} bits and saturates after every summand{order}{start}"
                 said += f", which saturates to {width} bits, too" if final else ""
                 way = partial(_stepwise, of=of, begin=begin, final=final, width=int(width))
@@ -87,8 +89,9 @@ def _floating(
     wanted = case.recorded.reshape(-1)[few.places]
     precision = np.array([*FLOATS.values()])[:, None]
     found = _scan(few, of, begin, partial(_shortened, bits=precision), len(FLOATS))
-    for (said, bits), acc in zip(FLOATS.items(), found, strict=True):
-        if (_finished(few, acc, begin, False, 64) == wanted).all():
+    fits = (_finished(few, found, begin, False, 64) == wanted).all(1)
+    for (said, bits), fit in zip(FLOATS.items(), fits, strict=True):
+        if fit:
             text = f"the sum is accumulated in {said}: every partial sum is rounded to {bits} significant bits{order}{start}"
             way = partial(_rounded_steps, of=of, begin=begin, bits=bits)
             yield FaultVariant(text, partial(whole, way=way, in_parts=True))
@@ -112,7 +115,7 @@ def _shortened(acc: Array, bits: Any) -> Array:
     return significant(acc.astype(np.float64), bits)
 
 
-def _finished(e: SummedElements, acc: Array, begin: bool, final: bool, width: int) -> Array:
+def _finished(e: SummedElements, acc: Array, begin: bool, final: bool, width: Any) -> Array:
     total = acc.astype(np.int64) + (0 if begin else e.bias)
     return e.requantized(_clipped(total, width) if final else total)
 

@@ -13,6 +13,7 @@ from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
     SUMMED_OPS,
     SummedElements,
+    clipped,
     fitting_alike,
     has_bias,
     requantization,
@@ -72,13 +73,13 @@ def _total(e: SummedElements, steps: Array) -> Array:
 
 def _each_clipped(e: SummedElements, steps: Array) -> Array:
     of = e.of
-    return e.finished(np.clip(steps, of.low - of.zero_point, of.high - of.zero_point).sum(1))
+    return e.finished(clipped(steps, of.low - of.zero_point, of.high - of.zero_point).sum(1))
 
 
 def _clipped_in_turn(e: SummedElements, steps: Array) -> Array:
     of, total = e.of, np.zeros(len(steps))
     for part in steps.T:
-        total = np.clip(total + part, of.low - of.zero_point, of.high - of.zero_point)
+        total = clipped(total + part, of.low - of.zero_point, of.high - of.zero_point)
     return e.finished(total)
 
 

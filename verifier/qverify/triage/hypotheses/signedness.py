@@ -12,6 +12,7 @@ from qverify import ops
 from qverify.triage.altered_kernels.memory_sources import MemorySource, correct_value, memory_sources, output_from
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.one_row import Recomputed
 
 NAME = "signedness"
 OTHER = {"int8": "uint8", "uint8": "int8", "int16": "uint16", "uint16": "int16"}
@@ -35,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             (f", its zero point {half} less", -half),
         ):
             text = f"signedness: {place.label} is read as {other}{said}"
-            yield FaultVariant(text, partial(_read, place=place, dtype=other, zero=zero))
+            yield FaultVariant(text, Recomputed(partial(_read, place=place, dtype=other, zero=zero)))
 
 
 def _inverted(values: Array) -> Array:
@@ -44,13 +45,13 @@ def _inverted(values: Array) -> Array:
     return (values.view(unsigned) ^ half).view(values.dtype)
 
 
-def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Array:
+def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Change:
     values = np.ascontiguousarray(correct_value(case, place)).view(dtype)
     spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
     changed = {place.name: values}
     if place.kind == "input":
-        return case.again(Change(inputs=changed, specs={place.name: spec}))
-    return case.again(Change(constants=changed, specs={place.name: spec}))
+        return Change(inputs=changed, specs={place.name: spec})
+    return Change(constants=changed, specs={place.name: spec})
 
 
 def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from qverify import ops
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Case, Change
 from qverify.triage.hypotheses import FaultVariant
+from qverify.triage.one_row import Recomputed
 
 NAME = "window"
 OPS = (
@@ -29,11 +30,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     for said, changed in {said: c for said, c in _changes(case, words)}.items():
         if any(words[k] != v for k, v in changed.items()):
-            yield FaultVariant(f"window: {said}", partial(_again, changed=changed))
+            yield FaultVariant(f"window: {said}", Recomputed(partial(_words, changed=changed)))
 
 
-def _again(case: Case, changed: dict[str, int]) -> Array:
-    return case.again(case.words(**changed))
+def _words(case: Case, changed: dict[str, int]) -> Change:
+    return case.words(**changed)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -8,8 +8,9 @@ from functools import partial
 
 from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
-from qverify.triage.case import Array, Case
+from qverify.triage.case import Case, Change
 from qverify.triage.hypotheses import FaultVariant, window
+from qverify.triage.one_row import Recomputed
 
 NAME = "window-words"
 OPS = window.OPS
@@ -32,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 reasons.setdefault(effect, []).append(said)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
-        make = partial(_again, changed=dict(effect))
+        make = Recomputed(partial(_words, changed=dict(effect)))
         for said in why:
             likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
             likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
@@ -40,8 +41,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(said, make, likely + PLAIN)
 
 
-def _again(case: Case, changed: dict[str, int]) -> Array:
-    return case.again(case.words(**changed))
+def _words(case: Case, changed: dict[str, int]) -> Change:
+    return case.words(**changed)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -14,45 +14,43 @@ from qverify.triage.altered_kernels.solve_multiplier import multiples
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
+from qverify.triage.one_row import Recomputed
 
 NAME = "zero-point"
 MOST_WORK = 40_000_000  # elements over all candidates
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
     for place in memory_sources(case):
         if not place.spec.quantized or place.spec.numpy_dtype.kind not in "iu" or place.spec.dtype == "int32":
             continue
         if place.kind == "output":
             yield from _of_output(case, place)
-        elif of is not None and case.last.op != "mul" and place.name in case.last.inputs:
+        elif case.last.op != "mul" and place.name in case.last.inputs and (of := linear(case)) is not None:
             step = accumulator(case, _shifted(place.spec, 1)) - of.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
             usual = {-place.spec.zero_point[0], reach // 2, -reach // 2} - {0}
             for by in sorted(usual | {*multiples(case, of, step, np.arange(-reach, reach + 1))}):
-                yield _variant(place, by, _again)
+                yield _variant(place, by)
         else:
             for by in _candidates(case, place):
-                yield _variant(place, by, _of_add if case.last.op == "add" else _again)
+                yield _variant(place, by, _of_add if case.last.op == "add" else None)
 
 
-def _variant(place: MemorySource, by: int, make: Callable[..., Array]) -> FaultVariant:
+def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = None) -> FaultVariant:
+    """make: how the output is computed; without it, again with the tensor's other zero point."""
     own = place.spec.zero_point
     said = (
         f"{own[0] + by} instead of {own[0]}" if len({*own}) == 1 else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
     )
     usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
-    return FaultVariant(f"zero point of {place.label}: {said}", partial(make, place=place, by=by), bits)
+    again = Recomputed(lambda _: _shifted(place.spec, by)) if make is None else partial(make, place=place, by=by)
+    return FaultVariant(f"zero point of {place.label}: {said}", again, bits)
 
 
 def _shifted(spec: TensorSpec, by: int) -> Change:
     return Change(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
-
-
-def _again(case: Case, place: MemorySource, by: int) -> Array:
-    return case.again(_shifted(place.spec, by))
 
 
 def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
@@ -65,7 +63,7 @@ def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
     by = int(values[counts.argmax()])
     if not by:
         return
-    for make in (_of_add if case.last.op == "add" else _again, _moved):
+    for make in (_of_add if case.last.op == "add" else None, _moved):
         yield _variant(place, by, make)
     said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
     yield FaultVariant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
@@ -97,7 +95,7 @@ def _of_add(case: Case, place: MemorySource, by: int) -> Array:
     """Returns the addition with another zero point; in ref-exact the third constant combines all three zero points."""
     node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype != np.float32:
-        return _again(case, place, by)
+        return case.again(_shifted(place.spec, by))
     offset = np.float32(by)
     if place.kind != "output":
         first = (place.name == node.inputs[0]) != bool(node.words[0])

@@ -25,8 +25,8 @@ from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.renderers import fault_explanation
 from qverify.report.triage_document import Triage
-from qverify.session.triage.run_ladder import TriageRequest
 from qverify.session.triage.run_triage import triage
+from qverify.session.triage.triage_request import TriageRequest
 
 from benchmarks.detection_subjects import REAL, WANTED
 from benchmarks.kernel_bugs_built import BUGS, Builder, DoesNotApply, KernelBug, list_bugs

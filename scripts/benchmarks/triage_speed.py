@@ -22,8 +22,8 @@ from qverify.session.job import verify
 from qverify.session.models import open_models
 from qverify.session.request import Request
 from qverify.session.triage.reduce_model import reduce
-from qverify.session.triage.run_ladder import TriageRequest
 from qverify.session.triage.run_triage import triage
+from qverify.session.triage.triage_request import TriageRequest
 
 from benchmarks.measure import good_models, median_s
 

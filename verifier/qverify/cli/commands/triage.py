@@ -135,8 +135,8 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
     from qverify.session.models import parse_shapes
-    from qverify.session.triage.run_ladder import TriageRequest
     from qverify.session.triage.run_triage import run_triage
+    from qverify.session.triage.triage_request import TriageRequest
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
 
 from qverify_agents.errors import LinkError
 
-from qverify.capture.reader import Capture
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.errors import QVerifyError, UsageError
@@ -40,45 +38,15 @@ from qverify.session.triage.float_stages import (
     output_steps,
 )
 from qverify.session.triage.open_stages import list_stages, stage_files
+from qverify.session.triage.triage_request import TriageRequest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.triage.advice import advice
 from qverify.triage.experiments import ExperimentBoard
-from qverify.triage.ladder import RungGate
 from qverify.triage.loudness import quiet_outputs
 
 LOSSY = ("reference", "fake-quantized")  # stages whose rung from the stage before is quantization
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
-
-
-@dataclass(frozen=True, slots=True)
-class TriageRequest:
-    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output:
-    what the application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the
-    board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
-    simulator ~ board other than equal bits.
-    capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
-    which everything the run saw is kept."""
-
-    models: list[str]
-    _: KW_ONLY
-    stages: list[str] = field(default_factory=list)
-    board: str | None = None
-    run_sim: bool = True
-    inputs: InputRequest = field(default_factory=InputRequest)
-    gates: dict[str, RungGate] = field(default_factory=dict)
-    app_input: str | None = None
-    app_output: str | None = None
-    loss: Literal["auto", "always", "never"] = "auto"
-    deadline_s: float = 120.0
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    allow_other_model: bool = False
-    reach: dict[str, str] = field(default_factory=dict)
-    explain_s: float = 20.0
-    repeat: int = 1
-    relax_board: bool = False
-    capture: Capture | None = None
-    keep: str | None = None
 
 
 class Ladder:

@@ -15,7 +15,8 @@ from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, frame_sources
 from qverify.session.request import Request
-from qverify.session.triage.run_ladder import Ladder, TriageRequest
+from qverify.session.triage.run_ladder import Ladder
+from qverify.session.triage.triage_request import TriageRequest
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:

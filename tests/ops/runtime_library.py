@@ -1,4 +1,6 @@
-"""The C runtime built by the machine's compiler: a shared library for ctypes and a qvrt binary, once for all workers."""
+"""The C runtime built by the machine's compiler: a shared library for ctypes and a qvrt binary, once for all workers.
+
+python -m tests.ops.runtime_library [sanitized]: builds it ahead of the tests."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import functools
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,3 +98,9 @@ def _build_sanitized(folder: Path) -> None:
 @functools.cache
 def binary(sanitized: bool = False) -> Path:
     return sanitized_folder() / f"qvrt-{host_architecture()}" if sanitized else _native_folder() / "qvrt"
+
+
+if __name__ == "__main__" and COMPILER is not None:
+    library()
+    if "sanitized" in sys.argv:
+        sanitized_folder()

@@ -125,7 +125,9 @@ def reproduce(held: dict[str, str], arches: list[str]) -> int:
         copy = Path(folder) / "elsewhere"
         shutil.copytree(HERE / "src", copy / "src")
         shutil.copytree(HERE / "include", copy / "include")
-        os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(user_cache() / "zig")
+        libraries = user_cache() / "zig"
+        libraries.mkdir(parents=True, exist_ok=True)
+        os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(libraries)
         os.environ["ZIG_LOCAL_CACHE_DIR"] = str(Path(folder) / "cache")
         for arch in arches:
             for faulty in (False, True):

@@ -10,10 +10,10 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "emulator": re.compile(r"^emulated/|qemu"),
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
-    "slow": re.compile(  # they start many processes or run real networks: 15 s and more a file
-        r"^(models|links)/|/test_(every_place|streams|forensics_of_ops|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
+    "slow": re.compile(  # they start many processes, run real networks or search many faults: tests of more than a second
+        r"^(models|links)/|/test_(every_place|streams|forensics_of_(ops|memory)|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
-        r"|reduce|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
+        r"|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
     ),
 }
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first
@@ -24,6 +24,8 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),
 }
+# These have tests of 10 s and more.
+LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
 BOARDS = ("where", "uri")  # parameters that name a board
 
 
@@ -35,8 +37,9 @@ def place_of(item: pytest.Item) -> str:
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Marks each test with its needs and its shared place; puts shared places first, then emulators, then the others."""
-    ranks = {name: rank for rank, name in enumerate([*SHARED, "emulator", ""])}
+    """Marks each test with its needs and its shared place; puts shared places first, then emulators, then what is
+    long, so that no worker begins with that when the others are done."""
+    ranks = {name: rank for rank, name in enumerate([*SHARED, "emulator", "long", ""])}
     rank_of = {}
     for item in items:
         place = place_of(item)
@@ -46,5 +49,5 @@ def arrange(items: list[pytest.Item]) -> None:
             item.add_marker(name)
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared))
-        rank_of[item] = ranks[shared or ("emulator" if "emulator" in needs else "")]
+        rank_of[item] = ranks[shared or ("emulator" if "emulator" in needs else "long" if LONG.search(place) else "")]
     items.sort(key=rank_of.__getitem__)

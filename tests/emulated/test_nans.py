@@ -21,4 +21,4 @@ def test_nans_have_one_pattern(architecture: str, often: float, tmp_path: Path) 
     emulator, program = shutil.which(f"{name}-static") or shutil.which(name), tmp_path / "qvrt"
     program.write_text(f'#!/bin/sh\nexec {emulator} {runtime_path(architecture)} "$@"\n')
     program.chmod(0o755)
-    agree(nodes_of_nans(often), program, tmp_path, f"{architecture}, NaNs at {often}")
+    agree(nodes_of_nans(often), (program,), tmp_path, f"{architecture}, NaNs at {often}")

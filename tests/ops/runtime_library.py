@@ -1,4 +1,6 @@
-"""The C runtime built by the machine's compiler: a shared library for ctypes and a qvrt binary, once for all workers."""
+"""The C runtime built by the machine's compiler: a shared library for ctypes and a qvrt binary, once for all workers.
+
+python -m tests.ops.runtime_library [sanitized]: builds it ahead of the tests."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import functools
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +20,7 @@ HERE = Path(__file__).resolve().parents[2] / "board_runtime"
 BUILT = HERE.parent / ".cache" / "tests"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Wshadow"]
-SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZERS = ["-g1", "-Og", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
 def _run(*words: str) -> None:
@@ -41,12 +44,6 @@ def _built(name: str, command: list[str], build: Callable[[Path], None]) -> Path
     return out
 
 
-def _compile(name: str, *extra: str) -> Path:
-    sources = [p.relative_to(HERE).as_posix() for p in sorted((HERE / "src").rglob("*.c")) if p.parent.name != "faults"]
-    command = [str(COMPILER), *FLAGS, *extra, "-Iinclude", "-Isrc", *sources, "-lm"]
-    return _built(name, command, lambda part: _run(*command, "-o", str(part)))
-
-
 def _hash_of(command: list[str]) -> str:
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
     digest = hashlib.sha256("\0".join([version, *command]).encode())
@@ -56,9 +53,31 @@ def _hash_of(command: list[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+def _objects(folder: Path, sources: list[Path], *flags: str) -> dict[Path, Path]:
+    """Each C file to its object in the new folder."""
+    folder.mkdir()
+    objects = {p: folder / "-".join(p.relative_to(HERE).with_suffix(".o").parts) for p in sources}
+    for source, made in objects.items():
+        _run(str(COMPILER), *FLAGS, *flags, "-Iinclude", "-Isrc", "-c", str(source), "-o", str(made))
+    return objects
+
+
+@functools.cache
+def _native_folder() -> Path:
+    """Holds libqvrt.so and qvrt."""
+    return _built("native", [str(COMPILER), *FLAGS, "-fPIC"], _build_native)
+
+
+def _build_native(folder: Path) -> None:
+    sources = [p for p in sorted((HERE / "src").rglob("*.c")) if p.parent.name != "faults"]
+    parts = list(map(str, _objects(folder, sources, "-fPIC").values()))
+    _run(str(COMPILER), "-shared", *parts, "-o", str(folder / "libqvrt.so"), "-lm")
+    _run(str(COMPILER), *parts, "-o", str(folder / "qvrt"), "-lm")
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
-    return ctypes.CDLL(str(_compile("libqvrt.so", "-shared", "-fPIC")))
+    return ctypes.CDLL(str(_native_folder() / "libqvrt.so"))
 
 
 @functools.cache
@@ -69,13 +88,7 @@ def sanitized_folder() -> Path:
 
 def _build_sanitized(folder: Path) -> None:
     """They share their objects: the faulty one has src/faults, its op table among them, in place of src/ops/table.c."""
-    architecture = host_architecture()
-    folder.mkdir()
-    objects = {
-        p: folder / f"{'-'.join(p.relative_to(HERE).with_suffix('.o').parts)}" for p in (HERE / "src").rglob("*.c")
-    }
-    for source, made in objects.items():
-        _run(str(COMPILER), *FLAGS, *SANITIZERS, "-Iinclude", "-Isrc", "-c", str(source), "-o", str(made))
+    architecture, objects = host_architecture(), _objects(folder, sorted((HERE / "src").rglob("*.c")), *SANITIZERS)
     real = [str(o) for p, o in objects.items() if p.parent.name != "faults"]
     faulty = [str(o) for p, o in objects.items() if p != HERE / "src" / "ops" / "table.c"]
     for name, parts in ((f"qvrt-{architecture}", real), (f"qvrt-faulty-{architecture}", faulty)):
@@ -84,4 +97,10 @@ def _build_sanitized(folder: Path) -> None:
 
 @functools.cache
 def binary(sanitized: bool = False) -> Path:
-    return sanitized_folder() / f"qvrt-{host_architecture()}" if sanitized else _compile("qvrt")
+    return sanitized_folder() / f"qvrt-{host_architecture()}" if sanitized else _native_folder() / "qvrt"
+
+
+if __name__ == "__main__" and COMPILER is not None:
+    library()
+    if "sanitized" in sys.argv:
+        sanitized_folder()

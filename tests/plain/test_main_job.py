@@ -228,7 +228,7 @@ def test_a_board_without_the_memory_is_inconclusive(digits, tmp_path, capsys, ad
     from tests.ops.qdq import Qdq
 
     maker = Qdq("uint8")
-    maker.output(maker.quantize(maker.op("Relu", [maker.input((1, 64, 512, 512))])))
+    maker.output(maker.quantize(maker.op("Relu", [maker.input((1, 64, 320, 320))])))
     path = tmp_path / "big.onnx"
     path.write_bytes(maker.model().SerializeToString())
     assert main(["-m", str(path), "-b", address]) == 3

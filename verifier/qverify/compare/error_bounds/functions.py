@@ -128,10 +128,10 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
         raise NoBound(f"{name} that rises and falls")
     if name == "tan" and x.error.any():
         raise NoBound("tan of inexact floats")
-    return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
+    return [apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
 
 
-def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
+def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
     """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
     worst of the values reached."""
     y = function.of(x.value, p, q)

@@ -108,7 +108,7 @@ def lstm(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str,
         last = [np.zeros(given.c.shape) for _ in range(2)]
         for d, backward in enumerate(settings.reverse):
             part = _Direction(given, d, backward, y[:, d])
-            gates, c = part.gates(kernel, slice(None)), Real(given.c[d], np.zeros(given.c[d].shape))
+            gates, c = part.gates(kernel, slice(None)), Real(given.c[d].copy(), np.zeros(given.c[d].shape))
             for step in range(len(y)):
                 rows, at = given.positions(step, backward)
                 if not len(rows):

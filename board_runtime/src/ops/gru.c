@@ -2,7 +2,7 @@
 #include "recurrent.h"
 
 enum { OF_GATES, OF_NEW }; /* the functions of a direction */
-static const qv_recurrent_op OP = {3, 2, 3, 1, 2};
+static const qv_recurrent_op OP = {3, 2, 3, 1, 2, 0};
 
 static qv_status gru_check(qv_model *m, qv_node *n) { return qv_recurrent_check(m, n, &OP); }
 
@@ -12,6 +12,7 @@ static int linear(const qv_recurrent *q) { return qv_word(q->n, 2); }
 static void begin(qv_recurrent *q) {
   qv_recurrent_add_biases(q);
   if (q->b && linear(q)) memcpy(q->added + 2 * q->hidden, q->b + 2 * q->hidden, (size_t)q->hidden * 4);
+  qv_recurrent_begin(q);
 }
 
 /* The new h. */

@@ -32,6 +32,7 @@
   X(lp_norm) \
   X(lrn) \
   X(lstm) \
+  X(lstm_integer) \
   X(matmul) \
   X(matmul_float) \
   X(matmul_integer) \

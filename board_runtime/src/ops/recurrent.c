@@ -38,6 +38,25 @@ static qv_status check_words(qv_model *m, const qv_node *n, const qv_recurrent_o
   return QV_OK;
 }
 
+static int is_8bit(const qv_tensor *t, int64_t a, int64_t b, int64_t c) {
+  return t && qv_is_8bit(t) && t->rank == 3 && t->shape[0] == a && t->shape[1] == b && t->shape[2] == c;
+}
+
+/* Scales and zero points: one for each direction, or one for each of its columns. */
+static int are_parameters(const qv_model *m, const qv_node *n, int scale, int of, int64_t d, int64_t columns) {
+  const qv_tensor *s = qv_in(m, n, scale), *z = qv_in(m, n, scale + 1);
+  return s && s->dtype == QV_F32 && (s->elements == d || s->elements == d * columns) &&
+         (!z || (z->dtype == qv_in(m, n, of)->dtype && (z->elements == d || z->elements == d * columns)));
+}
+
+static int are_weights(const qv_model *m, const qv_node *n, const qv_recurrent_op *op, int64_t d, int64_t i, int64_t h) {
+  const qv_tensor *w = qv_in(m, n, QV_RNN_W), *r = qv_in(m, n, QV_RNN_R);
+  int64_t wide = op->gates * h;
+  if (!op->integer) return is_float(w, 3, d, wide, i, 0) && is_float(r, 3, d, wide, h, 0);
+  return is_8bit(w, d, i, wide) && is_8bit(r, d, h, wide) && are_parameters(m, n, QV_RNN_W_SCALE, QV_RNN_W, d, wide) &&
+         are_parameters(m, n, QV_RNN_R_SCALE, QV_RNN_R, d, wide) && qv_in(m, n, QV_RNN_X)->shape[1] == 1 && !qv_in(m, n, QV_RNN_LENGTHS);
+}
+
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Floats of scratch, in the order of places(); each part begins at a multiple of 2. */
@@ -48,12 +67,12 @@ static int64_t packed_floats(int64_t gates, int64_t inputs, int64_t hidden) {
 
 qv_status qv_recurrent_check(qv_model *m, qv_node *n, const qv_recurrent_op *op) {
   int has_c = op->states > 1;
-  qv_status status = qv_arity(m, n, has_c ? 8 : 6, 1 + op->states, -1);
+  qv_status status = qv_arity(m, n, op->integer ? 12 : has_c ? 8 : 6, 1 + op->states, -1);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, QV_RNN_X), *w = qv_in(m, n, QV_RNN_W), *r = qv_in(m, n, QV_RNN_R), *l = qv_in(m, n, QV_RNN_LENGTHS);
   if (!x || !w || !r || x->rank != 3 || w->rank != 3 || r->rank != 3) return qv_fail_operands(m, n, "x, w and r of rank 3");
-  int64_t t = x->shape[0], b = x->shape[1], i = x->shape[2], d = w->shape[0], h = r->shape[2], g = op->gates;
-  if (d < 1 || d > 2 || !is_float(x, 3, t, b, i, 0) || !is_float(w, 3, d, g * h, i, 0) || !is_float(r, 3, d, g * h, h, 0) ||
+  int64_t t = x->shape[0], b = x->shape[1], i = x->shape[2], d = w->shape[0], h = r->shape[op->integer ? 1 : 2], g = op->gates;
+  if (d < 1 || d > 2 || !is_float(x, 3, t, b, i, 0) || !are_weights(m, n, op, d, i, h) ||
       !is_absent_or(qv_in(m, n, QV_RNN_B), 2, d, 2 * g * h, 0) || !is_absent_or(qv_in(m, n, QV_RNN_H), 3, d, b, h) ||
       (has_c && (!is_absent_or(qv_in(m, n, QV_RNN_C), 3, d, b, h) || !is_absent_or(qv_in(m, n, QV_RNN_P), 2, d, 3 * h, 0))) ||
       (l && (l->dtype != QV_I32 || l->elements != b)) || !is_float(qv_out(m, n, 0), 4, t, d, b, h) ||
@@ -130,6 +149,15 @@ static const float *floats(const qv_recurrent *q, int input, int64_t per_directi
   return t ? (const float *)qv_data(q->s, t) + q->direction * per_direction : NULL;
 }
 
+void qv_recurrent_begin(qv_recurrent *q) {
+  int64_t wide = q->op->gates * q->hidden, first = q->op->together * q->hidden;
+  const float *x = qv_data(q->s, qv_in(q->s->model, q->n, QV_RNN_X)), *r = floats(q, QV_RNN_R, wide * q->hidden);
+  pack(floats(q, QV_RNN_W, wide * q->inputs), wide, q->inputs, q->packed);
+  qv_recurrent_product(q, x, q->steps * q->batch, q->inputs, q->packed, wide, q->added, 0, q->sums, wide);
+  pack(r, first, q->hidden, q->packed);
+  pack(r + first * q->hidden, wide - first, q->hidden, q->packed + qv_recurrent_tiles(first) * q->hidden);
+}
+
 static void copy_state(float *to, const float *from, int64_t count) {
   if (from) memcpy(to, from, (size_t)count * 4);
   else memset(to, 0, (size_t)count * 4);
@@ -171,19 +199,13 @@ static void store_last(const qv_recurrent *q, int output, const float *state) {
 
 static void run_direction(qv_recurrent *q, int reverse, qv_recurrent_part begin, qv_recurrent_part cell) {
   int64_t wide = q->op->gates * q->hidden, state = q->batch * q->hidden;
-  q->w = floats(q, QV_RNN_W, wide * q->inputs), q->r = floats(q, QV_RNN_R, wide * q->hidden), q->b = floats(q, QV_RNN_B, 2 * wide);
+  q->b = floats(q, QV_RNN_B, 2 * wide);
   copy_state(q->h, floats(q, QV_RNN_H, state), state);
   if (q->op->states > 1) {
     q->p = floats(q, QV_RNN_P, 3 * q->hidden);
     copy_state(q->c, floats(q, QV_RNN_C, state), state);
   }
-  const float *x = qv_data(q->s, qv_in(q->s->model, q->n, QV_RNN_X));
-  int64_t first = q->op->together * q->hidden;
   begin(q);
-  pack(q->w, wide, q->inputs, q->packed);
-  qv_recurrent_product(q, x, q->steps * q->batch, q->inputs, q->packed, wide, q->added, 0, q->sums, wide);
-  pack(q->r, first, q->hidden, q->packed);
-  pack(q->r + first * q->hidden, wide - first, q->hidden, q->packed + qv_recurrent_tiles(first) * q->hidden);
   for (int64_t step = 0; step < q->steps; step++) run_step(q, reverse, step, cell);
   store_last(q, 1, q->h);
   if (q->op->states > 1) store_last(q, 2, q->c);
@@ -218,4 +240,32 @@ qv_status qv_recurrent_run(const qv_session *s, const qv_node *n, const qv_recur
   for (q.direction = 0; q.direction < directions; q.direction++)
     run_direction(&q, q.direction == 1 || qv_word(n, 0) == REVERSE, begin, cell);
   return QV_OK;
+}
+
+enum { OF_GATES, OF_CELL, OF_OUTPUT }; /* the functions of a direction of lstm */
+
+/* v + p * c, where there are peepholes. */
+static float peep(const qv_recurrent *q, int64_t at, float c, float v) {
+  return q->p ? qv_recurrent_float((double)v + (double)q->p[at] * (double)c) : v;
+}
+
+static void unit(const qv_recurrent *q, const float *gate, int64_t j, float c, float *next_h, float *next_c) {
+  int64_t h = q->hidden;
+  float i = qv_recurrent_gate(q, OF_GATES, 1, peep(q, j, c, gate[j]));
+  float forget =
+      qv_word(q->n, 2) ? qv_recurrent_float(1.0 - (double)i) : qv_recurrent_gate(q, OF_GATES, 1, peep(q, 2 * h + j, c, gate[2 * h + j]));
+  float new = qv_recurrent_gate(q, OF_CELL, 1, gate[3 * h + j]);
+  float state = qv_recurrent_float((double)forget * (double)c + (double)i * (double)new);
+  float o = qv_recurrent_gate(q, OF_GATES, 1, peep(q, h + j, state, gate[h + j]));
+  *next_c = state;
+  *next_h = qv_recurrent_float((double)o * (double)qv_recurrent_gate(q, OF_OUTPUT, 0, state));
+}
+
+void qv_recurrent_lstm(qv_recurrent *q) {
+  int64_t wide = 4 * q->hidden;
+  for (int64_t b = 0; b < q->batch; b++)
+    for (int64_t j = 0; j < q->hidden; j++) {
+      int64_t at = b * q->hidden + j;
+      unit(q, q->gate + b * wide, j, q->c[at], q->next_h + at, q->next_c + at);
+    }
 }

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.float32 import exp64, log64, sigmoid64, tanh64
+from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.float32 import dynamic_parameters, exp64, log64, quantize, sigmoid64, tanh64
 from qverify.arithmetic.float_sums import multiply_exactly
 from qverify.model_bin.float_functions import RECURRENT
 
@@ -131,6 +132,25 @@ def operands(inputs: list[Array | None], name: str) -> Operands:
     return Operands(wide[0], wide[1], wide[2], b, lengths.astype(np.int64), h, c, p)
 
 
+def integer_operands(inputs: list[Array | None], name: str) -> Operands:
+    """Returns the operands of a lstm_integer; its weights stand as (D, columns, depth), not centred and not scaled."""
+    weights = [None if v is None else v.swapaxes(1, 2) for v in inputs[1:3]]
+    return operands([inputs[0], *weights, *inputs[3:8]], name)
+
+
+def integer_weights(inputs: list[Array | None], directions: int) -> tuple[list[Scaled], list[Scaled]]:
+    """Returns w and r of each direction, of the inputs w (D, I, 4 * H), r (D, H, 4 * H) and, after the first 8, scale and
+    zero point of both, D or D * 4 * H."""
+    both = []
+    for at, first in ((1, 8), (2, 10)):
+        weights, scales, zeros = inputs[at], inputs[first], inputs[first + 1]
+        assert weights is not None and scales is not None
+        zero = np.zeros(directions) if zeros is None else zeros.astype(np.float64)
+        centred = weights.astype(np.float64) - zero.reshape(directions, 1, -1)
+        both.append([Scaled(c.T, s) for c, s in zip(centred, scales.reshape(directions, -1), strict=True)])
+    return both[0], both[1]
+
+
 def rounded(x: Array) -> Array:
     """Returns float64 values rounded to float32, as float64; a zero is +0 and a NaN is 0x7FC00000."""
     with np.errstate(all="ignore"):
@@ -148,29 +168,83 @@ def product(a: Array, weights: Array, added: Array) -> Array:
 Cell = Callable[[int, Array, Array, Array], tuple[Array, Array]]
 
 
+def sums_of(given: Operands, direction: int, bias: Array) -> Array:
+    """Returns the exact sums (T, N, gates * H) of x and the biases, rounded once."""
+    flat = given.x.reshape(-1, given.x.shape[-1])
+    return product(flat, given.w[direction], bias).reshape(*given.x.shape[:2], -1)
+
+
 def walk(
-    given: Operands, reverse: tuple[bool, ...], biases: Callable[[int], Array], cell: Cell
+    given: Operands,
+    reverse: tuple[bool, ...],
+    sums_of_x: Callable[[int], Array],
+    cell: Cell,
+    recorded: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Runs every step of every direction. biases: of a direction, added to the sums of x.
+    """Runs every step of every direction. sums_of_x: of a direction (T, N, gates * H). recorded: a y whose h each step
+    begins with instead of its own.
 
     Returns y (T, D, N, H), 0 beyond a sequence's end, and the last h and c (D, N, H), 0 for a sequence of length 0."""
     steps, batch = given.x.shape[:2]
     y = np.zeros((steps, len(reverse), batch, given.hidden), np.float32)
     last_h, last_c = (np.zeros(y.shape[1:], np.float32) for _ in range(2))
-    flat = given.x.reshape(steps * batch, -1)
     for d, backward in enumerate(reverse):
-        sums = product(flat, given.w[d], biases(d)).reshape(steps, batch, -1)
-        h, c = given.h[d].copy(), given.c[d].copy()
+        sums, h, c = sums_of_x(d), given.h[d].copy(), given.c[d].copy()
         for step in range(steps):
             rows, at = given.positions(step, backward)
             if not len(rows):
                 break
             with np.errstate(all="ignore"):
                 h[rows], c[rows] = cell(d, sums[at, rows], h[rows], c[rows])
-            y[at, d, rows] = h[rows]
+            y[at, d, rows] = last_h[d, rows] = h[rows]
+            if recorded is not None:
+                h[rows] = recorded[at, d, rows]
         some = given.lengths > 0
-        last_h[d, some], last_c[d, some] = h[some], c[some]
+        last_c[d, some] = c[some]
     return y, last_h, last_c
+
+
+def lstm_units(
+    functions: tuple[Gate, ...], coupled: bool, peepholes: Array | None, sums: Array, c: Array
+) -> tuple[Array, Array]:
+    """Returns the new h and c of a lstm. sums: of its gates i, o, f, c [N, 4 * H]."""
+    f, g, last = functions
+    i, o, forget, new = np.split(sums, 4, -1)
+    if peepholes is not None:
+        of_i, of_o, of_f = np.split(peepholes, 3)
+        i, forget = rounded(i + of_i * c), rounded(forget + of_f * c)
+    i, new = f(i), g(new)
+    forget = rounded(1.0 - i) if coupled else f(forget)
+    c = rounded(forget * c + i * new)
+    if peepholes is not None:
+        o = rounded(o + of_o * c)
+    return rounded(f(o) * last.unlimited()(c)), c
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Weights of 8 bits of one direction. centred: [columns, depth], without their zero points. scales: float32, one or
+    one a column."""
+
+    centred: Array
+    scales: Array
+
+    def product(self, a: Array) -> Array:
+        """Returns fl32(fl32(acc) * fl32(scale * scales)) of rows of a, quantized together."""
+        steps, scale = quantized(a)
+        with np.errstate(all="ignore"):
+            acc = wrapped_int32(steps @ self.centred.T)
+            y: Array = acc.astype(np.float32) * (scale.reshape(1) * self.scales)
+        return y
+
+
+def quantized(a: Array) -> tuple[Array, Array]:
+    """Returns float32 values (in float64) in steps of their own range, without the zero point, and the step."""
+    a = a.astype(np.float32)
+    scale, zero = dynamic_parameters(a)
+    with np.errstate(all="ignore"):
+        steps = quantize(a, scale.reshape(1), np.full(1, zero), "uint8")
+    return steps.astype(np.float64) - zero, scale
 
 
 def largest_sum(given: Operands) -> float:

@@ -47,7 +47,7 @@ def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[st
     words = [direction, float_word(attrs.get("clip", 0.0))] + ([int(attrs.get(flag, 0))] if flag else [])
     functions = _functions(node, defaults * (2 if direction == BIDIRECTIONAL else 1))
     inputs: list[str | None] = [stream.source(n) if n else None for n in node.input]
-    inputs += [None] * ((8 if op == "lstm" else 6) - len(inputs))
+    inputs += [None] * ({"lstm": 8, "lstm_integer": 12}.get(op, 6) - len(inputs))
     outputs = [stream.builder.tensor(TensorSpec(n, "float32", view.shape(n))) for n in node.output]
     for column in zip(*functions, strict=True):
         words += column

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.recurrences import largest_sum, operands, product, rounded, settings_of, walk
+from qverify.arithmetic.recurrences import largest_sum, operands, product, rounded, settings_of, sums_of, walk
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -16,6 +16,11 @@ WORDS = ("direction", "clip_f32", "linear_before_reset", "function[C]", "alpha_f
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     """Returns y and the last h. ValueError for a sequence length outside 0..T."""
+    return simulate_steps(node, inputs, graph, None)
+
+
+def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
+    """The same, where each step begins with the h of a recorded y."""
     given, settings = operands(inputs, node.name), settings_of(node.words, 2, True)
     both = 2 * given.hidden
 
@@ -34,7 +39,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
             candidate = product(rounded(r * h), weights[both:], sums[:, both:])
         return rounded((1.0 - z) * g(candidate) + z * h), c
 
-    return walk(given, settings.reverse, biases, cell)[:2]
+    return walk(given, settings.reverse, lambda d: sums_of(given, d, biases(d)), cell, recorded)[:2]
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.recurrences import largest_sum, operands, product, rounded, settings_of, walk
+from qverify.arithmetic.recurrences import (
+    largest_sum,
+    lstm_units,
+    operands,
+    product,
+    rounded,
+    settings_of,
+    sums_of,
+    walk,
+)
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -16,22 +25,21 @@ WORDS = ("direction", "clip_f32", "input_forget", "function[C]", "alpha_f32[C]",
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     """Returns y, the last h and the last c. ValueError for a sequence length outside 0..T."""
+    return simulate_steps(node, inputs, graph, None)
+
+
+def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
+    """The same, where each step begins with the h of a recorded y."""
     given, settings = operands(inputs, node.name), settings_of(node.words, 3, True)
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        f, g, last = settings.gates[d]
-        i, o, forget, new = np.split(product(h, given.r[d], sums), 4, -1)
-        if inputs[7] is not None:
-            of_i, of_o, of_f = np.split(given.p[d], 3)
-            i, forget = rounded(i + of_i * c), rounded(forget + of_f * c)
-        i, new = f(i), g(new)
-        forget = rounded(1.0 - i) if settings.flag else f(forget)
-        c = rounded(forget * c + i * new)
-        if inputs[7] is not None:
-            o = rounded(o + of_o * c)
-        return rounded(f(o) * last.unlimited()(c)), c
+        peepholes = None if inputs[7] is None else given.p[d]
+        return lstm_units(settings.gates[d], settings.flag, peepholes, product(h, given.r[d], sums), c)
 
-    return walk(given, settings.reverse, lambda d: rounded(np.add(*given.biases(d))), cell)
+    def sums_of_x(d: int) -> Array:
+        return sums_of(given, d, rounded(np.add(*given.biases(d))))
+
+    return walk(given, settings.reverse, sums_of_x, cell, recorded)
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:

@@ -51,7 +51,9 @@ PAGES: dict[str, Page] = {
         )
     },
 }
-STEPS: dict[str, recurrences.Page] = {f.__name__: f for f in (recurrences.lstm, recurrences.gru, recurrences.rnn)}
+STEPS: dict[str, recurrences.Page] = {
+    f.__name__: f for f in (recurrences.lstm, recurrences.lstm_integer, recurrences.gru, recurrences.rnn)
+}
 Part = tuple[Array, Held]  # flat positions of the output, and their bounded values
 
 

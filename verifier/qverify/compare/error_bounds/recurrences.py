@@ -12,8 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qverify.arithmetic.recurrences import Gate, Operands, operands, settings_of
-from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Array, Held, NoBound, Real, Reals, gamma, real
+from qverify.arithmetic.recurrences import (
+    Gate,
+    Operands,
+    Scaled,
+    integer_operands,
+    integer_weights,
+    operands,
+    quantized,
+    settings_of,
+)
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Array, Held, NoBound, Real, Reals, gamma
 from qverify.compare.error_bounds.float_sums import DOUBLE, EXTRA
 from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
 from qverify.model_bin.graph import Graph, Node
@@ -82,11 +91,14 @@ class _Direction:
             self.before = np.where((steps == given.lengths - 1)[..., None], first, self.before)
         else:
             self.before = np.concatenate([first[None], self.y[:-1]])
-        of_x, of_h = given.biases(d)
-        self.x = _multiply(given.x, given.w[d], of_x)
-        self.h = _multiply(self.before, given.r[d], of_h)
         self.terms = given.x.shape[-1] + given.hidden + 2
-        self.bias = np.abs(of_x + of_h)
+        self.bias = np.abs(np.add(*given.biases(d)))
+
+    def add_up(self) -> None:
+        """Makes x and h."""
+        of_x, of_h = self.given.biases(self.d)
+        self.x = _multiply(self.given.x, self.given.w[self.d], of_x)
+        self.h = _multiply(self.before, self.given.r[self.d], of_h)
 
     def gates(self, kernel: _Kernel, at: slice) -> Real:
         """Returns the arguments of these gates, whose sums of x and h are one sum."""
@@ -101,14 +113,47 @@ def _multiply(a: Array, weights: Array, bias: Array) -> tuple[Reals, Reals]:
 
 
 def lstm(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given, settings, y = _read(node, inputs, made), settings_of(node.words, 3, True), made[node.outputs[0]]
+    given = operands(_read(node, inputs, made), node.name)
+
+    def gates(kernel: _Kernel, part: _Direction) -> Real:
+        part.add_up()
+        return part.gates(kernel, slice(None))
+
+    return _lstm(node, given, made[node.outputs[0]], gates)
+
+
+def lstm_integer(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
+    values = _read(node, inputs, made)
+    given, (of_x, of_h) = integer_operands(values, node.name), integer_weights(values, len(values[1]))  # type: ignore[arg-type]
+
+    def gates(kernel: _Kernel, part: _Direction) -> Real:
+        """x and h are quantized alike on every side; the rest are six float32 steps on each."""
+        (x, size_x), (h, size_h) = _scaled(of_x[part.d], [given.x]), _scaled(of_h[part.d], list(part.before[:, None]))
+        biases = given.biases(part.d)
+        size = size_x + size_h + np.abs(biases[0]) + np.abs(biases[1])
+        return Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY)
+
+    return _lstm(node, given, made[node.outputs[0]], gates)
+
+
+def _scaled(weights: Scaled, parts: list[Array]) -> tuple[Reals, Reals]:
+    """Returns the products of 8-bit weights and rows (T, 1, depth) in parts that are quantized together, and the
+    magnitudes of the products that each kernel rounds."""
+    rows = [quantized(part) for part in parts]
+    steps = np.concatenate([s * float(scale) for s, scale in rows])
+    made = (steps @ weights.centred.T) * weights.scales.astype(np.float64)
+    return made, np.abs(made)
+
+
+def _lstm(node: Node, given: Operands, y: Array, gates_of: Callable[[_Kernel, _Direction], Real]) -> list[Held]:
+    settings = settings_of(node.words, 3, True)
 
     def both(kernel: _Kernel) -> tuple[Real, Real]:
         outputs = [np.zeros(y.shape) for _ in range(2)]
         last = [np.zeros(given.c.shape) for _ in range(2)]
         for d, backward in enumerate(settings.reverse):
-            part = _Direction(given, d, backward, y[:, d])
-            gates, c = part.gates(kernel, slice(None)), Real(given.c[d].copy(), np.zeros(given.c[d].shape))
+            gates = gates_of(kernel, _Direction(given, d, backward, y[:, d]))
+            c = Real(given.c[d].copy(), np.zeros(given.c[d].shape))
             for step in range(len(y)):
                 rows, at = given.positions(step, backward)
                 if not len(rows):
@@ -149,7 +194,7 @@ def _lstm_step(
 
 
 def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given, settings = _read(node, inputs, made), settings_of(node.words, 2, True)
+    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 2, True)
 
     def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
         both, rest = slice(0, 2 * given.hidden), slice(2 * given.hidden, None)
@@ -184,7 +229,7 @@ def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
 
 
 def rnn(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given, settings = _read(node, inputs, made), settings_of(node.words, 1, False)
+    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 1, False)
 
     def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
         return kernel.gate(functions[0], part.gates(kernel, slice(None)))
@@ -204,20 +249,20 @@ def _every_direction(
     value, error, own = (np.zeros(y.shape) for _ in range(3))
     for d, backward in enumerate(reverse):
         part = _Direction(given, d, backward, y[:, d])
+        part.add_up()
         by_any, by_own = (of(_Kernel(k), part, functions[d]) for k in (False, True))
         for whole, of_part in ((value, by_any.value), (error, by_any.error), (own, by_own.error)):
             whole[:, d] = np.where(part.inside, of_part, 0.0)
     return [Real(value, error, own), _last_h(given, reverse, y)]
 
 
-def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> Operands:
-    """Returns the inputs. NoBound where one has an error, or where the side recorded no y."""
+def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> list[Array | None]:
+    """Returns the inputs' values. NoBound where one has an error, or where the side recorded no y."""
     if node.outputs[0] not in made:
         raise NoBound(f"{node.op} without its states")
     if any(isinstance(v, Real) and v.error.any() for v in inputs):
         raise NoBound(f"{node.op} of inexact floats")
-    values = [None if v is None else real(v).value if isinstance(v, Real) else v.low for v in inputs]
-    return operands(values, node.name)
+    return [None if v is None else v.value if isinstance(v, Real) else v.low for v in inputs]
 
 
 def _last_h(given: Operands, reverse: tuple[bool, ...], y: Array) -> Real:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compiler.builder import float_word
-from qverify.model_bin.float_functions import RECURRENT
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.ops import simulate_node
@@ -111,6 +111,18 @@ def test_a_last_cell_that_is_slightly_off_is_found() -> None:
     right = simulated(graph, x)
     off = right | {"last_c": right["last_c"] * np.float32(1 + 2.0**-15)}
     assert judged(graph, x, right, off)["last_c"] is False
+
+
+def test_states_from_which_a_sequence_begins() -> None:
+    rng = np.random.default_rng(7)
+    h, c = (rng.normal(0, 3, (1, BATCH, HIDDEN)).astype(np.float32) for _ in range(2))
+    graph, x = recurrence("lstm", h=h, c=c), x_of(6)
+    right, zero = simulated(graph, x), simulated(recurrence("lstm"), x)
+    assert all(judged(graph, x, right, right).values())
+    assert np.array_equal(graph.constants["c"], c)
+    nearby = right | {"y": np.nextafter(right["y"], np.float32(2))}
+    assert judged(graph, x, right, zero)["y"] is False
+    assert judged(graph, x, nearby, right)["y"] is True
 
 
 def test_sequences_of_their_own_lengths_are_zero_behind_their_ends() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compiler.builder import float_word
-from qverify.model_bin.float_functions import RECURRENT
 from qverify.tensors.spec import TensorSpec
 
 from tests.ops.cases.conv_float import values

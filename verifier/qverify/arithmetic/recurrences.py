@@ -12,7 +12,6 @@ import numpy.typing as npt
 from qverify.arithmetic.exact_matmul import wrapped_int32
 from qverify.arithmetic.float32 import dynamic_parameters, exp64, log64, quantize, sigmoid64, tanh64
 from qverify.arithmetic.float_sums import multiply_exactly
-from qverify.model_bin.float_functions import RECURRENT
 
 Array = npt.NDArray[Any]
 REVERSE, BIDIRECTIONAL = 1, 2  # word `direction`; 0: forward
@@ -23,6 +22,7 @@ def _softplus(x: Array) -> Array:
     return np.where(x > 0, x + tail, tail)
 
 
+# the position of a name is a word `function` of lstm, gru and rnn
 FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "sigmoid": lambda x, p, q: sigmoid64(x),
     "tanh": lambda x, p, q: tanh64(x),
@@ -36,6 +36,9 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "softplus": lambda x, p, q: _softplus(x),
     "scaled_tanh": lambda x, p, q: p * tanh64(q * x),
 }
+
+
+RECURRENT = tuple(FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)

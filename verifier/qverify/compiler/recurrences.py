@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.arithmetic.recurrences import BIDIRECTIONAL, REVERSE
+from qverify.arithmetic.recurrences import BIDIRECTIONAL, RECURRENT, REVERSE
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.model_bin.float_functions import RECURRENT
 from qverify.onnx_model.view import attributes
 from qverify.tensors.spec import TensorSpec
 

@@ -1,4 +1,4 @@
-"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float, variadic_float and of recurrences; for C they are in
+"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float; for C they are in
 board_runtime/src/ops/float_functions.h."""
 
 from __future__ import annotations
@@ -68,7 +68,3 @@ NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 # the position of a name is word `function` of reduce_float
 REDUCTIONS = ("sum", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
 VARIADIC = ("sum", "mean", "max", "min")  # the same of variadic_float
-RECURRENT = (  # the same of a `function` of lstm, gru and rnn
-    *("sigmoid", "tanh", "relu", "hard_sigmoid", "affine", "leaky_relu", "thresholded_relu", "elu", "softsign"),
-    *("softplus", "scaled_tanh"),
-)

@@ -80,15 +80,17 @@ qv_status qv_recurrent_check(qv_model *m, qv_node *n, const qv_recurrent_op *op)
     return qv_fail_operands(m, n, "x (T, N, I), w (D, %d*H, I), r (D, %d*H, H) and what belongs to them", op->gates, op->gates);
   if ((status = check_words(m, n, op, (int)d)) != QV_OK) return status;
   int64_t wide = g * h, floats = even(wide) + even(t * b * wide) + even(packed_floats(g, i, h)) + 2 * even(b * wide) + 4 * even(b * h);
-  n->scratch_bytes = floats * 4 + (most(t, 1) * b) * 8;
+  n->scratch_bytes = floats * 4 + (most(t, 1) * b + qv_recurrent_tiles(wide) + QV_FLOAT_TILE) * 8;
   return QV_OK;
 }
 
-/* Packs `columns` rows of weights [columns][depth] in tiles. */
-static void pack(const float *weights, int64_t columns, int64_t depth, float *to) {
-  for (int64_t first = 0; first < columns; first += QV_FLOAT_TILE, to += QV_FLOAT_TILE * depth)
+/* Packs `columns` rows of weights [columns][depth] in tiles, and makes their norms. */
+static void pack(const float *weights, int64_t columns, int64_t depth, float *to, double *norms) {
+  for (int64_t first = 0; first < columns; first += QV_FLOAT_TILE, to += QV_FLOAT_TILE * depth) {
     for (int64_t j = 0; j < QV_FLOAT_TILE; j++)
       for (int64_t k = 0; k < depth; k++) to[k * QV_FLOAT_TILE + j] = first + j < columns ? weights[(first + j) * depth + k] : 0.0f;
+    for (int64_t j = 0; j < QV_FLOAT_TILE; j += QV_FLOAT_COLUMNS) qv_column_norms(to + j, QV_FLOAT_TILE, depth, norms + first + j);
+  }
 }
 
 void qv_recurrent_product(const qv_recurrent *q, const float *a, int64_t rows, int64_t depth, const float *packed, int64_t columns,
@@ -98,8 +100,9 @@ void qv_recurrent_product(const qv_recurrent *q, const float *a, int64_t rows, i
   m.kernel = q->s->plain_only ? NULL : qv_float_kernel_of_cpu(0);
   m.norms = q->norms;
   qv_row_norms(&m, q->norms);
+  const double *of_columns = q->of_columns + (packed - q->packed) / depth;
   for (int64_t first = 0; first < columns; first += QV_FLOAT_TILE, packed += QV_FLOAT_TILE * depth) {
-    m.b = packed, m.c = c ? c + first : NULL, m.y = y + first;
+    m.b = packed, m.column_norms = of_columns + first, m.c = c ? c + first : NULL, m.y = y + first;
     m.columns = columns - first < QV_FLOAT_TILE ? columns - first : QV_FLOAT_TILE;
     qv_multiply_floats(&m);
   }
@@ -152,10 +155,11 @@ static const float *floats(const qv_recurrent *q, int input, int64_t per_directi
 void qv_recurrent_begin(qv_recurrent *q) {
   int64_t wide = q->op->gates * q->hidden, first = q->op->together * q->hidden;
   const float *x = qv_data(q->s, qv_in(q->s->model, q->n, QV_RNN_X)), *r = floats(q, QV_RNN_R, wide * q->hidden);
-  pack(floats(q, QV_RNN_W, wide * q->inputs), wide, q->inputs, q->packed);
+  pack(floats(q, QV_RNN_W, wide * q->inputs), wide, q->inputs, q->packed, q->of_columns);
   qv_recurrent_product(q, x, q->steps * q->batch, q->inputs, q->packed, wide, q->added, 0, q->sums, wide);
-  pack(r, first, q->hidden, q->packed);
-  pack(r + first * q->hidden, wide - first, q->hidden, q->packed + qv_recurrent_tiles(first) * q->hidden);
+  pack(r, first, q->hidden, q->packed, q->of_columns);
+  pack(r + first * q->hidden, wide - first, q->hidden, q->packed + qv_recurrent_tiles(first) * q->hidden,
+       q->of_columns + qv_recurrent_tiles(first));
 }
 
 static void copy_state(float *to, const float *from, int64_t count) {
@@ -229,7 +233,8 @@ qv_status qv_recurrent_run(const qv_session *s, const qv_node *n, const qv_recur
   if (status != QV_OK) return status;
   int64_t wide = op->gates * q.hidden, state = even(q.batch * q.hidden);
   q.norms = qv_scratch(s, n);
-  q.added = (float *)(void *)(q.norms + q.steps * q.batch);
+  q.of_columns = q.norms + q.steps * q.batch;
+  q.added = (float *)(void *)(q.of_columns + qv_recurrent_tiles(wide) + QV_FLOAT_TILE);
   q.sums = q.added + even(wide);
   q.packed = q.sums + even(q.steps * q.batch * wide);
   q.now = q.packed + even(packed_floats(op->gates, q.inputs, q.hidden));

@@ -34,15 +34,15 @@ typedef struct {
   const qv_recurrent_op *op;
   int64_t steps, batch, inputs, hidden;
   int64_t direction;
-  const float *b, *p;     /* of this direction; NULL for none */
-  float *added;           /* G*H: what the op adds to the sums of x */
-  float *sums;            /* T*N*G*H: of x */
-  float *packed;          /* r in tiles */
-  float *now;             /* N*G*H: the sums of x at this step, row by row */
-  float *gate;            /* N*G*H: the op's own */
-  float *h, *c;           /* N*H */
-  float *next_h, *next_c; /* N*H: what the cell writes */
-  double *norms;
+  const float *b, *p;         /* of this direction; NULL for none */
+  float *added;               /* G*H: what the op adds to the sums of x */
+  float *sums;                /* T*N*G*H: of x */
+  float *packed;              /* r in tiles */
+  float *now;                 /* N*G*H: the sums of x at this step, row by row */
+  float *gate;                /* N*G*H: the op's own */
+  float *h, *c;               /* N*H */
+  float *next_h, *next_c;     /* N*H: what the cell writes */
+  double *norms, *of_columns; /* norms of rows, and of the columns of `packed` */
 } qv_recurrent;
 
 /* Counts, types, shapes and words; sets scratch_bytes. */

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
-from qverify.compare.error_bounds.chain import evaluated, missing
+from qverify.compare.error_bounds.chain import evaluated, is_stepwise, missing
 from qverify.compare.limits import float_inside, limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compiler.compile_model import CompileOptions, compile_model
@@ -46,8 +46,19 @@ def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, Held, lis
         sides = [side.run_unit(unit, given) for side in (reference, simulator)]
         for name in unit.outputs:
             made = [np.asarray(side[name]).reshape(-1) for side in sides]
+            if is_stepwise(unit):  # what is exact depends on the side
+                yield from _each_side(unit, name, graph, given, sides)
+                continue
             for at, holds in evaluated(unit, name, graph, given, np.arange(made[0].size)):
                 yield unit, name, holds, [m[at] for m in made]
+
+
+def _each_side(unit: Unit, name: str, graph: Graph, given: Any, sides: Any) -> Iterator[Any]:
+    for own, side in enumerate(sides):
+        made = np.asarray(side[name]).reshape(-1)
+        for at, holds in evaluated(unit, name, graph, given, np.arange(made.size), side):
+            assert isinstance(holds, Real) and holds.ours is not None
+            yield unit, name, Real(holds.value, holds.ours) if own else holds, [made[at]] * 2
 
 
 def outside(holds: Held, made: Array) -> int:

@@ -73,6 +73,26 @@ def pool_of_integers(**attributes: object) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
 
 
+def recurrent(kind: str = "LSTM", batch: int = 1, **attributes: object) -> onnx.ModelProto:
+    """A recurrence of 2 steps with 3 inputs and 4 units; DynamicQuantizeLSTM with its scales and zero points."""
+    gates = {"GRU": 3, "RNN": 1}.get(kind, 4) * 4
+    w, r = (RNG.normal(0, 0.5, (1, gates, k)).astype(np.float32) for k in (3, 4))
+    more: dict[str, np.ndarray] = {"w": w, "r": r}
+    if kind == "DynamicQuantizeLSTM":
+        more = {n: (v * 50).astype(np.int8).swapaxes(1, 2) for n, v in more.items()} | {" " * k: w for k in range(5)}
+        for name in ("w", "r"):
+            more |= {f"{name}s": np.full(1, 0.02, np.float32), f"{name}z": np.zeros(1, np.int8)}
+        attributes["domain"] = "com.microsoft"
+    return chain(kind, (2, batch, 3), more, hidden_size=4, **attributes)
+
+
+def recurrent_of_lengths() -> onnx.ModelProto:
+    model = recurrent("DynamicQuantizeLSTM")
+    model.graph.node[2].input[4] = "lengths"
+    model.graph.initializer.append(numpy_helper.from_array(np.array([2], np.int32), "lengths"))
+    return model
+
+
 SCALES = np.array([1, 1, 2, 1.5], np.float32)
 RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_10_nearest": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="nearest"),
@@ -147,6 +167,19 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         ),
         "output_padding with auto_pad=SAME_UPPER is not supported",
     ),
+    "lstm_of_an_unknown_activation": (
+        lambda: recurrent("LSTM", activations=["Sigmoid", "Tanh", "Mish"]),
+        "activation Mish is not supported; known: ",
+    ),
+    "lstm_of_too_few_activations": (
+        lambda: recurrent("LSTM", activations=["Sigmoid", "Tanh"]),
+        "2 activations, wanted 3",
+    ),
+    "dynamic_lstm_of_a_batch": (
+        lambda: recurrent("DynamicQuantizeLSTM", batch=2),
+        "a batch of 2, whose result in onnxruntime depends on its number of threads",
+    ),
+    "dynamic_lstm_of_lengths": (recurrent_of_lengths, "sequence_lens is not supported"),
     "conv_transpose_by_infinity": (
         lambda: chain("ConvTranspose", (1, 2, 5, 6), {"w": np.full((2, 3, 1, 1), np.inf, np.float32)}),
         "not finite constants",

@@ -169,3 +169,15 @@ int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype) {
 }
 
 float qv_dequantize(int32_t q, float scale, int32_t zero) { return (float)(q - zero) * scale; }
+
+void qv_dynamic_parameters(const float *x, int64_t count, float *scale, int32_t *zero) {
+  float low = 0.0f, high = 0.0f;
+  for (int64_t i = 0; i < count; i++) {
+    low = x[i] < low ? x[i] : low; /* NaN is neither */
+    high = x[i] > high ? x[i] : high;
+  }
+  float range = high - low;
+  *scale = low == high ? 1.0f : range / 255.0f;
+  float at = -low / *scale;
+  *zero = at >= 0.0f && at <= 255.0f ? (int32_t)qv_round_f32(at) : 255;
+}

@@ -29,5 +29,7 @@ double qv_atan64(double x);
 double qv_sin64(double x, int quarters); /* sin(x + quarters * pi / 2) */
 /* quantize and dequantize of NUMERICS.md, one element. */
 int32_t qv_quantize(float x, float scale, int32_t zero, int32_t dtype);
+/* The parameters of uint8 for the range of x, which includes 0 (NUMERICS.md, dynamic_quantize). */
+void qv_dynamic_parameters(const float *x, int64_t count, float *scale, int32_t *zero);
 float qv_dequantize(int32_t q, float scale, int32_t zero);
 #endif

@@ -135,10 +135,9 @@ static void pack_rows(const qv_float_matrix *m, int64_t first, int64_t count, in
   }
 }
 
-/* norms[c] of up to QV_FLOAT_COLUMNS columns. */
-static void column_norms(const qv_float_matrix *m, const float *b, double *norms) {
+void qv_column_norms(const float *b, int64_t b_step, int64_t depth, double *norms) {
   double s[QV_FLOAT_COLUMNS] = {0};
-  for (int64_t k = 0; k < m->depth; k++, b += m->b_step)
+  for (int64_t k = 0; k < depth; k++, b += b_step)
     for (int c = 0; c < QV_FLOAT_COLUMNS; c++) s[c] += (double)b[c] * (double)b[c];
   for (int c = 0; c < QV_FLOAT_COLUMNS; c++) norms[c] = sqrt(s[c]);
 }
@@ -157,9 +156,10 @@ static void finish(const qv_float_matrix *m, int64_t row, int64_t column, double
 static void multiply_by_kernel(const qv_float_matrix *m) {
   static const double ROUNDOFF = 1.1113331476497049e-16; /* 2^-53 * 1.001 */
   enum { BLOCK = QV_FLOAT_ROWS * QV_FLOAT_COLUMNS };
-  double share = (double)(m->depth + 9) * ROUNDOFF, of_columns[QV_FLOAT_TILE];
+  double share = (double)(m->depth + 9) * ROUNDOFF, made[QV_FLOAT_TILE];
+  const double *of_columns = m->column_norms ? m->column_norms : made;
   double sums[QV_FLOAT_ROWS * QV_FLOAT_TILE], packed[QV_FLOAT_ROWS * QV_FLOAT_STEPS];
-  for (int64_t j = 0; j < m->columns; j += QV_FLOAT_COLUMNS) column_norms(m, m->b + j, of_columns + j);
+  for (int64_t j = 0; !m->column_norms && j < m->columns; j += QV_FLOAT_COLUMNS) qv_column_norms(m->b + j, m->b_step, m->depth, made + j);
   for (int64_t i = 0; i < m->rows; i += QV_FLOAT_ROWS) {
     int64_t rows = m->rows - i < QV_FLOAT_ROWS ? m->rows - i : QV_FLOAT_ROWS;
     memset(sums, 0, sizeof sums);

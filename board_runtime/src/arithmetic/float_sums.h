@@ -20,8 +20,9 @@ typedef struct {
   int64_t a_row, a_step, b_step, b_column, c_row, c_column, y_row, y_column;
   int64_t rows, columns, depth;
   float alpha, beta;
-  qv_float_kernel kernel; /* NULL: every element from its exact sum, which is the definition */
-  const double *norms;    /* of each row of a, by qv_row_norms; for a kernel */
+  qv_float_kernel kernel;     /* NULL: every element from its exact sum, which is the definition */
+  const double *norms;        /* of each row of a, by qv_row_norms; for a kernel */
+  const double *column_norms; /* of each column of b, by qv_column_norms; NULL: made here, each time */
 } qv_float_matrix;
 
 /* With a kernel: the same bits by float64 sums, where they decide the rounding. Then b_column is 1, and b is readable to a multiple
@@ -29,5 +30,7 @@ typedef struct {
 void qv_multiply_floats(const qv_float_matrix *m);
 /* norms[r] = the square root of the sum of squares of row r of a. */
 void qv_row_norms(const qv_float_matrix *m, double *norms);
+/* The same of each of QV_FLOAT_COLUMNS columns of b, `depth` steps of b_step floats. */
+void qv_column_norms(const float *b, int64_t b_step, int64_t depth, double *norms);
 
 #endif

@@ -16,13 +16,9 @@ static qv_status dynamic_quantize_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0);
   const float *from = qv_data(s, x);
   uint8_t *to = qv_data(s, qv_out(s->model, n, 0));
-  float low = 0.0f, high = 0.0f;
-  for (int64_t i = 0; i < x->elements; i++) {
-    low = from[i] < low ? from[i] : low; /* NaN is neither */
-    high = from[i] > high ? from[i] : high;
-  }
-  float range = high - low, scale = low == high ? 1.0f : range / 255.0f, at = -low / scale;
-  int32_t zero = at >= 0.0f && at <= 255.0f ? (int32_t)qv_round_f32(at) : 255;
+  float scale;
+  int32_t zero;
+  qv_dynamic_parameters(from, x->elements, &scale, &zero);
   for (int64_t i = 0; i < x->elements; i++) to[i] = (uint8_t)qv_quantize(from[i], scale, zero, QV_U8);
   memcpy(qv_data(s, qv_out(s->model, n, 1)), &scale, 4);
   *(uint8_t *)qv_data(s, qv_out(s->model, n, 2)) = (uint8_t)zero;

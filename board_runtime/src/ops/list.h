@@ -25,11 +25,14 @@
   X(gather) \
   X(global_average_pool) \
   X(group_norm) \
+  X(gru) \
   X(layer_norm) \
   X(log_softmax) \
   X(lookup) \
   X(lp_norm) \
   X(lrn) \
+  X(lstm) \
+  X(lstm_integer) \
   X(matmul) \
   X(matmul_float) \
   X(matmul_integer) \
@@ -47,6 +50,7 @@
   X(resize_nearest) \
   X(resizer) \
   X(rms_norm) \
+  X(rnn) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \

@@ -177,6 +177,17 @@ def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
     return q.astype(dtype)
 
 
+def dynamic_parameters(x: Array) -> tuple[Array, int]:
+    """Returns scale (float32) and zero point of uint8 for the range of x, which includes 0 (NUMERICS.md,
+    dynamic_quantize)."""
+    known = x[~np.isnan(x)]
+    low, high = known.min(initial=np.float32(0)), known.max(initial=np.float32(0))
+    with np.errstate(all="ignore"):
+        scale = np.float32(1) if low == high else np.float32((high - low) / np.float32(255))
+        at = -low / scale
+    return np.array(scale), 255 if np.isnan(at) else int(np.rint(np.clip(at, 0, 255)))
+
+
 def dequantize(q: Array, scale: Array, zero_point: Array) -> Array:
     """Returns fl32(fl32(q-z)*s), float32; q-z of 8- and 16-bit types is exact in float32."""
     exact = np.float32 if q.dtype.itemsize <= 2 else np.int64

@@ -73,3 +73,27 @@ def _round(total: Array, rest: Array) -> Array:
     float64."""
     with np.errstate(over="ignore"):
         return round_to_odd(total, rest).astype(np.float32) + np.float32(0)
+
+
+def multiply_exactly(a: Array, b: Array, added: Array | None = None) -> Array:
+    """Returns the exact sums of a @ b and what is added, rounded once to float32. a (..., M, K), b (..., K, N) and
+    added, which broadcasts to the result, are float32 values in float64."""
+    with np.errstate(all="ignore"):
+        total = np.matmul(a, b)
+        size = norm_products(a, b)
+        extra = None if added is None else np.broadcast_to(added, total.shape)
+        bound = sum_bound(a.shape[-1] + 1, size if extra is None else size + np.abs(extra))
+
+    def products(at: Array) -> Array:
+        *lead, row, column = np.unravel_index(at, total.shape)
+        rows = np.broadcast_to(a, (*total.shape[:-2], *a.shape[-2:]))[(*lead, row)]
+        columns = np.swapaxes(np.broadcast_to(b, (*total.shape[:-2], *b.shape[-2:])), -1, -2)[(*lead, column)]
+        return rows * columns if extra is None else np.column_stack([rows * columns, extra.reshape(-1)[at]])
+
+    return round_once(total if extra is None else total + extra, bound, products)
+
+
+def norm_products(a: Array, b: Array) -> Array:
+    """Returns the norms of the rows of a times those of the columns of b."""
+    product: Array = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
+    return product

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.paired_values import PairedValues, bits_equal
@@ -76,7 +77,7 @@ class Forcing:
         computed = self._compute(unit, outputs, inputs_same)
         if isinstance(computed, str):
             return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
-        return {o: self._judge(unit, o, computed[o]) for o in outputs}
+        return {o: self._judge(unit, o, computed) for o in outputs}
 
     def _compute(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
         """Returns a's outputs for b's inputs, or the reason why there are none."""
@@ -114,10 +115,15 @@ class Forcing:
                     return value
         return self.judged.b.get(name_b) if self.offered(name) else None
 
-    def _judge(self, unit: Unit, name: str, made: Array) -> Forced:
-        spec, recorded = self.graph.spec(name), self.judged.b.get(self._map_names(name)[1])
+    def _read_output(self, name: str) -> Array | None:
+        """Returns b's recorded value, or a's copy where the bytes are the same; None where neither can be had."""
+        recorded = self.judged.b.get(self._map_names(name)[1])
         if recorded is None and self.same(name):
             recorded = self.judged.a.held(self._map_names(name)[0])
+        return recorded
+
+    def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
+        spec, made, recorded = self.graph.spec(name), computed[name], self._read_output(name)
         if recorded is None:
             return self._make_inconclusive(unit, name, f"its output {name} is missing {within(self.judged.pair.b)}")
         limit, by_ties = self._choose_limit(unit, name)
@@ -127,9 +133,11 @@ class Forcing:
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
         forced = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
-        return self._judge_ties(unit, name, made, recorded, forced) if by_ties and forced.mismatched else forced
+        return self._judge_ties(unit, name, computed, recorded, forced) if by_ties and forced.mismatched else forced
 
-    def _judge_ties(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+    def _judge_ties(
+        self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced
+    ) -> Forced:
         """Returns the verdict under a tie-aware limit, for which the unit is evaluated once more in float64."""
         plain, arrays = limit_for(unit, name, self.graph), {}
         for source in unit.inputs:
@@ -141,12 +149,20 @@ class Forcing:
             arrays[source] = value
         try:
             limit = self._choose_limit(unit, name)[0]
-            outcome = check_both(ExactUnit(unit, name, self.graph, arrays), made, recorded, limit, plain)
+            exact = ExactUnit(unit, name, self.graph, arrays, computed, self._read_others(unit, name, recorded))
+            outcome = check_both(exact, computed[name], recorded, limit, plain)
         except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
             return self._make_inconclusive(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
-            return distance(made, recorded, self.graph.spec(name), outcome, measured.by, measured.on)
-        return _conclude(measured, outcome, made.shape)
+            return distance(computed[name], recorded, self.graph.spec(name), outcome, measured.by, measured.on)
+        return _conclude(measured, outcome, recorded.shape)
+
+    def _read_others(self, unit: Unit, name: str, recorded: Array) -> dict[str, Array]:
+        """Returns what b recorded of the outputs on which the value of this one depends."""
+        if not is_stepwise(unit):
+            return {}
+        others = {o: self._read_output(o) for o in unit.outputs if o != name}
+        return {name: recorded, **{o: v for o, v in others.items() if v is not None}}
 
     def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
         """Returns the limit as stated before any evaluation, and whether it is tie-aware. It is not for another

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from qverify import plural
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole
-from qverify.compare.error_bounds.chain import evaluated, missing
+from qverify.compare.error_bounds.chain import evaluated, is_stepwise, missing
 from qverify.compare.limits import Limit, float_inside
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -20,12 +20,25 @@ OF_BOTH = "the derived error of both sides, at most 2^-18 of max|reference|"
 
 @dataclass(frozen=True, slots=True)
 class ExactUnit:
-    """A unit to evaluate in float64. given: the inputs that one side recorded."""
+    """A unit to evaluate in float64. given: the inputs that one side recorded. made, recorded: all outputs of the
+    reference and of the other side, for a unit whose steps depend on them."""
 
     unit: Unit
     output: str
     graph: Graph
     given: Mapping[str, Array]
+    made: Mapping[str, Array] = field(default_factory=dict)
+    recorded: Mapping[str, Array] = field(default_factory=dict)
+
+    def values(self, at: Array) -> Iterator[tuple[Array, Held, Held]]:
+        """Yields positions and the bounded values of the reference and of the other side there, in parts."""
+        if not is_stepwise(self.unit):
+            for part, value in evaluated(self.unit, self.output, self.graph, self.given, at):
+                yield part, value, value
+            return
+        sides = [evaluated(self.unit, self.output, self.graph, self.given, at, m) for m in (self.made, self.recorded)]
+        for (part, value), (_, other) in zip(*sides, strict=True):
+            yield part, value, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +142,18 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
         finite = np.abs(one[np.isfinite(one)])
         most, largest, exactly, lost = plain.share * float(finite.max(initial=0.0)), 0.0, False, 0
-        for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
-            assert isinstance(exact_value, Real)
+        for at, exact_value, others in exact.values(differ):
+            assert isinstance(exact_value, Real) and isinstance(others, Real)
             exactly = exact_value.ours is not None
             if exactly:
                 _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value))
             allowed = exact_value.error if exactly else np.fmin(2 * exact_value.error, most)
             largest = max(largest, float(allowed.max(initial=0.0)))
-            value, own = exact_value.value, exact_value.error if exact_value.ours is None else exact_value.ours
-            held = _near(other[at], value, own)
-            right = _near(one[at], value, allowed) & held if exactly else np.abs(one[at] - other[at]) <= allowed
+            held = _near(other[at], others.value, others.error if others.ours is None else others.ours)
+            if others.ours is None:
+                right = np.abs(one[at] - other[at]) <= allowed
+            else:
+                right = _near(one[at], exact_value.value, allowed) & held
             meaningless = _find_meaningless(exact_value, right)
             inside = right | (meaningless & held)
             if not inside.all():

@@ -47,6 +47,18 @@ def integer_bias(
     return whole, f"{name}/int32", {f"{name}/int32": whole}
 
 
+def bias_overflows(view: View, name: str, x: Quantized, w: Quantized, wide: bool) -> bool:
+    """Returns whether a float bias, in steps of the products, leaves an int32 sum no room: a quantizer that saw only
+    zeros gives x a tiny scale. False where the scales are not one, or one for each value of the bias."""
+    real = view.float_constant(name) if name else None
+    stored = view.dequantized(name) if name else None
+    steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
+    if wide or real is None or stored is not None or w.value is None or steps.size not in (1, real.size):
+        return False
+    room = 2.0**31 - 1 - w.value.size / max(real.size, 1) * 255 * 255
+    return bool((np.abs(real.reshape(-1).astype(np.float64)) > room * steps).any())
+
+
 def weight_and_bias(
     builder: Builder,
     y: Quantized | FloatOutput,

@@ -15,6 +15,7 @@ from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
 QUANTIZED = {
@@ -80,6 +81,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     check_sizes(model, name)
     sort_nodes(model.graph, name)
     split_dynamic_matmul(model)
+    name_recurrent_outputs(model)
     _fix_shapes(model, name, shapes or {})
     check_constants(model, name)
     check_valid(model, name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.float_sums import round_once, sum_bound
+from qverify.arithmetic.float_sums import multiply_exactly, norm_products
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
 
@@ -23,9 +23,9 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     alpha, beta = (float(float_word(w)) for w in node.words[2:])
     added = None if inputs[2] is None else inputs[2].astype(np.float64) * beta
     if alpha == 1.0:
-        return (_sums(a, b, added).reshape(shape),)
+        return (multiply_exactly(a, b, added).reshape(shape),)
     with np.errstate(all="ignore"):
-        scaled = _sums(a, b, None).astype(np.float64) * alpha
+        scaled = multiply_exactly(a, b).astype(np.float64) * alpha
         y = np.asarray(scaled if added is None else scaled + added, np.float32) + np.float32(0)
     y[np.isnan(y)] = np.nan
     return (y.reshape(shape),)
@@ -43,27 +43,4 @@ def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
     assert inputs[0] is not None and inputs[1] is not None
     alpha, beta = (abs(float(float_word(w))) for w in node.words[2:])
     added = 0.0 if inputs[2] is None else float(np.abs(inputs[2]).max())
-    return alpha * float(_norm_products(*matrices(inputs[0], inputs[1], node)).max()) + beta * added
-
-
-def _norm_products(a: Array, b: Array) -> Array:
-    """Returns the norms of the rows of a times those of the columns of b."""
-    product: Array = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
-    return product
-
-
-def _sums(a: Array, b: Array, added: Array | None) -> Array:
-    """Returns the exact sums of a, b and what is added, rounded once to float32."""
-    with np.errstate(all="ignore"):
-        total = np.matmul(a, b)
-        size = _norm_products(a, b)
-        extra = None if added is None else np.broadcast_to(added, total.shape)
-        bound = sum_bound(a.shape[-1] + 1, size if extra is None else size + np.abs(extra))
-
-    def products(at: Array) -> Array:
-        *lead, row, column = np.unravel_index(at, total.shape)
-        rows = np.broadcast_to(a, (*total.shape[:-2], *a.shape[-2:]))[(*lead, row)]
-        columns = np.swapaxes(np.broadcast_to(b, (*total.shape[:-2], *b.shape[-2:])), -1, -2)[(*lead, column)]
-        return rows * columns if extra is None else np.column_stack([rows * columns, extra.reshape(-1)[at]])
-
-    return round_once(total if extra is None else total + extra, bound, products)
+    return alpha * float(norm_products(*matrices(inputs[0], inputs[1], node)).max()) + beta * added

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import float_sums, functions, movement, reductions, rows, sums
+from qverify.compare.error_bounds import float_sums, functions, movement, recurrences, reductions, rows, sums
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
 from qverify.compare.error_bounds.carried import Page, carried
 from qverify.model_bin.graph import Graph, Node
@@ -51,6 +51,9 @@ PAGES: dict[str, Page] = {
         )
     },
 }
+STEPS: dict[str, recurrences.Page] = {
+    f.__name__: f for f in (recurrences.lstm, recurrences.lstm_integer, recurrences.gru, recurrences.rnn)
+}
 Part = tuple[Array, Held]  # flat positions of the output, and their bounded values
 
 
@@ -63,7 +66,8 @@ def missing(unit: Unit, graph: Graph) -> str:
             return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
         lacking = [n.op for n in others if n.op != "lookup"]
     else:
-        lacking = [n.op for n in unit.nodes if n.op not in PAGES or _sums(n, graph)]
+        known = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
+        lacking = [n.op for n in unit.nodes if n not in known or n.op not in {**PAGES, **STEPS} or _sums(n, graph)]
     return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in PAGES else "") if lacking else ""
 
 
@@ -72,18 +76,39 @@ def _sums(node: Node, graph: Graph) -> bool:
     return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
 
 
-def evaluated(unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
-    """Yields the bounded values at these flat positions of one output, in parts; the caller may stop early. NoBound for
-    an op without an evaluation; ValueError and IndexError for inputs that do not fit."""
+def is_stepwise(unit: Unit) -> bool:
+    """Returns whether the unit's value depends on what a side itself recorded: each step of a recurrence on the last."""
+    return unit.nodes[-1].op in STEPS
+
+
+def evaluated(
+    unit: Unit,
+    output: str,
+    graph: Graph,
+    given: Mapping[str, Array],
+    at: Array,
+    made: Mapping[str, Array] | None = None,
+) -> Iterator[Part]:
+    """Yields the bounded values at these flat positions of one output, in parts; the caller may stop early. made: all
+    outputs of one side, for a unit that is_stepwise; the values are then those of this side. NoBound for an op without
+    an evaluation; ValueError and IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
         if _sums(unit.nodes[0], graph):
             yield from _evaluate_sums(unit, graph, given, at)
             return
         values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
         for node in unit.nodes:
-            made = carried(PAGES[node.op], node, inputs_of(node, graph, values), graph)
-            values |= zip(node.outputs, made, strict=True)
+            at_node = carried(_page(node, made or {}), node, inputs_of(node, graph, values), graph)
+            values |= zip(node.outputs, at_node, strict=True)
         yield at, _take(values[output], at)
+
+
+def _page(node: Node, made: Mapping[str, Array]) -> Page:
+    """Returns the evaluation of the node. made: as in evaluated."""
+    if node.op not in STEPS:
+        return PAGES[node.op]
+    step = STEPS[node.op]
+    return lambda node, inputs, graph: step(node, inputs, graph, made)
 
 
 def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:

@@ -121,10 +121,8 @@ FUNCTIONS = {
 }
 
 
-PERIODIC, FARTHEST = (
-    ("sin", "cos", "tan"),
-    2.0**20,
-)  # qverify's own sides give NaN beyond this argument, kernels a number
+PERIODIC = ("sin", "cos", "tan")
+FARTHEST = 2.0**20  # beyond this argument of theirs qverify's own sides give NaN, kernels a number
 
 
 def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
@@ -143,22 +141,24 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
         raise NoBound(f"{name} that rises and falls")
     if name == "tan" and x.error.any():
         raise NoBound("tan of inexact floats")
-    y = _apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)
+    y = apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)
     if name not in PERIODIC:
         return [y]
     far, near = np.abs(x.value) - x.error > FARTHEST, np.abs(x.value) + x.error <= FARTHEST
     return [Real(np.where(far, np.nan, y.value), y.error).losing(~near & np.isfinite(x.value))]
 
 
-def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
+def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
     """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
-    worst of the values reached."""
+    worst of the values reached; and with qverify's own for a sigmoid of exact floats, whose error in a library is one
+    of 1, however small it is."""
     y = function.of(x.value, p, q)
     moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
     if function.off is None:
         return Real(y, moved)
     roundoffs = function.off(x.value, y, p, q) + np.abs(y) + 10 * moved
-    return Real(y, moved + ROUNDOFF * roundoffs + TINY)
+    own = None if moved.any() or function is not FUNCTIONS["sigmoid"] else ROUNDOFF * np.abs(y) + TINY
+    return Real(y, moved + ROUNDOFF * roundoffs + TINY, own)
 
 
 def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:

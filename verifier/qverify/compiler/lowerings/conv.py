@@ -10,6 +10,7 @@ from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
 from qverify.compiler.linear_layers import (
+    bias_overflows,
     by_output,
     integer_bias,
     integer_kernel,
@@ -43,6 +44,8 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
     steps, bias_of = by_output(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
+    if bias_overflows(view, bias_of, steps, w, wide):
+        return None  # match_float keeps it a float
     bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
     unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:

@@ -16,7 +16,7 @@ from qverify.compiler.float_output import (
     quantized_operands,
     real_bias,
 )
-from qverify.compiler.linear_layers import integer_bias, integer_kernel, weight_and_bias
+from qverify.compiler.linear_layers import bias_overflows, integer_bias, integer_kernel, weight_and_bias
 from qverify.compiler.qoperator import constant_operand, quantized_input, quantized_output
 from qverify.compiler.unit import (
     Activation,
@@ -46,6 +46,8 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
     kernel = integer_kernel(x, y, w) and not wide
     bias_of = node.input[2] if len(node.input) > 2 else ""
+    if bias_overflows(view, bias_of, scaled, w, wide):
+        return None  # match_float keeps it a float
     bias, bias_name, new = integer_bias(view, node, bias_of, scaled, w, wide, kernel)
     columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
     if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):

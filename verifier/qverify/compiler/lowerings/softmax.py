@@ -25,7 +25,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
         return None
     shape = view.shape(x.name)
     axis, rows = softmax_rows(shape, attributes(node).get("axis", -1 if view.opset >= 13 else 1), view.opset)
-    if rows[1] < 2:
+    if rows[1] < 2 or _overflows(y, rows[1]):
         return None
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, rows))
     unit.onnx = [
@@ -34,6 +34,12 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
         )
     ]
     return unit
+
+
+def _overflows(y: Quantized, depth: int) -> bool:
+    """Returns whether QLinearSoftmax multiplies its largest exponential, exp(-5) of FLT_MAX / depth, beyond float32; it
+    then gives 255 for what is far less. Such a Softmax stays float, as onnxruntime computes it with nothing fused."""
+    return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * math.exp(-5.0) / depth > 0.99
 
 
 def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:

@@ -1,0 +1,28 @@
+"""rnn: reference cases and random nodes."""
+
+from __future__ import annotations
+
+from tests.ops.cases.lstm import check_all, random_recurrence, recurrence
+from tests.ops.qdq import Qdq, reference
+from tests.ops.random_nodes import RandomNodes
+
+
+@reference(integer=False)
+def rnn_forward(m: Qdq) -> None:
+    check_all(m, recurrence(m, "RNN", m.input((7, 1, 13)), (1, 13, 11), b=True))
+
+
+@reference(integer=False)
+def rnn_in_both_directions(m: Qdq) -> None:
+    more = {"b": True, "h": True, "lengths": [5, 2, 3], "activations": ["Tanh", "Relu"], "clip": 1.1}
+    check_all(m, recurrence(m, "RNN", m.input((5, 3, 7)), (3, 7, 5), direction="bidirectional", **more))
+
+
+@reference(integer=False)
+def rnn_whose_activations_are_more_than_its_directions(m: Qdq) -> None:
+    m.output(recurrence(m, "RNN", m.input((4, 2, 5)), (2, 5, 9), activations=["Tanh", "Tanh"])[1])
+
+
+def random_nodes(r: RandomNodes) -> None:
+    for _ in range(3):
+        random_recurrence(r, "rnn", 1, 1, ())

@@ -1,0 +1,281 @@
+"""lstm, gru and rnn step by step: each step's value and bound from the h that the same side recorded for the step before
+it (NUMERICS.md section 4).
+
+Each function named after an op takes its node, bounded inputs, graph and the outputs that one side recorded, and returns
+the bounded outputs of that side. An error so never grows from step to step but in c, which no side records: there it is
+multiplied by the forget gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qverify.arithmetic.recurrences import (
+    Gate,
+    Operands,
+    Scaled,
+    integer_operands,
+    integer_weights,
+    operands,
+    quantized,
+    settings_of,
+)
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Array, Held, NoBound, Real, Reals, gamma
+from qverify.compare.error_bounds.float_sums import DOUBLE, EXTRA
+from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
+from qverify.model_bin.graph import Graph, Node
+
+Page = Callable[[Node, list[Held | None], Graph, Mapping[str, Array]], list[Held]]
+GATES = FUNCTIONS | {
+    "affine": Function(lambda x, p, q: p * x + q, lambda x, y, p, q: 2 * np.abs(p * x)),
+    "scaled_tanh": Function(lambda x, p, q: p * np.tanh(q * x), lambda x, y, p, q: 12 * np.abs(y) + abs(p)),
+}
+FALLING = ("leaky_relu", "elu", "thresholded_relu")  # and rising, where alpha is negative
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """How a kernel rounds. own: as qverify's, whose sums are exact; else as any in float32."""
+
+    own: bool
+
+    def sums(self, terms: int, size: Reals, value: Reals, rounded: Reals, moved: Reals | float = 0.0) -> Real:
+        """Returns sums of `terms` products. size: of the magnitudes of their terms. rounded: of the magnitudes that
+        qverify rounds. moved: the error of the terms themselves."""
+        if self.own:
+            return Real(value, moved + ROUNDOFF * rounded + DOUBLE * terms * size + TINY)
+        return Real(value, moved + gamma(terms + EXTRA) * (size + moved) + (terms + 2) * TINY)
+
+    def product(self, a: Real, b: Real) -> Real:
+        """Returns a product that is a term of a sum, or is rounded afterwards."""
+        value = a.value * b.value
+        error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
+        return Real(value, error + (DOUBLE if self.own else ROUNDOFF) * np.abs(value) + TINY)
+
+    def gate(self, gate: Gate, x: Real, limited: bool = True) -> Real:
+        """Returns the function of a gate. NoBound where it rises and falls."""
+        if gate.name in FALLING and gate.alpha < 0:
+            raise NoBound(f"{gate.name} of a negative alpha")
+        x = Real(gate.limited(x.value), x.error) if limited else x
+        y = apply(GATES[gate.name], x, gate.alpha, gate.beta)
+        if not self.own:
+            return y.rounded()
+        of = GATES[gate.name].of
+        ends = [np.abs(of(x.value + s * x.error, gate.alpha, gate.beta) - y.value) for s in (-1, 1)]
+        inside = DOUBLE * (1 + abs(gate.alpha) + abs(gate.beta)) * (1 + np.abs(x.value))
+        return Real(y.value, np.maximum(*ends) + inside).rounded()
+
+
+def _plus(a: Real, b: Real) -> Real:
+    return Real(a.value + b.value, a.error + b.error)
+
+
+def _of(values: Real, at: slice) -> Real:
+    return Real(values.value[..., at], values.error[..., at])
+
+
+class _Direction:
+    """What one side recorded of one direction. y (T, N, H), 0 beyond each row's end. before: the h before each step.
+    x, h: the sums of x and of h, with their biases, (value, size)."""
+
+    def __init__(self, given: Operands, d: int, backward: bool, y: Array):
+        self.given, self.d, self.backward = given, d, backward
+        steps = np.arange(len(y))[:, None]
+        self.inside = (steps < given.lengths)[..., None]
+        self.y = y.astype(np.float64)
+        first = given.h[d]
+        if backward:
+            self.before = np.concatenate([self.y[1:], first[None]])
+            self.before = np.where((steps == given.lengths - 1)[..., None], first, self.before)
+        else:
+            self.before = np.concatenate([first[None], self.y[:-1]])
+        self.terms = given.x.shape[-1] + given.hidden + 2
+        self.bias = np.abs(np.add(*given.biases(d)))
+
+    def add_up(self) -> None:
+        """Makes x and h."""
+        of_x, of_h = self.given.biases(self.d)
+        self.x = _multiply(self.given.x, self.given.w[self.d], of_x)
+        self.h = _multiply(self.before, self.given.r[self.d], of_h)
+
+    def gates(self, kernel: _Kernel, at: slice) -> Real:
+        """Returns the arguments of these gates, whose sums of x and h are one sum."""
+        (x, size_x), (h, size_h) = self.x, self.h
+        parts = [x[..., at] + self.given.biases(self.d)[1][at], x[..., at] + h[..., at]]
+        rounded = self.bias[at] + np.abs(parts[0]) + np.abs(parts[1])
+        return kernel.sums(self.terms, (size_x + size_h)[..., at], parts[1], rounded)
+
+
+def _multiply(a: Array, weights: Array, bias: Array) -> tuple[Reals, Reals]:
+    return a @ weights.T + bias, np.abs(a) @ np.abs(weights).T + np.abs(bias)
+
+
+def lstm(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
+    given = operands(_read(node, inputs, made), node.name)
+
+    def gates(kernel: _Kernel, part: _Direction) -> Real:
+        part.add_up()
+        return part.gates(kernel, slice(None))
+
+    return _lstm(node, given, made[node.outputs[0]], gates)
+
+
+def lstm_integer(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
+    values = _read(node, inputs, made)
+    given, (of_x, of_h) = integer_operands(values, node.name), integer_weights(values, len(values[1]))  # type: ignore[arg-type]
+
+    def gates(kernel: _Kernel, part: _Direction) -> Real:
+        """x and h are quantized alike on every side; the rest are six float32 steps on each."""
+        (x, size_x), (h, size_h) = _scaled(of_x[part.d], [given.x]), _scaled(of_h[part.d], list(part.before[:, None]))
+        biases = given.biases(part.d)
+        size = size_x + size_h + np.abs(biases[0]) + np.abs(biases[1])
+        return Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY)
+
+    return _lstm(node, given, made[node.outputs[0]], gates)
+
+
+def _scaled(weights: Scaled, parts: list[Array]) -> tuple[Reals, Reals]:
+    """Returns the products of 8-bit weights and rows (T, 1, depth) in parts that are quantized together, and the
+    magnitudes of the products that each kernel rounds."""
+    rows = [quantized(part) for part in parts]
+    steps = np.concatenate([s * float(scale) for s, scale in rows])
+    made = (steps @ weights.centred.T) * weights.scales.astype(np.float64)
+    return made, np.abs(made)
+
+
+def _lstm(node: Node, given: Operands, y: Array, gates_of: Callable[[_Kernel, _Direction], Real]) -> list[Held]:
+    settings = settings_of(node.words, 3, True)
+
+    def both(kernel: _Kernel) -> tuple[Real, Real]:
+        outputs = [np.zeros(y.shape) for _ in range(2)]
+        last = [np.zeros(given.c.shape) for _ in range(2)]
+        for d, backward in enumerate(settings.reverse):
+            gates = gates_of(kernel, _Direction(given, d, backward, y[:, d]))
+            c = Real(given.c[d].copy(), np.zeros(given.c[d].shape))
+            for step in range(len(y)):
+                rows, at = given.positions(step, backward)
+                if not len(rows):
+                    break
+                now = Real(gates.value[at, rows], gates.error[at, rows])
+                h, new = _lstm_step(kernel, settings.gates[d], settings.flag, given.p[d], now, _rows(c, rows))
+                for held, of_h, of_c, whole in zip(outputs, _pair(h), _pair(new), _pair(c), strict=True):
+                    held[at, d, rows], whole[rows] = of_h, of_c
+            some = given.lengths > 0
+            for state, of_c in zip(last, _pair(c), strict=True):
+                state[d, some] = of_c[some]
+        return Real(*outputs), Real(*last)
+
+    (any_y, any_c), (own_y, own_c) = both(_Kernel(False)), both(_Kernel(True))
+    return [
+        Real(any_y.value, any_y.error, own_y.error),
+        _last_h(given, settings.reverse, y),
+        Real(any_c.value, any_c.error, own_c.error),
+    ]
+
+
+def _lstm_step(
+    kernel: _Kernel, functions: tuple[Gate, ...], coupled: bool, peepholes: Array, sums: Real, c: Real
+) -> tuple[Real, Real]:
+    f, g, last = functions
+    size = c.value.shape[-1]
+    i, o, forget, new = (_of(sums, slice(k * size, (k + 1) * size)) for k in range(4))
+    of_i, of_o, of_f = (Real(p, np.zeros_like(p)) for p in np.split(peepholes, 3))
+
+    def peep(gate: Real, weights: Real, state: Real) -> Real:
+        return _plus(gate, kernel.product(weights, state)).rounded() if peepholes.any() else gate
+
+    i = kernel.gate(f, peep(i, of_i, c))
+    forget = Real(1.0 - i.value, i.error).rounded() if coupled else kernel.gate(f, peep(forget, of_f, c))
+    state = _plus(kernel.product(forget, c), kernel.product(i, kernel.gate(g, new))).rounded()
+    o = kernel.gate(f, peep(o, of_o, state))
+    return kernel.product(o, kernel.gate(last, state, limited=False)).rounded(), state
+
+
+def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
+    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 2, True)
+
+    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
+        both, rest = slice(0, 2 * given.hidden), slice(2 * given.hidden, None)
+        gates = kernel.gate(functions[0], part.gates(kernel, both))
+        z, r = _of(gates, slice(0, given.hidden)), _of(gates, slice(given.hidden, None))
+        h = Real(part.before, np.zeros_like(part.before))
+        if settings.flag:
+            (x, size_x), (v, size_h) = ([p[..., rest] for p in sums] for sums in (part.x, part.h))
+            inner = kernel.sums(given.hidden + 1, size_h, v, np.abs(v))
+            of_x = kernel.sums(given.x.shape[-1] + 1, size_x, x, np.abs(x))
+            candidate = _plus(of_x, kernel.product(r, inner)).rounded()
+        else:
+            candidate = _reset_first(kernel, part, kernel.product(r, h).rounded(), rest)
+        new = kernel.gate(functions[1], candidate)
+        value = (1.0 - z.value) * new.value + z.value * h.value
+        error = np.abs(new.value - h.value) * z.error + (np.abs(1.0 - z.value) + z.error) * new.error
+        size = np.abs(new.value) * (1 + np.abs(z.value)) + np.abs(z.value * h.value) + np.abs(h.value)
+        more = DOUBLE * size if kernel.own else 4 * ROUNDOFF * size
+        return Real(value, error + more).rounded()
+
+    return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
+
+
+def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
+    """Returns the argument of the last gate of a gru, whose sums of h are those of r * h."""
+    weights, (x, size_x) = part.given.r[part.d][at], part.x
+    of_x, size, moved = x[..., at], np.abs(h.value) @ np.abs(weights).T, h.error @ np.abs(weights).T
+    own = part.given.biases(part.d)[1][at]
+    value = of_x + own + h.value @ weights.T
+    rounded = part.bias[at] + np.abs(of_x + own) + np.abs(value) + moved
+    return kernel.sums(part.terms, size_x[..., at] + size + np.abs(own), value, rounded, moved)
+
+
+def rnn(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
+    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 1, False)
+
+    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
+        return kernel.gate(functions[0], part.gates(kernel, slice(None)))
+
+    return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
+
+
+def _every_direction(
+    node: Node,
+    given: Operands,
+    reverse: tuple[bool, ...],
+    functions: tuple[tuple[Gate, ...], ...],
+    made: Mapping[str, Array],
+    of: Callable[[_Kernel, _Direction, tuple[Gate, ...]], Real],
+) -> list[Held]:
+    y = made[node.outputs[0]]
+    value, error, own = (np.zeros(y.shape) for _ in range(3))
+    for d, backward in enumerate(reverse):
+        part = _Direction(given, d, backward, y[:, d])
+        part.add_up()
+        by_any, by_own = (of(_Kernel(k), part, functions[d]) for k in (False, True))
+        for whole, of_part in ((value, by_any.value), (error, by_any.error), (own, by_own.error)):
+            whole[:, d] = np.where(part.inside, of_part, 0.0)
+    return [Real(value, error, own), _last_h(given, reverse, y)]
+
+
+def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> list[Array | None]:
+    """Returns the inputs' values. NoBound where one has an error, or where the side recorded no y."""
+    if node.outputs[0] not in made:
+        raise NoBound(f"{node.op} without its states")
+    if any(isinstance(v, Real) and v.error.any() for v in inputs):
+        raise NoBound(f"{node.op} of inexact floats")
+    return [None if v is None else v.value if isinstance(v, Real) else v.low for v in inputs]
+
+
+def _last_h(given: Operands, reverse: tuple[bool, ...], y: Array) -> Real:
+    """Returns the state that the side itself recorded in y for the last step of each row."""
+    last, rows = np.zeros(given.h.shape), np.flatnonzero(given.lengths > 0)
+    for d, backward in enumerate(reverse):
+        last[d, rows] = y[0 if backward else given.lengths[rows] - 1, d, rows]
+    return Real(last, np.zeros_like(last), np.zeros_like(last))
+
+
+def _rows(values: Real, rows: Array) -> Real:
+    return Real(values.value[rows], values.error[rows])
+
+
+def _pair(values: Real) -> tuple[Reals, Reals]:
+    return values.value, values.error

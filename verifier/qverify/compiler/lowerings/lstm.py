@@ -1,0 +1,17 @@
+"""LSTM -> lstm, on a float stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.compiler.attributes import only
+from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.recurrences import READ, lower_recurrence
+
+ONNX_TYPES = {"LSTM": {**READ, "input_forget": only(0, 1)}}
+SEVERAL_OUTPUTS = True
+
+
+def lower_float(stream: FloatStream, node: Any) -> None:
+    """Writes the node. Raises UnsupportedError."""
+    lower_recurrence(stream, node, "lstm", ("sigmoid", "tanh", "tanh"), "input_forget")

@@ -1,0 +1,76 @@
+"""What the lowerings of LSTM, GRU and RNN share: their attributes, and their words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qverify.arithmetic.recurrences import BIDIRECTIONAL, RECURRENT, REVERSE
+from qverify.compiler.attributes import ANY, only
+from qverify.compiler.builder import float_word
+from qverify.compiler.float_stream import FloatStream
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.view import attributes
+from qverify.tensors.spec import TensorSpec
+
+READ: dict[str, frozenset[Any] | None] = {
+    "direction": only(b"forward", b"reverse", b"bidirectional"),
+    "hidden_size": ANY,  # the size of R has it
+    "activations": ANY,
+    "activation_alpha": ANY,
+    "activation_beta": ANY,
+    "clip": ANY,
+    "layout": only(0),  # onnxruntime's kernels refuse 1
+}
+DIRECTIONS = {b"forward": 0, b"reverse": REVERSE, b"bidirectional": BIDIRECTIONAL}
+PARAMETERS = {  # of an activation: alpha and beta where the node gives none, as in onnxruntime; None: not read
+    "hard_sigmoid": (0.2, 0.5),
+    "affine": (1.0, 0.0),
+    "leaky_relu": (0.01, None),
+    "thresholded_relu": (1.0, None),
+    "elu": (1.0, None),
+    "scaled_tanh": (1.0, 1.0),
+}
+BY_ONNX_NAME = {name.replace("_", ""): name for name in RECURRENT}
+
+
+def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[str, ...], flag: str) -> None:
+    """Writes the node. op: its stem. defaults: the activations of one direction. flag: the attribute that is its third
+    word; "" for none. Raises UnsupportedError."""
+    attrs, view = attributes(node), stream.view
+    for name in (node.input[0], *node.output):
+        if name and view.dtype(name) != "float32":
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
+            )
+    direction = DIRECTIONS[attrs.get("direction", b"forward")]
+    words = [direction, float_word(attrs.get("clip", 0.0))] + ([int(attrs.get(flag, 0))] if flag else [])
+    functions = _functions(node, defaults * (2 if direction == BIDIRECTIONAL else 1))
+    inputs: list[str | None] = [stream.source(n) if n else None for n in node.input]
+    inputs += [None] * ({"lstm": 8, "lstm_integer": 12}.get(op, 6) - len(inputs))
+    outputs = [stream.builder.tensor(TensorSpec(n, "float32", view.shape(n))) for n in node.output]
+    for column in zip(*functions, strict=True):
+        words += column
+    stream.builder.node(op, inputs, outputs, words, (), False)
+
+
+def _functions(node: Any, defaults: tuple[str, ...]) -> list[tuple[int, int, int]]:
+    """Returns number, alpha and beta (words) of each activation. Raises UnsupportedError for one that has no kernel."""
+    attrs = attributes(node)
+    alphas, betas = (list(attrs.get(f"activation_{of}", [])) for of in ("alpha", "beta"))
+    given = [n.decode() for n in attrs.get("activations", [])]
+    if given and len(given) < len(defaults):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): {len(given)} activations, wanted {len(defaults)}; give one for each gate and direction"
+        )
+    functions = []
+    for name in (given or defaults)[: len(defaults)]:
+        known = BY_ONNX_NAME.get(name.lower().replace("_", ""))
+        if known is None:
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): activation {name} is not supported; known: {', '.join(sorted(BY_ONNX_NAME))}"
+            )
+        alpha, beta = PARAMETERS.get(known, (None, None))
+        a = 0.0 if alpha is None else float(alphas.pop(0)) if alphas else alpha
+        b = 0.0 if beta is None else float(betas.pop(0)) if betas else beta
+        functions.append((RECURRENT.index(known), float_word(a), float_word(b)))
+    return functions

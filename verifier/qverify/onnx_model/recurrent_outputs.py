@@ -1,0 +1,33 @@
+"""Recurrences with all their outputs: each step is judged from the states that the one before it left."""
+
+from __future__ import annotations
+
+import onnx
+
+OUTPUTS = {
+    "LSTM": ("Y", "Y_h", "Y_c"),
+    "DynamicQuantizeLSTM": ("Y", "Y_h", "Y_c"),
+    "GRU": ("Y", "Y_h"),
+    "RNN": ("Y", "Y_h"),
+}
+
+
+def name_recurrent_outputs(model: onnx.ModelProto) -> None:
+    """Gives every output of an LSTM, GRU or RNN that has none a name, in place: NODE/Y, NODE/Y_h or NODE/Y_c, with `~`
+    appended where it is taken."""
+    taken = {n for node in model.graph.node for n in (*node.input, *node.output)}
+    taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    for node in model.graph.node:
+        names = [*node.output, "", "", ""]
+        wanted = OUTPUTS.get(node.op_type, ())
+        if not any(names[: len(wanted)]):
+            continue
+        for at, output in enumerate(wanted):
+            if not names[at]:
+                names[at] = f"{node.name or next(n for n in names if n)}/{output}"
+                while names[at] in taken:
+                    names[at] += "~"
+                taken.add(names[at])
+        if wanted:
+            del node.output[:]
+            node.output.extend(names[: len(wanted)])

@@ -1,0 +1,47 @@
+"""Gated recurrent unit over a whole sequence: gates z, r and h of exact sums, states of float32 (NUMERICS.md, gru)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.recurrences import largest_sum, operands, product, rounded, settings_of, sums_of, walk
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("direction", "clip_f32", "linear_before_reset", "function[C]", "alpha_f32[C]", "beta_f32[C]")
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    """Returns y and the last h. ValueError for a sequence length outside 0..T."""
+    return simulate_steps(node, inputs, graph, None)
+
+
+def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
+    """The same, where each step begins with the h of a recorded y."""
+    given, settings = operands(inputs, node.name), settings_of(node.words, 2, True)
+    both = 2 * given.hidden
+
+    def biases(d: int) -> Array:
+        of_x, of_h = given.biases(d)
+        added = rounded(of_x + of_h)
+        return np.concatenate([added[:both], of_x[both:]]) if settings.flag else added
+
+    def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        f, g = settings.gates[d]
+        weights, own = given.r[d], given.biases(d)[1][both:]
+        z, r = np.split(f(product(h, weights[:both], sums[:, :both])), 2, -1)
+        if settings.flag:
+            candidate = rounded(sums[:, both:] + r * product(h, weights[both:], own))
+        else:
+            candidate = product(rounded(r * h), weights[both:], sums[:, both:])
+        return rounded((1.0 - z) * g(candidate) + z * h), c
+
+    return walk(given, settings.reverse, lambda d: sums_of(given, d, biases(d)), cell, recorded)[:2]
+
+
+def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
+    """Returns about the largest sum of magnitudes of a gate's terms."""
+    return largest_sum(operands(inputs, node.name))

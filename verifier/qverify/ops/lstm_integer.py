@@ -1,0 +1,36 @@
+"""lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md, lstm_integer)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.recurrences import integer_operands, integer_weights, lstm_units, rounded, settings_of, walk
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("direction", "clip_f32", "input_forget", "function[C]", "alpha_f32[C]", "beta_f32[C]")
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    """Returns y, the last h and the last c."""
+    return simulate_steps(node, inputs, graph, None)
+
+
+def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
+    """The same, where each step begins with the h of a recorded y."""
+    settings = settings_of(node.words, 3, True)
+    of_x, of_h = integer_weights(inputs, len(settings.reverse))
+    given = integer_operands(inputs, node.name)
+
+    def sums_of_x(d: int) -> Array:
+        return of_x[d].product(given.x.reshape(len(given.x), -1)).reshape(len(given.x), 1, -1)
+
+    def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        bias = rounded(np.add(*given.biases(d))).astype(np.float32)
+        gates = rounded((sums + of_h[d].product(h)) + bias)
+        return lstm_units(settings.gates[d], settings.flag, None if inputs[7] is None else given.p[d], gates, c)
+
+    return walk(given, settings.reverse, sums_of_x, cell, recorded)

@@ -1,0 +1,37 @@
+"""A plain recurrence over a whole sequence: h = f of an exact sum (NUMERICS.md, rnn)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.recurrences import largest_sum, operands, product, rounded, settings_of, sums_of, walk
+from qverify.model_bin.graph import Graph, Node
+
+Array = npt.NDArray[Any]
+WORDS = ("direction", "clip_f32", "function[C]", "alpha_f32[C]", "beta_f32[C]")
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    """Returns y and the last h. ValueError for a sequence length outside 0..T."""
+    return simulate_steps(node, inputs, graph, None)
+
+
+def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
+    """The same, where each step begins with the h of a recorded y."""
+    given, settings = operands(inputs, node.name), settings_of(node.words, 1, False)
+
+    def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        return settings.gates[d][0](product(h, given.r[d], sums)), c
+
+    def sums_of_x(d: int) -> Array:
+        return sums_of(given, d, rounded(np.add(*given.biases(d))))
+
+    return walk(given, settings.reverse, sums_of_x, cell, recorded)[:2]
+
+
+def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
+    """Returns about the largest sum of magnitudes of the terms of an element."""
+    return largest_sum(operands(inputs, node.name))

@@ -158,6 +158,7 @@ def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Gra
                 step.lower(builder) if isinstance(step, LoweredUnit) else lower_node(floats, step)
         builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
     blockers.check()
+    builder.carry_scales_back()
     graph = builder.graph(list(view.inputs), list(view.outputs), {})
     if options.align > 1:
         graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}

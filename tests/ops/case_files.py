@@ -47,7 +47,8 @@ ACTIVATIONS = {
 ON_FLOATS = {  # stems that read no quantized tensor: one activation of 8 bits and one of 16 around them are enough
     *(stem for stem in FILES if stem.endswith("_float")),
     *("cast", "conv_integer", "dynamic_quantize", "group_norm", "log_softmax", "lp_norm", "matmul_integer"),
-    *("matmul_integer_scaled", "rms_norm"),
+    *("matmul_integer_scaled", "rms_norm", "elementwise_integer", "gather_elements", "gather_nd", "scatter_elements"),
+    *("scatter_nd", "one_hot", "cum_sum", "top_k", "trilu"),
 }
 assert FILES.keys() >= ON_FLOATS
 CASES_OF_ACTIVATIONS = [

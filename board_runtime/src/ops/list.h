@@ -17,12 +17,16 @@
   X(conv_integer) \
   X(conv_transpose) \
   X(conv_transpose_float) \
+  X(cum_sum) \
   X(depth_to_space) \
   X(dequantize) \
   X(dynamic_quantize) \
   X(elementwise_float) \
+  X(elementwise_integer) \
   X(fully_connected) \
   X(gather) \
+  X(gather_elements) \
+  X(gather_nd) \
   X(global_average_pool) \
   X(group_norm) \
   X(layer_norm) \
@@ -38,6 +42,7 @@
   X(mod) \
   X(mul) \
   X(normalize) \
+  X(one_hot) \
   X(pad) \
   X(quantize) \
   X(reduce_float) \
@@ -47,11 +52,16 @@
   X(resize_nearest) \
   X(resizer) \
   X(rms_norm) \
+  X(scatter_elements) \
+  X(scatter_nd) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \
   X(split) \
+  X(tile) \
+  X(top_k) \
   X(transpose) \
+  X(trilu) \
   X(unpack) \
   X(variadic_float) \
   X(where) \

@@ -41,6 +41,7 @@
   X(max_pool) \
   X(mod) \
   X(mul) \
+  X(non_max_suppression) \
   X(normalize) \
   X(one_hot) \
   X(pad) \

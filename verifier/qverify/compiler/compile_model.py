@@ -113,6 +113,11 @@ def compile_model(
     matched = match(view, blockers, watch)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options, blockers)
+    notes += [
+        f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
+        for n in graph.nodes
+        if n.op == "non_max_suppression"
+    ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],

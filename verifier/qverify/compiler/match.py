@@ -84,6 +84,8 @@ def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
 def lower_node(stream: FloatStream, node: Any) -> None:
     """Writes a node that belongs to no unit. Raises UnsupportedError for a node that no page lowers."""
     pages = lowerings()
+    if node.name in stream.covered:
+        return
     if pages.moves(node):
         source = stream.source(node.input[0])
         outputs = stream.declare(node, like=source)

@@ -48,7 +48,7 @@ ON_FLOATS = {  # stems that read no quantized tensor: one activation of 8 bits a
     *(stem for stem in FILES if stem.endswith("_float")),
     *("cast", "conv_integer", "dynamic_quantize", "group_norm", "log_softmax", "lp_norm", "matmul_integer"),
     *("matmul_integer_scaled", "rms_norm", "elementwise_integer", "gather_elements", "gather_nd", "scatter_elements"),
-    *("scatter_nd", "non_max_suppression", "one_hot", "cum_sum", "top_k", "trilu"),
+    *("reduce_integer", "arg_min", "scatter_nd", "non_max_suppression", "one_hot", "cum_sum", "top_k", "trilu"),
 }
 assert FILES.keys() >= ON_FLOATS
 CASES_OF_ACTIVATIONS = [

@@ -7,6 +7,7 @@
 #define QV_OPS(X) \
   X(add) \
   X(arg_max) \
+  X(arg_min) \
   X(average_pool) \
   X(average_pool_float) \
   X(batch_norm) \
@@ -47,6 +48,7 @@
   X(pad) \
   X(quantize) \
   X(reduce_float) \
+  X(reduce_integer) \
   X(reduce_mean) \
   X(reshape) \
   X(resize_linear) \

@@ -13,6 +13,8 @@ ONNX_TYPES = {"Scatter": {"axis": ANY}, "ScatterElements": {"axis": ANY, "reduct
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    inputs, reduction = operands(stream, node)
+    inputs, reduction, exact = operands(stream, node)
     axis = attributes(node).get("axis", 0) % len(stream.view.shape(node.input[0]))
-    stream.builder.node("scatter_elements", inputs, stream.declare(node, like=inputs[0] or ""), [axis, reduction])
+    stream.builder.node(
+        "scatter_elements", inputs, stream.declare(node, like=inputs[0] or ""), [axis, reduction], (), exact
+    )

@@ -127,17 +127,26 @@ static qv_status elementwise_integer_check(qv_model *m, qv_node *n) {
   return qv_same_shape(x, y) ? QV_OK : qv_fail_operands(m, n, "an output of the first input's shape");
 }
 
+static int64_t clamped(int64_t v, int64_t least, int64_t most) {
+  v = v < least ? least : v;
+  return v > most ? most : v;
+}
+
 static void clip(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *low = qv_in(s->model, n, 1), *high = qv_in(s->model, n, 2);
   int64_t least = low ? qv_load64(qv_data(s, low), low->dtype, 0) : INT64_MIN;
   int64_t most = high ? qv_load64(qv_data(s, high), high->dtype, 0) : INT64_MAX;
   const void *from = qv_data(s, x);
   void *to = qv_data(s, qv_out(s->model, n, 0));
-  for (int64_t i = 0; i < x->elements; i++) {
-    int64_t v = qv_load64(from, x->dtype, i);
-    v = v < least ? least : v;
-    qv_store64(to, x->dtype, i, v > most ? most : v);
+  uint8_t table[256]; /* of 8 bits: what becomes of each value */
+  for (int v = 0; v < 256; v++) {
+    uint8_t stored = (uint8_t)v;
+    qv_store64(table, x->dtype == QV_S8 ? QV_S8 : QV_U8, v, clamped(qv_load(&stored, x->dtype == QV_S8 ? QV_S8 : QV_U8, 0), least, most));
   }
+  if (qv_is_8bit(x))
+    for (int64_t i = 0; i < x->elements; i++) ((uint8_t *)to)[i] = table[((const uint8_t *)from)[i]];
+  else
+    for (int64_t i = 0; i < x->elements; i++) qv_store64(to, x->dtype, i, clamped(qv_load64(from, x->dtype, i), least, most));
 }
 
 static qv_status elementwise_integer_run(const qv_session *s, const qv_node *n) {

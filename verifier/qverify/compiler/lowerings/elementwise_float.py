@@ -122,6 +122,6 @@ def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
     if kind == "Clip":
         low = stream.scalar(node, 1, "minimum") if len(node.input) > 1 and node.input[1] else attrs.get("min", -np.inf)
         high = stream.scalar(node, 2, "maximum") if len(node.input) > 2 and node.input[2] else attrs.get("max", np.inf)
-        return low, high
+        return min(low, high), high  # of limits that cross, the maximum counts
     values = [float(attrs.get(name, usual)) for name, usual in DEFAULTS.get(kind, {}).items()]
     return (*values, 0.0, 0.0)[0], (*values, 0.0, 0.0)[1]

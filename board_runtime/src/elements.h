@@ -48,6 +48,14 @@ static inline void qv_store(void *data, int32_t dtype, int64_t i, int32_t v) {
     default: ((int32_t *)data)[i] = v; break;
   }
 }
+/* Any integer or bool element, 64-bit ones too; a stored value keeps its low bits. */
+static inline int64_t qv_load64(const void *data, int32_t dtype, int64_t i) {
+  return dtype == QV_I64 ? ((const int64_t *)data)[i] : qv_load(data, dtype, i);
+}
+static inline void qv_store64(void *data, int32_t dtype, int64_t i, int64_t v) {
+  if (dtype == QV_I64) ((int64_t *)data)[i] = v;
+  else qv_store(data, dtype, i, (int32_t)(uint32_t)(uint64_t)v);
+}
 static inline int32_t qv_zero(const qv_tensor *t, int64_t channel) {
   return t->n_scales == 0 ? 0 : t->zero_point[t->n_scales > 1 ? channel : 0];
 }

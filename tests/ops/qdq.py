@@ -16,6 +16,7 @@ TYPES = {
     "uint16": TensorProto.UINT16,
     "int16": TensorProto.INT16,
     "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
 }
 
 Build = Callable[["Qdq"], None]
@@ -78,6 +79,13 @@ class Qdq:
         self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         self.feed[name] = self.rng.uniform(low, high, shape).astype(np.float32)
         return self.pair(name, *self.parameters(low, high, dtype or self.act))
+
+    def integers(self, shape: tuple[int, ...], high: int = 2, dtype: str = "int64") -> str:
+        """A graph input of integers that is not quantized; 0 to high - 1 in the feed."""
+        name = f"in{len(self.inputs)}"
+        self.inputs.append(helper.make_tensor_value_info(name, TYPES[dtype], shape))
+        self.feed[name] = self.rng.integers(0, high, shape).astype(dtype)
+        return name
 
     def weight(self, shape: tuple[int, ...], dtype: str = "int8", axis: int | None = None, zero: bool = False) -> str:
         """A quantized constant behind its DequantizeLinear; per channel along axis; with zero points if asked."""

@@ -24,15 +24,15 @@ def _volume(m: Qdq) -> None:
     m.output(m.op("ConvInteger", [dynamic(m, (1, 2, 5, 5, 5)), integers(m, (2, 2, 3, 3, 3), "uint8")]))
 
 
-def _cast_to_int8(m: Qdq) -> None:
-    m.output(m.op("Cast", [m.op("Cast", [m.input((2, 3))], to=3)], to=1))
+def _cast_to_float64(m: Qdq) -> None:
+    m.output(m.op("Cast", [m.op("Cast", [m.input((2, 3))], to=11)], to=1))
 
 
 REFUSED = {
     "rows": (_zero_points_of_rows, r"MatMulInteger\): zero points 'za' of shape \[5\]"),
     "vector": (_vector, r"MatMulInteger\): an operand of rank 1"),
     "volume": (_volume, r"ConvInteger\): 3-D convolution is not supported"),
-    "cast": (_cast_to_int8, r"Cast\): from float32 to int8"),
+    "cast": (_cast_to_float64, "is double, which is not supported"),
 }
 
 

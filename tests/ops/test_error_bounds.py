@@ -128,6 +128,14 @@ MOVED: dict[str, Callable[[Qdq, str], str]] = {
     "slice": lambda m, x: m.op("Slice", [x, *(_index(m, n, v) for n, v in zip("abcd", SLICED, strict=True))]),
     "split": lambda m, x: m.op("Split", [x, _index(m, "sizes", [3, 5])], 2, axis=3),
     "gather": lambda m, x: m.op("Gather", [x, _index(m, "index", [3, 0, -1])], axis=1),
+    "gather_elements": lambda m, x: m.op(
+        "GatherElements", [x, m.constant("i", m.rng.integers(-6, 6, (1, 4, 9, 8)))], axis=2
+    ),
+    "gather_nd": lambda m, x: m.op("GatherND", [x, m.constant("i", m.rng.integers(-1, 1, (1, 3, 2)))]),
+    "gather_nd of batches": lambda m, x: m.op(
+        "GatherND", [x, m.constant("i", m.rng.integers(-6, 6, (1, 4, 7, 1)))], batch_dims=2
+    ),
+    "tile": lambda m, x: m.op("Tile", [x, _index(m, "repeats", [2, 1, 3, 1])]),
     "resize_nearest": lambda m, x: m.op(
         "Resize",
         [x, "", m.constant("scales", np.array([1, 1, 2, 3], np.float32))],

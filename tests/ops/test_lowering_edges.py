@@ -109,6 +109,7 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "pad_18_axes": lambda: chain(
         "Pad", (1, 2, 5, 6), {"pads": np.array([1, 2], np.int64), "": np.empty(0), "axes": np.array([3], np.int64)}, 18
     ),
+    "clip_whose_limits_cross": lambda: chain("Clip", (1, 2, 5, 6), {"lo": np.float32(0.5), "hi": np.float32(-0.7)}),
     "average_pool_of_integers": lambda: pool_of_integers(ceil_mode=1, count_include_pad=1),
     "average_pool_ceil": lambda: chain(
         "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1

@@ -87,41 +87,41 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_new_op_writes_four_files_and_registers_nothing_by_hand(copy: Path) -> None:
-    done = new_op(copy, "cum_sum")
+    done = new_op(copy, "bit_shift")
     assert done.returncode == 0, done.stderr
-    made = sorted(p.relative_to(copy).as_posix() for p in copy.rglob("cum_sum.*"))
+    made = sorted(p.relative_to(copy).as_posix() for p in copy.rglob("bit_shift.*"))
     assert made == [
-        "board_runtime/src/ops/cum_sum.c",
-        "tests/ops/cases/cum_sum.py",
-        "verifier/qverify/compiler/lowerings/cum_sum.py",
-        "verifier/qverify/ops/cum_sum.py",
+        "board_runtime/src/ops/bit_shift.c",
+        "tests/ops/cases/bit_shift.py",
+        "verifier/qverify/compiler/lowerings/bit_shift.py",
+        "verifier/qverify/ops/bit_shift.py",
     ]
-    assert "  X(cum_sum) " in (copy / "board_runtime/src/ops/list.h").read_text()
+    assert "  X(bit_shift) " in (copy / "board_runtime/src/ops/list.h").read_text()
     for path in made[1:]:
         text = (copy / path).read_text()
         exec(compile(text, path, "exec"), {})  # what it imports is there
         assert f'NotImplementedError("{path}: ' in text, "what is not written says so"
-    assert '"CumSum": {}' in (copy / made[2]).read_text()
+    assert '"BitShift": {}' in (copy / made[2]).read_text()
     assert f'"{made[0]} is not written yet"' in (copy / made[0]).read_text()
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
 def test_its_kernel_compiles(copy: Path) -> None:
-    new_op(copy, "cum_sum")
+    new_op(copy, "bit_shift")
     runtime = copy / "board_runtime"
     command = [str(COMPILER), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-Isrc", "-c", "-o", "op.o"]
-    done = subprocess.run([*command, "src/ops/cum_sum.c"], cwd=runtime, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "src/ops/bit_shift.c"], cwd=runtime, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("words", [(), ("CumSum",), ("cum-sum",), ("a", "b", "c")])
+@pytest.mark.parametrize("words", [(), ("BitShift",), ("bit-shift",), ("a", "b", "c")])
 def test_new_op_refuses_what_is_no_name(words: tuple[str, ...], copy: Path) -> None:
     done = new_op(copy, *words)
     assert done.returncode == 2 and "a lower-case name" in done.stdout
 
 
 def test_new_op_overwrites_nothing(copy: Path) -> None:
-    (copy / "tests/ops/cases/cum_sum.py").write_text("mine")
-    done = new_op(copy, "cum_sum")
-    assert done.returncode == 2 and "tests/ops/cases/cum_sum.py is there already" in done.stdout
-    assert [p.name for p in copy.rglob("cum_sum.*")] == ["cum_sum.py"]
+    (copy / "tests/ops/cases/bit_shift.py").write_text("mine")
+    done = new_op(copy, "bit_shift")
+    assert done.returncode == 2 and "tests/ops/cases/bit_shift.py is there already" in done.stdout
+    assert [p.name for p in copy.rglob("bit_shift.*")] == ["bit_shift.py"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.node_by_node import after_float, agree_recomputed
+from qverify.compare.node_by_node import CHOICES, after_float, agree_recomputed
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -29,8 +29,8 @@ def chain_with_a_float_node(at="n2"):
     return Graph(nodes, {n: spec(n) for n in NAMES}, {}, ("x",), ("y",))
 
 
-def judged(sim, board=None, ref=step, options=None, run=None, **caps):
-    graph = chain_with_a_float_node()
+def judged(sim, board=None, ref=step, options=None, run=None, graph=None, **caps):
+    graph = graph or chain_with_a_float_node()
     sides = {
         "reference": record("reference", ref, graph=graph),
         "simulator": record("simulator", sim, graph=graph),
@@ -75,6 +75,17 @@ def test_a_step_of_a_float_node_that_is_carried_on_passes_and_is_said(dump_all):
     for line in verdict_lines.render(report).splitlines()[:2]:
         assert f"{tensors} after float nodes judged node by node; free-running up to 1 LSB" in line
     assert "PASSED" in verdict_lines.render(report).splitlines()[2] and report.pairs[2].node_by_node is None
+
+
+@pytest.mark.usefixtures("one_step_allowed")
+@pytest.mark.parametrize("op", CHOICES)
+def test_another_choice_after_a_float_node_is_said_to_be_a_tie(op):
+    graph = chain_with_a_float_node()
+    graph.nodes[-1] = replace(graph.nodes[-1], op=op)
+    report = judged(wrong_at("n2"), graph=graph)
+    said = [n for n in report.pairs[0].notes if f"y ({op}) chooses other elements on the two sides" in n]
+    assert report.verdict == "PASSED" and len(said) == 1
+    assert not any("chooses other" in n for n in judged(wrong_at("n2")).pairs[0].notes)
 
 
 @pytest.mark.usefixtures("one_step_allowed")

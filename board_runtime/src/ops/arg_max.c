@@ -5,8 +5,7 @@ static qv_status arg_max_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 2);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64 || x->dtype == QV_I64)
-    return qv_fail_operands(m, n, "neither float64 nor int64 in, int64 out");
+  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64) return qv_fail_operands(m, n, "no float64 in, int64 out");
   int32_t axis = qv_word(n, 0);
   if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, x->rank - 1);
   if (y->elements * x->shape[axis] != x->elements) return qv_fail_operands(m, n, "an output without axis %d, or with 1 there", axis);
@@ -30,7 +29,7 @@ static qv_status arg_max_run(const qv_session *s, const qv_node *n) {
         more = p > q;
         equal = p == q;
       } else {
-        int32_t p = qv_load(from, x->dtype, a), q = qv_load(from, x->dtype, b);
+        int64_t p = qv_load64(from, x->dtype, a), q = qv_load64(from, x->dtype, b);
         more = p > q;
         equal = p == q;
       }

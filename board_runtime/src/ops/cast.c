@@ -1,24 +1,20 @@
 /* y = x in another type; floats are truncated toward 0 (NUMERICS.md, cast). */
 #include "op.h"
 
-static int is_target(const qv_tensor *t) { return t->dtype == QV_F32 || t->dtype == QV_I32 || t->dtype == QV_I64 || t->dtype == QV_BOOL; }
+static int is_of_type(const qv_tensor *t) { return t && t->dtype != QV_F64; }
 
 static qv_status cast_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 0);
   if (status != QV_OK) return status;
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || !(is_target(x) || qv_is_8bit(x)) || !is_target(y) || !qv_same_shape(x, y))
-    return qv_fail_operands(m, n, "float32, int32, int64, bool or 8 bits in; float32, int32, int64 or bool of its shape out");
+  if (!is_of_type(x) || !is_of_type(y) || !qv_same_shape(x, y))
+    return qv_fail_operands(m, n, "any type but float64 in, any but float64 of its shape out");
   return QV_OK;
 }
 
 static void store_whole(void *to, int32_t dtype, int64_t i, int64_t v) {
-  switch (dtype) {
-    case QV_F32: ((float *)to)[i] = (float)v; break;
-    case QV_I64: ((int64_t *)to)[i] = v; break;
-    case QV_I32: ((uint32_t *)to)[i] = (uint32_t)(uint64_t)v; break;
-    default: ((uint8_t *)to)[i] = v != 0; break;
-  }
+  if (dtype == QV_F32) ((float *)to)[i] = (float)v;
+  else qv_store64(to, dtype, i, dtype == QV_BOOL ? v != 0 : v);
 }
 
 static void store_float(void *to, int32_t dtype, int64_t i, float v) {
@@ -27,8 +23,8 @@ static void store_float(void *to, int32_t dtype, int64_t i, float v) {
   switch (dtype) {
     case QV_F32: memcpy((float *)to + i, &v, 4); break;
     case QV_I64: ((int64_t *)to)[i] = inside ? (int64_t)v : INT64_MIN; break;
-    case QV_I32: ((int32_t *)to)[i] = inside ? (int32_t)v : INT32_MIN; break;
-    default: ((uint8_t *)to)[i] = v != 0.0f; break;
+    case QV_BOOL: ((uint8_t *)to)[i] = v != 0.0f; break;
+    default: qv_store(to, dtype, i, inside ? (int32_t)v : INT32_MIN); break; /* of 8 and 16 bits the low ones */
   }
 }
 

@@ -8,7 +8,7 @@ static qv_status gather_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *index = qv_in(m, n, 1);
   int32_t axis = qv_word(n, 0);
-  if (!index || (index->dtype != QV_I64 && index->dtype != QV_I32)) return qv_fail_operands(m, n, "indices of int64 or int32");
+  if (!qv_is_index(index)) return qv_fail_operands(m, n, "indices of int64 or int32");
   if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, x->rank - 1);
   if (y->rank != x->rank - 1 + index->rank) return qv_fail_operands(m, n, "an output of rank %d", x->rank - 1 + index->rank);
   for (int k = 0; k < y->rank; k++) {
@@ -27,14 +27,11 @@ static qv_status gather_run(const qv_session *s, const qv_node *n) {
   for (int k = 0; k < axis; k++) outer *= x->shape[k];
   const uint8_t *from = qv_data(s, x);
   uint8_t *to = qv_data(s, y);
-  const void *picked = qv_data(s, index);
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < index->elements; i++, to += inner) {
-      int64_t at = index->dtype == QV_I64 ? ((const int64_t *)picked)[i] : ((const int32_t *)picked)[i];
-      if (at < 0) at += size;
-      if (at < 0 || at >= size)
-        return qv_fail(s->model, n, QV_E_INPUT, "input 1: index %ld is %ld, wanted %ld to %ld", (long)i, (long)(at < 0 ? at - size : at),
-                       (long)-size, (long)(size - 1));
+      int64_t at = 0;
+      qv_status status = qv_index(s, n, 1, i, size, &at);
+      if (status != QV_OK) return status;
       memcpy(to, from + (o * size + at) * inner, (size_t)inner);
     }
   return QV_OK;

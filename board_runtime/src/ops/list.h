@@ -7,6 +7,7 @@
 #define QV_OPS(X) \
   X(add) \
   X(arg_max) \
+  X(arg_min) \
   X(average_pool) \
   X(average_pool_float) \
   X(batch_norm) \
@@ -17,12 +18,16 @@
   X(conv_integer) \
   X(conv_transpose) \
   X(conv_transpose_float) \
+  X(cum_sum) \
   X(depth_to_space) \
   X(dequantize) \
   X(dynamic_quantize) \
   X(elementwise_float) \
+  X(elementwise_integer) \
   X(fully_connected) \
   X(gather) \
+  X(gather_elements) \
+  X(gather_nd) \
   X(global_average_pool) \
   X(group_norm) \
   X(gru) \
@@ -40,10 +45,13 @@
   X(max_pool) \
   X(mod) \
   X(mul) \
+  X(non_max_suppression) \
   X(normalize) \
+  X(one_hot) \
   X(pad) \
   X(quantize) \
   X(reduce_float) \
+  X(reduce_integer) \
   X(reduce_mean) \
   X(reshape) \
   X(resize_linear) \
@@ -51,11 +59,16 @@
   X(resizer) \
   X(rms_norm) \
   X(rnn) \
+  X(scatter_elements) \
+  X(scatter_nd) \
   X(slice) \
   X(softmax) \
   X(softmax_float) \
   X(split) \
+  X(tile) \
+  X(top_k) \
   X(transpose) \
+  X(trilu) \
   X(unpack) \
   X(variadic_float) \
   X(where) \

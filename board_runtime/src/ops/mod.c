@@ -7,17 +7,12 @@ typedef struct {
   int32_t dtype;
 } dividing;
 
-static int64_t element(const void *data, int32_t dtype, int64_t i) {
-  return dtype == QV_I64 ? ((const int64_t *)data)[i] : ((const int32_t *)data)[i];
-}
-
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const dividing *w = user;
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b) {
-    int64_t by = element(w->b, w->dtype, b), left = by == -1 ? 0 : element(w->a, w->dtype, a) % by; /* INT64_MIN % -1 traps */
+    int64_t by = qv_load64(w->b, w->dtype, b), left = by == -1 ? 0 : qv_load64(w->a, w->dtype, a) % by; /* INT64_MIN % -1 traps */
     if (left != 0 && (left < 0) != (by < 0)) left += by;
-    if (w->dtype == QV_I64) ((int64_t *)w->y)[y + i] = left;
-    else ((int32_t *)w->y)[y + i] = (int32_t)left;
+    qv_store64(w->y, w->dtype, y + i, left);
   }
 }
 
@@ -29,7 +24,7 @@ static qv_status mod_check(qv_model *m, qv_node *n) {
   if ((y->dtype != QV_I32 && y->dtype != QV_I64) || a->dtype != y->dtype || b->dtype != y->dtype || !b->constant)
     return qv_fail_operands(m, n, "int32 or int64 in and out, the second input constant");
   for (int64_t i = 0; i < b->elements; i++)
-    if (element(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
+    if (qv_load64(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
   return QV_OK;
 }
 

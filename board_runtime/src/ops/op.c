@@ -40,6 +40,18 @@ qv_status qv_check_broadcast(qv_model *m, const qv_node *n, int a, int b) {
   return QV_OK;
 }
 
+int qv_is_index(const qv_tensor *t) { return t && (t->dtype == QV_I64 || t->dtype == QV_I32); }
+
+qv_status qv_index(const qv_session *s, const qv_node *n, int input, int64_t i, int64_t size, int64_t *at) {
+  const qv_tensor *index = qv_in(s->model, n, input);
+  int64_t v = qv_load64(qv_data(s, index), index->dtype, i);
+  if (v < -size || v >= size)
+    return qv_fail(s->model, n, QV_E_INPUT, "input %d: index %lld is %lld, wanted %lld to %lld", input, (long long)i, (long long)v,
+                   (long long)-size, (long long)(size - 1));
+  *at = v < 0 ? v + size : v;
+  return QV_OK;
+}
+
 void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stride[QV_MAX_RANK]) {
   int64_t step = 1;
   for (int k = out->rank - 1; k >= 0; k--) {
@@ -93,8 +105,9 @@ void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], in
 }
 
 /* In the order of the files; as MOVES in verifier/qverify/ops/__init__.py. */
-static const char *const MOVES[] = {"cast",           "concat", "depth_to_space", "gather",    "pad",    "reshape",
-                                    "resize_nearest", "slice",  "split",          "transpose", "unpack", "where"};
+static const char *const MOVES[] = {"cast",      "concat", "depth_to_space", "gather",         "gather_elements",
+                                    "gather_nd", "pad",    "reshape",        "resize_nearest", "slice",
+                                    "split",     "tile",   "transpose",      "unpack",         "where"};
 
 static int moves(const qv_node *n) {
   for (size_t i = 0; i < sizeof MOVES / sizeof MOVES[0]; i++)

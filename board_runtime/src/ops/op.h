@@ -16,4 +16,8 @@ typedef void (*qv_row)(void *user, int64_t a, int64_t b, int64_t out, int64_t st
 void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user);
 /* A walk in `out`'s order over a source with any strides (elements), from `start`: copies elements of `size` bytes. */
 void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], int64_t start, const void *source, void *target);
+/* Whether `t` is there and holds indices: int64 or int32. */
+int qv_is_index(const qv_tensor *t);
+/* Element i of the indices that `input` is, counted from the end where negative; QV_E_INPUT outside -size..size-1. */
+qv_status qv_index(const qv_session *s, const qv_node *n, int input, int64_t i, int64_t size, int64_t *at);
 #endif

@@ -19,3 +19,4 @@ def random_nodes(r: RandomNodes) -> None:
     r.values[x.name] = np.round(r.values[x.name] / 3)
     for last in (0, 1):
         r.node("arg_max", (x,), r.plain_output("int64", (3, 5)), (1, last))
+        r.node("arg_max", (r.plain(r.rng.integers(-3, 3, (3, 11, 5))),), r.plain_output("int64", (3, 5)), (1, last))

@@ -14,6 +14,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, NodeByNode, TensorRow
 
+CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")
+
 
 def after_float(units: list[Unit]) -> set[str]:
     """Returns the names of the tensors that a unit with float inside (limits.float_inside) makes, directly or through
@@ -75,8 +77,19 @@ def judge_node_by_node(
         row.verdict, row.why, row.node_by_node = "PASSED", "", True
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
+    judged.pair.notes += _list_choices(units, {row.name for row in rows})
     judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows))
     conclude(judged)
+
+
+def _list_choices(units: list[Unit], names: set[str]) -> list[str]:
+    """Returns a line for each node that chooses elements by their values, and chose others on the two sides."""
+    return [
+        f"{unit.name} ({unit.nodes[-1].op}) chooses other elements on the two sides, among values that float nodes before it "
+        "left nearly equal (a tie); from the same inputs it chooses alike"
+        for unit in units
+        if unit.nodes[-1].op in CHOICES and names.intersection(unit.outputs)
+    ]
 
 
 def _largest_lsb(rows: list[TensorRow]) -> int | None:

@@ -15,6 +15,10 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
+MOVEMENTS = (
+    "depth_to_space", "gather", "gather_elements", "gather_nd", "pad", "reshape", "resize_nearest", "slice", "split",
+    "tile", "transpose",
+)  # fmt: skip
 
 
 class Builder:
@@ -102,6 +106,16 @@ class Builder:
             return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
+
+    def carry_scales_back(self) -> None:
+        """Gives integers without a scale that are only moved the scale that the moved ones are read with, as a table that
+        Gather reads before its DequantizeLinear."""
+        for node in reversed(self.nodes):
+            if node.op not in MOVEMENTS or node.inputs[0] is None:
+                continue
+            x, y = self.tensors[node.inputs[0]], self.tensors[node.outputs[0]]
+            if len(y.scale) == 1 and not x.scale and x.dtype == y.dtype:
+                self.tensors[x.name] = replace(x, scale=y.scale, zero_point=y.zero_point)
 
     def graph(self, inputs: list[str], outputs: list[str], meta: dict[str, Any]) -> Graph:
         """Returns the collected graph, without tensors and constants that no node uses."""

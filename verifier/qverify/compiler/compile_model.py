@@ -113,6 +113,11 @@ def compile_model(
     matched = match(view, blockers, watch)
     integer = matched.model.SerializeToString(deterministic=True)
     graph = _graph(matched, options, blockers)
+    notes += [
+        f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
+        for n in graph.nodes
+        if n.op == "non_max_suppression"
+    ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
@@ -158,6 +163,7 @@ def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Gra
                 step.lower(builder) if isinstance(step, LoweredUnit) else lower_node(floats, step)
         builder.nodes[first:] = [replace(n, covers=covers) for n in builder.nodes[first:]]
     blockers.check()
+    builder.carry_scales_back()
     graph = builder.graph(list(view.inputs), list(view.outputs), {})
     if options.align > 1:
         graph.tensors = {n: s if n in graph.constants else _aligned(s, options.align) for n, s in graph.tensors.items()}

@@ -13,10 +13,12 @@ from qverify.tensors.spec import TensorSpec
 
 
 class FloatStream:
-    """What a page's lower_float writes to. interior: names that no comparison expects."""
+    """What a page's lower_float writes to. interior: names that no comparison expects. covered: names of nodes that are
+    written already, as part of one before them."""
 
     def __init__(self, builder: Builder, view: View, interior: set[str]):
         self.builder, self.view, self.interior = builder, view, interior
+        self.covered: set[str] = set()
         self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
 
     def source(self, name: str) -> str:

@@ -84,6 +84,8 @@ def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
 def lower_node(stream: FloatStream, node: Any) -> None:
     """Writes a node that belongs to no unit. Raises UnsupportedError for a node that no page lowers."""
     pages = lowerings()
+    if node.name in stream.covered:
+        return
     if pages.moves(node):
         source = stream.source(node.input[0])
         outputs = stream.declare(node, like=source)
@@ -101,7 +103,7 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
         bounds = [view.float_constant(n) if n else None for n in [*node.input[1:], "", ""][:2]]
         low = float(bounds[0]) if bounds[0] is not None else float(attrs.get("min", -np.inf))
         high = float(bounds[1]) if bounds[1] is not None else float(attrs.get("max", np.inf))
-    first, last = quantized_limits(y, low, high)
+    first, last = quantized_limits(y, min(low, high), high)  # of limits that cross, the maximum counts
     return Activation(first, last, (node.name,), node.input[0])
 
 

@@ -10,6 +10,8 @@ from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
+INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # that leave an index what it is
+
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
     """Returns the integer tensor that a quantize node makes of this float graph input, also through copies; None where
@@ -24,9 +26,25 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
     return None
 
 
+def index_range(graph: Graph, name: str) -> int:
+    """Returns the number of different indices, from 0 on, that every gather takes which reads this graph input, also
+    through movements and casts; 2 where none does: a mask, a flag."""
+    names, least = {name}, None
+    for node in graph.nodes:
+        source = node.inputs[0]
+        if node.op in ("gather", "gather_elements") and node.inputs[1] in names and source is not None:
+            size = graph.spec(source).shape[node.words[0]]
+            least = size if least is None else min(least, size)
+        elif node.op in INDEX_MOVEMENTS and source in names:
+            names |= set(node.outputs)
+        if node.op in ("gather", "gather_elements") and source in names:
+            names |= set(node.outputs)
+    return 2 if least is None else least
+
+
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     """Returns random values: uniform over the input's full quantized range, dequantized; floats without one in -1..1;
-    integers in their own range."""
+    quantized integers in their own range, others in index_range."""
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:
@@ -39,7 +57,7 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
     if spec.dtype == "float64":
         return generator.uniform(-1, 1, spec.shape)
     limits = np.iinfo(spec.dtype)
-    high = limits.max if spec.quantized else min(int(limits.max), 1)
+    high = limits.max if spec.quantized else min(int(limits.max), index_range(graph, spec.name) - 1)
     return generator.integers(
         limits.min if spec.quantized else 0, high, spec.shape, dtype=np.int64, endpoint=True
     ).astype(spec.dtype)

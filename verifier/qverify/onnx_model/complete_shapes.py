@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.bound_suppression import bound_suppression
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
@@ -30,6 +31,8 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
     ran: Types = {}
     for at in range(MOST_ROUNDS):
         types = fold_constants(model, ran)
+        if bound_suppression(model, types):
+            types = fold_constants(model, ran)
         unknown = [o for node in graph.node for o in node.output if o and o not in types]
         if not unknown and not (shapes and at == 0):
             break

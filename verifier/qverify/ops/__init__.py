@@ -37,8 +37,8 @@ def page(stem: str) -> Page:
 
 # Ops that only move elements: a NaN keeps its bits. As MOVES in board_runtime/src/ops/op.c.
 MOVES = {
-    *("cast", "concat", "depth_to_space", "gather", "pad", "reshape", "resize_nearest", "slice", "split"),
-    *("transpose", "unpack", "where"),
+    *("cast", "concat", "depth_to_space", "gather", "gather_elements", "gather_nd", "pad", "reshape"),
+    *("resize_nearest", "slice", "split", "tile", "transpose", "unpack", "where"),
 }
 NAN = np.uint32(0x7FC00000).view(np.float32)
 

@@ -18,8 +18,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None
     if x.dtype.kind != "f" or y.dtype in ("float32", "bool"):
         return (x.astype(y.dtype).reshape(y.shape),)
-    limits = np.iinfo(y.dtype)
+    limits = np.iinfo("int64" if y.dtype == "int64" else "int32")
     whole = np.trunc(x.astype(np.float64))
     inside = (whole >= float(limits.min)) & (whole < -float(limits.min))
-    made = np.where(inside, whole, 0).astype(y.dtype)
-    return (np.where(inside, made, np.array(limits.min, y.dtype)).reshape(y.shape),)
+    made = np.where(inside, np.where(inside, whole, 0).astype(limits.dtype), limits.min)
+    return (made.astype(y.dtype).reshape(y.shape),)  # of 8 and 16 bits the low ones

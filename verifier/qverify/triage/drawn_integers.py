@@ -17,16 +17,33 @@ BORDERS = ("quantize", "dequantize")
 FEW, SOME = 0.03, 0.1  # share of true conditions, and of elements that are not as recorded
 MOVED = (
     "concat",
+    "cum_sum",
     "depth_to_space",
+    "elementwise_integer",
     "gather",
+    "gather_elements",
+    "gather_nd",
     "pad",
     "reshape",
     "resize_nearest",
+    "scatter_elements",
+    "scatter_nd",
     "slice",
     "split",
+    "tile",
+    "top_k",
     "transpose",
+    "trilu",
     "where",
 )
+Dims = tuple[int, ...]
+INDEXED: dict[str, Callable[[Dims, Dims, Dims], Dims]] = {  # dims of x, words, dims of the indices: sizes to stay below
+    "gather": lambda x, words, indices: (x[words[0]],),
+    "gather_elements": lambda x, words, indices: (x[words[0]],),
+    "scatter_elements": lambda x, words, indices: (x[words[0]],),
+    "gather_nd": lambda x, words, indices: x[words[0] : words[0] + indices[-1]],
+    "scatter_nd": lambda x, words, indices: x[: indices[-1]],
+}
 WIDE = 1000  # moved elements lie within this of 0
 
 
@@ -51,14 +68,21 @@ def _drawing(graph: Graph, node: Node, name: str, values: Array, kind: str) -> C
     at = [k for k, n in enumerate(node.inputs) if n == name]
     if values.dtype == bool:
         return (lambda rng: _conditions(values.shape, kind, rng)) if node.op in MOVED else None
-    if node.op == "gather" and 1 in at:
-        size = graph.spec(node.inputs[0] or "").shape[node.words[0]]
-        return lambda rng: _within(-size, size - 1, values.shape, kind, rng)
+    if 1 in at and node.op in INDEXED:
+        sizes = INDEXED[node.op](graph.spec(node.inputs[0] or "").shape, node.words, values.shape)
+        return lambda rng: _indices(sizes, values.shape, kind, rng)
     if node.op == "mod" and at == [0]:
         return lambda rng: _dividends(graph.constants[node.inputs[1] or ""], values, kind, rng)
     if node.op in MOVED:
         return lambda rng: _within(-WIDE, WIDE, values.shape, kind, rng)
     return None
+
+
+def _indices(sizes: tuple[int, ...], shape: tuple[int, ...], kind: str, rng: Rng) -> Array:
+    """Returns indices below a size; with several sizes tuples of them along the last dim."""
+    if len(sizes) == 1:
+        return _within(-sizes[0], sizes[0] - 1, shape, kind, rng)
+    return np.stack([_within(-size, size - 1, shape[:-1], kind, rng) for size in sizes], -1)
 
 
 def _conditions(shape: tuple[int, ...], kind: str, rng: Rng) -> Array:

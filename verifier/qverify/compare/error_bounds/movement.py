@@ -55,6 +55,26 @@ def gather(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     return [moved(inputs[0], lambda x: x.take(indices, axis).reshape(shape))]
 
 
+def gather_elements(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    indices, axis = certain(inputs[1]), node.words[0]
+    read = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(indices.shape))
+    return [moved(inputs[0], lambda x: np.take_along_axis(x[read], indices, axis))]
+
+
+def gather_nd(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    indices, batch, shape = certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
+    own = [np.arange(n).reshape(-1, *[1] * (indices.ndim - 2 - k)) for k, n in enumerate(shape[:batch])]
+    at = (*own, *np.moveaxis(indices, -1, 0))
+    return [moved(inputs[0], lambda x: x[at].reshape(shape))]
+
+
+def tile(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    shape, dims = graph.spec(node.outputs[0]).shape, graph.spec(node.inputs[0] or "").shape
+    dims = (1,) * (len(shape) - len(dims)) + dims
+    repeats = [out // n for out, n in zip(shape, dims, strict=True)]
+    return [moved(inputs[0], lambda x: np.tile(x.reshape(dims), repeats))]
+
+
 def resize_nearest(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     cuts = np.cumsum(graph.spec(node.outputs[0]).shape)[:-1]
     index = np.ix_(*np.split(certain(inputs[1]), cuts))

@@ -1,4 +1,4 @@
-"""Cast -> cast, among float32, int32, int64, bool and the 8-bit integers as sources."""
+"""Cast -> cast, among float32, bool and the integers of 8, 16, 32 and 64 bits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
 
 ONNX_TYPES = {"Cast": {"to": ANY, "saturate": ANY, "round_mode": ANY}}
-TO = ("float32", "int32", "int64", "bool")
-FROM = (*TO, "uint8", "int8")
+TYPES = ("float32", "int32", "int64", "bool", "uint8", "int8", "uint16", "int16")
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
     """Writes the node. Raises UnsupportedError for types that the op does not have."""
     source, target = (stream.view.dtype(n) for n in (node.input[0], node.output[0]))
-    if source not in FROM or target not in TO:
-        raise UnsupportedError(
-            f"{node.name} (Cast): from {source} to {target}; wanted one of {', '.join(FROM)} to one of {', '.join(TO)}"
-        )
+    if source not in TYPES or target not in TYPES:
+        raise UnsupportedError(f"{node.name} (Cast): from {source} to {target}; wanted {', '.join(TYPES)}")
     stream.builder.node("cast", [stream.source(node.input[0])], stream.declare(node))

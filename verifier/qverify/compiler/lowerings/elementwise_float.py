@@ -9,7 +9,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
-from qverify.compiler.lowerings import variadic_float
+from qverify.compiler.lowerings import elementwise_integer, variadic_float
 from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.onnx_model.view import attributes
@@ -95,6 +95,9 @@ ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
 def lower_float(stream: FloatStream, node: Any) -> None:
     """Writes the node. Raises UnsupportedError for another type than float32, a parameter that is not constant, or a bias
     of FastGelu."""
+    if elementwise_integer.serves(stream, node):
+        elementwise_integer.lower_float(stream, node)
+        return
     tanh = node.op_type == "Gelu" and attributes(node).get("approximate") == b"tanh"
     function = FUNCTIONS["gelu_tanh" if tanh else NAMES[node.op_type]]
     p, q = _parameters(stream, node)
@@ -119,6 +122,6 @@ def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
     if kind == "Clip":
         low = stream.scalar(node, 1, "minimum") if len(node.input) > 1 and node.input[1] else attrs.get("min", -np.inf)
         high = stream.scalar(node, 2, "maximum") if len(node.input) > 2 and node.input[2] else attrs.get("max", np.inf)
-        return low, high
+        return min(low, high), high  # of limits that cross, the maximum counts
     values = [float(attrs.get(name, usual)) for name, usual in DEFAULTS.get(kind, {}).items()]
     return (*values, 0.0, 0.0)[0], (*values, 0.0, 0.0)[1]

@@ -1,4 +1,4 @@
-"""Gather -> gather, of constant indices."""
+"""Gather -> gather, of constant or computed indices."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View, attributes
+from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = {"Gather": {"axis": ANY}}
 EIGHT_BIT_KERNELS = ("Gather",)
 
 
 def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
-    indices, rank = view.constants.get(node.input[1]), len(view.shape(node.input[0]))
-    if indices is None:
-        raise UnsupportedError(
-            f"{node.name} (Gather): indices are computed at run time; only constant indices can be compiled"
-        )
-    name = builder.made(f"{outputs[0]}/indices", indices.astype(np.int64))
-    builder.node("gather", [source, name], outputs, [attributes(node).get("axis", 0) % rank])
+    rank = len(view.shape(node.input[0]))
+    indices = indices_of(builder, view, node, f"{outputs[0]}/indices")
+    builder.node("gather", [source, indices], outputs, [attributes(node).get("axis", 0) % rank])
+
+
+def indices_of(builder: Builder, view: View, node: Any, made: str) -> str:
+    """Returns the name of the tensor of the node's second input. made: the name that constant indices get, as int64.
+    Raises UnsupportedError for another type than int32 or int64."""
+    name = node.input[1]
+    if name in view.constants:
+        return builder.made(made, view.constants[name].astype(np.int64))
+    dtype = view.dtype(name)
+    if dtype not in ("int32", "int64"):
+        raise UnsupportedError(f"{node.name} ({node.op_type}): its indices are {dtype}, wanted int32 or int64")
+    return builder.tensor(TensorSpec(name, dtype, view.shape(name)))

@@ -22,8 +22,10 @@ FUNCTIONS = {
     "ReduceSum": "sum",
     "ReduceSumSquare": "sum_square",
 }
+READ: dict[str, dict[str, frozenset[Any] | None]] = dict.fromkeys(FUNCTIONS, MEAN["ReduceMean"])
+OF_INTEGERS_TOO = ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum")  # they come here from reduce_integer
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
-    **dict.fromkeys(FUNCTIONS, MEAN["ReduceMean"]),
+    **{kind: read for kind, read in READ.items() if kind not in OF_INTEGERS_TOO},
     "GlobalLpPool": {"p": only(1, 2)},
     "GlobalMaxPool": {},
 }

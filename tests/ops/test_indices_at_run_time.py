@@ -1,0 +1,64 @@
+"""Indices that are graph inputs: random ones lie within the table, one outside ends the run with a line, never PASSED."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.errors import BadFileError, QVerifyError
+from qverify.inputs.prepare import index_range, random_inputs
+from qverify.inputs.sources import InputRequest
+from qverify.model_bin.graph import Graph
+from qverify.session.job import verify
+from qverify.session.request import Request
+from qverify.sides.simulator import Simulator
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+
+from tests.ops.cases.gather import gathered_from_a_table
+from tests.ops.qdq import Qdq
+
+
+def built(build=gathered_from_a_table) -> tuple[Qdq, Graph]:
+    m = Qdq("uint8")
+    build(m)
+    return m, compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+
+
+def test_random_indices_reach_every_row_of_the_table() -> None:
+    graph = built()[1]
+    assert index_range(graph, "in0") == 11
+    drawn = {int(i) for seed in range(30) for i in random_inputs(graph, seed).arrays()["in0"].reshape(-1)}
+    assert drawn == set(range(11))
+
+
+def test_the_smallest_table_decides_through_movements() -> None:
+    def two_tables(m: Qdq) -> None:
+        ids = m.integers((4, 3))
+        first = m.op("Gather", [ids, m.constant("column", np.array(1, np.int64))], axis=1)
+        m.output(m.op("Gather", [m.weight((9, 2)), first], axis=0))
+        m.output(m.op("Gather", [m.weight((7, 2)), m.op("Cast", [ids], to=6)], axis=0))
+
+    assert index_range(built(two_tables)[1], "in0") == 7
+
+
+def test_integers_that_are_no_indices_are_flags() -> None:
+    def mask(m: Qdq) -> None:
+        m.output(m.op("Mul", [m.op("Cast", [m.integers((4, 3))], to=1), m.input((4, 3))]))
+
+    assert index_range(built(mask)[1], "in0") == 2
+
+
+@pytest.mark.parametrize("index", [11, -12, 2**40])
+def test_an_index_outside_ends_the_run(index: int, tmp_path: Path) -> None:
+    m, graph = built()
+    path, inputs = tmp_path / "m.onnx", tmp_path / "i.npz"
+    path.write_bytes(m.model().SerializeToString())
+    values = np.array([[0, 1, 2], [3, index, 4]])
+    np.savez(inputs, in0=values)
+    with pytest.raises(QVerifyError, match="out of data bounds"):
+        verify(Request([str(path)], "local", inputs=InputRequest(str(inputs))))
+    given = PreparedInputs((PreparedInput(graph.spec("in0"), values.astype("<i8").tobytes(), "test", 0),))
+    with pytest.raises(BadFileError, match=r"\(gather\).*index outside -11\.\.10"):
+        Simulator(graph).run(given)

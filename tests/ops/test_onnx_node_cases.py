@@ -1,0 +1,97 @@
+"""ONNX's own node tests of whole numbers, logic and indices: each gives ONNX's result, or is refused in words."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.errors import QVerifyError
+from qverify.sides.simulator import Simulator
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+
+KINDS = (
+    "Abs Add And ArgMax ArgMin BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Clip CumSum Div Equal Expand Gather",
+    "GatherElements GatherND Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Max Min Mod Mul Neg NonMaxSuppression Not",
+    "OneHot Or ReduceMax ReduceMin ReduceProd ReduceSum Scatter ScatterElements ScatterND Sign Sub Tile TopK Trilu Where Xor",
+)
+OPERATORS = {kind for line in KINDS for kind in line.split()}
+CONSTANT = {  # inputs that have to be constants here
+    **dict.fromkeys(("TopK", "Tile", "Expand", "CumSum", "OneHot", "Trilu", "Div", "Mod"), (1,)),
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"), (1,)),
+    **dict.fromkeys(("NonMaxSuppression",), (2, 3, 4)),
+    **dict.fromkeys(("Clip",), (1, 2)),
+}
+ELEMENTS = {
+    int(getattr(TensorProto, t)) for t in ["FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL"]
+}
+
+
+def cases() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        every = collect_testcases(None)
+    return [c for c in every if c.model and len(c.model.graph.node) == 1 and c.model.graph.node[0].op_type in OPERATORS]
+
+
+def quantized(model: onnx.ModelProto, values: dict[str, Any]) -> onnx.ModelProto:
+    """The node with its shape-giving inputs as constants, beside x -> Q -> DQ, without which qverify takes no model."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    node, graph = made.graph.node[0], made.graph
+    held = [n for at, n in enumerate(node.input) if n in values and at in CONSTANT.get(node.op_type, ())]
+    graph.initializer.extend(numpy_helper.from_array(values[n], n) for n in held)
+    inputs = [i for i in graph.input if i.name not in held]
+    del graph.input[:]
+    graph.input.extend([*inputs, helper.make_tensor_value_info("beside", TensorProto.FLOAT, [2])])
+    graph.initializer.extend([numpy_helper.from_array(np.float32(0.1), "s"), numpy_helper.from_array(np.uint8(1), "z")])
+    graph.node.append(helper.make_node("QuantizeLinear", ["beside", "s", "z"], ["q"]))
+    graph.output.append(helper.make_tensor_value_info("q", TensorProto.UINT8, [2]))
+    made.ir_version = min(made.ir_version, 10)
+    for domain in made.opset_import:
+        domain.version = min(max(domain.version, 13), 22)
+    return made
+
+
+def computed(case: Any) -> tuple[list[Any], list[Any]]:
+    """What ONNX expects and what the simulator gives, output by output."""
+    inputs, outputs = case.data_sets[0]
+    values = {i.name: np.asarray(v) for i, v in zip(case.model.graph.input, inputs, strict=True)}
+    graph = compile_model(
+        quantized(case.model, values).SerializeToString(), case.name, CompileOptions(check=False)
+    ).graph
+    feed = {**values, "beside": np.zeros(2, np.float32)}
+    given = [PreparedInput(graph.spec(n), np.ascontiguousarray(feed[n]).tobytes(), "onnx") for n in graph.inputs]
+    made = Simulator(graph).run(PreparedInputs(tuple(given))).tensors
+    wanted = [np.asarray(w) for w in outputs]
+    mine = [made[o.name] for o in case.model.graph.output]
+    if case.model.graph.node[0].op_type == "NonMaxSuppression":
+        mine = [y[: len(w)] for y, w in zip(mine, wanted, strict=True)]
+    return wanted, mine
+
+
+def test_each_is_right_or_refused() -> None:
+    right, wrong, refused = [], [], []
+    for case in cases():
+        if any(i.type.tensor_type.elem_type not in ELEMENTS for i in case.model.graph.input):
+            continue
+        try:
+            wanted, mine = computed(case)
+        except QVerifyError as error:
+            refused.append((case.name, str(error)))
+            continue
+        same = all(
+            w.shape == y.shape and np.allclose(w.astype(float), y.astype(float), 1e-5, 1e-6, equal_nan=True)
+            for w, y in zip(wanted, mine, strict=True)
+        )
+        (right if same else wrong).append(case.name)
+    assert not wrong
+    assert all("\n" not in text for _, text in refused)
+    if len(right) < 200:
+        pytest.fail(f"only {len(right)} are right; refused: {refused}")

@@ -1,0 +1,47 @@
+"""y = x with updates at index tuples, one after the other (NUMERICS.md, scatter_nd)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops.gather_nd import tuple_places
+
+Array = npt.NDArray[Any]
+WORDS = ("reduction",)
+REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
+    x, indices, updates = inputs
+    assert x is not None and indices is not None and updates is not None
+    return (scatter(x, tuple_places(indices, x.shape), updates, node.words[0]),)
+
+
+def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> Array:
+    """Returns x with the updates, in row-major order of the indices. at: one array a dim, which broadcast; further dims of x
+    are updated together."""
+    y, shape = x.copy(), np.broadcast_shapes(*(a.shape for a in at))
+    if not reduction:
+        y[at] = updates  # of elements with one index, numpy keeps the last
+        return y
+    rows = updates.reshape(-1, *updates.shape[len(shape) :])
+    columns = [np.broadcast_to(a, shape).reshape(-1).tolist() for a in at]
+    for row, place in zip(rows, zip(*columns, strict=True), strict=True):
+        y[place] = _combined(y[place], row, REDUCTIONS[reduction])
+    return y
+
+
+def _combined(old: Array, new: Array, reduction: str) -> Array:
+    """Returns what is kept of an element and its update."""
+    with np.errstate(all="ignore"):
+        if reduction == "add":
+            return old + new
+        if reduction == "mul":
+            return old * new
+        if reduction == "max":
+            return np.where(new > old, new, old)
+        return np.where(new < old, new, old) if reduction == "min" else new

@@ -56,6 +56,7 @@ typedef struct {
   const void *constant;        /* dense, or NULL */
   int64_t arena_offset;        /* of the dense buffer, -1 for constants */
   int32_t first_use, last_use; /* node indices; the arena's lifetimes */
+  int next_placed;             /* the tensor after it in the arena, while that is planned; -1: none */
 } qv_tensor;
 
 typedef struct qv_op qv_op;

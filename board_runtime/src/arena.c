@@ -18,30 +18,50 @@ static void lifetimes(qv_model *m) {
     if (m->tensors[i].flags & QV_OUTPUT) m->tensors[i].last_use = m->n_nodes;
 }
 
-/* The lowest offset at which t does not overlap a placed tensor that lives at the same time. */
-static int64_t place(const qv_model *m, const qv_tensor *t) {
-  int64_t at = 0, size = padded(t->dense_bytes);
-  for (;;) {
-    int64_t moved = at;
-    for (int o = 0; o < m->n_tensors; o++) {
-      const qv_tensor *other = &m->tensors[o];
-      if (other->arena_offset < 0 || other->last_use < t->first_use || t->last_use < other->first_use) continue;
-      int64_t after = other->arena_offset + padded(other->dense_bytes);
-      if (other->arena_offset < at + size && at < after && after > moved) moved = after;
-    }
-    if (moved == at) return at;
-    at = moved;
+/* Whether every tensor is made no sooner than those before it in the file. */
+static int in_order(const qv_model *m) {
+  int latest = -1;
+  for (int i = 0; i < m->n_tensors; i++) {
+    if (m->tensors[i].constant) continue;
+    if (m->tensors[i].first_use < latest) return 0;
+    latest = m->tensors[i].first_use;
   }
+  return 1;
+}
+
+/* Gives tensor number i the lowest offset at which it does not overlap a placed tensor that lives at the same time. Placed
+   tensors are a list from *head, by rising offset. forget: later tensors live no sooner, so those that are dead leave it. */
+static void place(qv_model *m, int i, int *head, int forget) {
+  qv_tensor *t = &m->tensors[i];
+  int64_t at = 0, size = padded(t->dense_bytes);
+  int *link = head;
+  while (*link >= 0) {
+    const qv_tensor *other = &m->tensors[*link];
+    if (forget && other->last_use < t->first_use) {
+      *link = other->next_placed;
+      continue;
+    }
+    if (other->arena_offset >= at + size) break;
+    int64_t after = other->arena_offset + padded(other->dense_bytes);
+    if (other->last_use >= t->first_use && t->last_use >= other->first_use && after > at) at = after;
+    link = &m->tensors[*link].next_placed;
+  }
+  t->arena_offset = at;
+  for (link = head; *link >= 0 && m->tensors[*link].arena_offset < at;) link = &m->tensors[*link].next_placed;
+  t->next_placed = *link;
+  *link = i;
 }
 
 int64_t qv_arena_plan(qv_model *m, int keep_all) {
   int64_t top = 0, scratch = 0;
   lifetimes(m);
+  int head = -1, forget = in_order(m);
   for (int i = 0; i < m->n_tensors; i++) m->tensors[i].arena_offset = -1;
   for (int i = 0; i < m->n_tensors; i++) {
     qv_tensor *t = &m->tensors[i];
     if (t->constant) continue;
-    t->arena_offset = keep_all ? top : place(m, t);
+    if (keep_all) t->arena_offset = top;
+    else place(m, i, &head, forget);
     int64_t end = t->arena_offset + padded(t->dense_bytes);
     if (end > top) top = end;
   }

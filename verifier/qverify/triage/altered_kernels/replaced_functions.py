@@ -16,7 +16,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, with_one_nan
 from qverify.ops import page as op_page
 from qverify.triage.altered_kernels.replaced_kernels import Kernel, nodes_of
-from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, LogSoftmax
 from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
@@ -128,6 +128,7 @@ def kernels_with(functions: Functions) -> dict[str, Kernel]:
     return {
         "elementwise_float": partial(elementwise_kernel, functions=functions),
         "softmax_float": FloatSoftmax(exponential=functions.exp, divide=functions.divide),
+        "log_softmax": LogSoftmax(exponential=functions.exp, log=functions.log),
         "lrn": partial(lrn_kernel, functions=functions),
     }
 
@@ -135,6 +136,8 @@ def kernels_with(functions: Functions) -> dict[str, Kernel]:
 def uses(case: Case, function: str) -> bool:
     """Returns whether a node of the unit computes with the function: exp, log, erf, sqrt or divide."""
     if function in ("exp", "divide") and nodes_of(case, "softmax_float", "lrn"):
+        return True
+    if function in ("exp", "log") and nodes_of(case, "log_softmax"):
         return True
     if function == "log" and nodes_of(case, "lrn"):
         return True

@@ -21,7 +21,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-functions"
 LATE = 1
-OPS = ("elementwise_float", "softmax_float", "lrn")
+OPS = ("elementwise_float", "softmax_float", "log_softmax", "lrn")
 Function = Callable[[Array], Array]
 WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
     "tanh": ("tanh", approximate.hyperbolic_tangents),

@@ -59,6 +59,7 @@ MAXIMA: dict[str, Callable[[Array], Array]] = {
     "no maximum is subtracted; ": lambda x: np.zeros((len(x), 1)),
 }
 ENDS = (10, 8, 16, 20, 4, 5, 6, 7, 9, 12, 15, 30, 50, 80, 87, 88, 103)
+LEAST = (4.5e-5, 4.54e-5, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, *(2.0**-k for k in range(6, 25)))
 
 
 def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -71,12 +72,20 @@ def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{said}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0", parts | {"divide": _or_zero}
             if said:
                 yield f"{said}exponentials below e^-{end} are 0", parts
+        for least in LEAST:
+            parts = {"largest": largest, "exponential": partial(_at_least, least=least), "divide": _or_zero}
+            yield f"{said}exponentials below {least:g} are 0, and a row whose sum is 0 gives 0", parts
         if said:
             yield f"{said}a row whose sum is 0 gives 0", {"largest": largest, "divide": _or_zero}
 
 
 def _ended(x: Array, end: float) -> Array:
     return np.where(x < -end, 0.0, exp64(x))
+
+
+def _at_least(x: Array, least: float) -> Array:
+    e = exp64(x)
+    return np.where(e < least, 0.0, e)
 
 
 def _or_zero(e: Array, total: Array) -> Array:

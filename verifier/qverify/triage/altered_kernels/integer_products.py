@@ -42,27 +42,34 @@ def centrings(name: str) -> Iterator[Factors]:
         (0, 255, "0..255"),
         (-64, 63, "-64..63 (7 bits)"),
     ):
-        yield Factors(f"centred {name} saturates at {said}", bound(lambda v, z, a, b: np.clip(v - z, a, b), least, most))
+        yield Factors(
+            f"centred {name} saturates at {said}", bound(lambda v, z, a, b: np.clip(v - z, a, b), least, most)
+        )
     yield Factors(f"centred {name} wraps to signed 8 bits", lambda v, z: (v - z + 128) % 256 - 128)
     yield Factors(f"centred {name} wraps to unsigned 8 bits", lambda v, z: (v - z) % 256)
     yield Factors(f"{name} is read as signed 8 bits", lambda v, z: (v + 128) % 256 - 128 - z)
     yield Factors(f"{name} is read as unsigned 8 bits", lambda v, z: v % 256 - z)
     yield Factors(
-        f"{name} and its zero point are read as signed 8 bits", lambda v, z: ((v + 128) % 256 - 128) - ((z + 128) % 256 - 128)
+        f"{name} and its zero point are read as signed 8 bits",
+        lambda v, z: ((v + 128) % 256 - 128) - ((z + 128) % 256 - 128),
     )
     yield Factors(f"{name} and its zero point are read as unsigned 8 bits", lambda v, z: v % 256 - z % 256)
     yield Factors(f"the zero point of {name} is read as signed 8 bits", lambda v, z: v - ((z + 128) % 256 - 128))
     yield Factors(f"the zero point of {name} is read as unsigned 8 bits", lambda v, z: v - z % 256)
     for value in (128, -128, 127, 255, 1):
-        yield Factors(
-            f"the zero point of {name} is taken as {value}", bound(lambda v, z, k: v - k + 0 * z, value), 7.0
-        )
+        yield Factors(f"the zero point of {name} is taken as {value}", bound(lambda v, z, k: v - k + 0 * z, value), 7.0)
     yield Factors(f"the zero point of {name} is one too large", lambda v, z: v - z - 1, 7.0)
     yield Factors(f"the zero point of {name} is one too small", lambda v, z: v - z + 1, 7.0)
-    yield Factors(f"stored elements of {name} that are 0 count as 0 (as if the zero point)", lambda v, z: np.where(v == 0, 0, v - z), 7.0)
+    yield Factors(
+        f"stored elements of {name} that are 0 count as 0 (as if the zero point)",
+        lambda v, z: np.where(v == 0, 0, v - z),
+        7.0,
+    )
     for k in (1, 2, 3, 4):
         yield Factors(
-            f"the lowest {k} bit{'s' * (k > 1)} of {name} are not used", bound(lambda v, z, s: (v >> s << s) - z, k), 8.0
+            f"the lowest {k} bit{'s' * (k > 1)} of {name} are not used",
+            bound(lambda v, z, s: (v >> s << s) - z, k),
+            8.0,
         )
 
 
@@ -126,8 +133,14 @@ def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
             text = f"the running sum saturates at {bits} bits after every {every} products"
             yield text, partial(running, change=saturated(bits), every=every)
     for lanes in (2, 4, 8, 16):
-        yield f"{lanes} partial sums saturate at int16 (step k in sum k mod {lanes})", partial(laned, change=saturated(16), lanes=lanes)
-        yield f"{lanes} partial sums wrap to int16 (step k in sum k mod {lanes})", partial(laned, change=wrapped(16), lanes=lanes)
+        yield (
+            f"{lanes} partial sums saturate at int16 (step k in sum k mod {lanes})",
+            partial(laned, change=saturated(16), lanes=lanes),
+        )
+        yield (
+            f"{lanes} partial sums wrap to int16 (step k in sum k mod {lanes})",
+            partial(laned, change=wrapped(16), lanes=lanes),
+        )
     for said, change in (
         ("wraps to int16", wrapped(16)),
         ("saturates at int16", saturated(16)),

@@ -118,7 +118,11 @@ def _ways(source: np.dtype, target: np.dtype) -> Iterator[Way]:
 
 def _to_integers() -> Iterator[Way]:
     for said, rule in RULES.items():
-        yield f"numbers are rounded {said}, not truncated", bound(lambda x, t, f: _whole(f(x.astype(float)), t), rule), LIKELY
+        yield (
+            f"numbers are rounded {said}, not truncated",
+            bound(lambda x, t, f: _whole(f(x.astype(float)), t), rule),
+            LIKELY,
+        )
         text = f"numbers are rounded {said}, and saturate at the type's ends"
         yield text, bound(lambda x, t, f: _saturated(f(x.astype(float)), t, 0), rule), LIKELY + 2
     for nan, what in ((None, "the type's smallest value"), (0, "0")):
@@ -131,7 +135,12 @@ def _to_integers() -> Iterator[Way]:
         narrow = np.dtype(dtype)
         text = f"numbers go through {dtype}"
         yield f"{text}, which wraps", bound(lambda x, t, d: _through(x, d).astype(t), narrow), 6.0
-        ends = bound(lambda x, t, d: np.clip(np.nan_to_num(np.trunc(x.astype(float))), np.iinfo(d).min, np.iinfo(d).max).astype(t), narrow)
+        ends = bound(
+            lambda x, t, d: np.clip(np.nan_to_num(np.trunc(x.astype(float))), np.iinfo(d).min, np.iinfo(d).max).astype(
+                t
+            ),
+            narrow,
+        )
         yield f"{text}, which saturates", ends, 6.0
         least = bound(lambda x, t, d: _whole(np.trunc(x.astype(float)), d).astype(t), narrow)
         yield f"{text}, whose smallest value stands for what lies beyond", least, 6.0
@@ -141,7 +150,11 @@ def _to_integers() -> Iterator[Way]:
     for said, narrow_to in {**FORMATS, **FIXED}.items():
         if said != "float32":
             text = f"numbers are rounded to {said} before they are truncated"
-            yield text, bound(lambda x, t, f: _whole(np.trunc(f(x.astype(float))), t), narrow_to), UNLIKELY - 6 + rarity(said)
+            yield (
+                text,
+                bound(lambda x, t, f: _whole(np.trunc(f(x.astype(float))), t), narrow_to),
+                UNLIKELY - 6 + rarity(said),
+            )
 
 
 def _outside(x: Array, dtype: np.dtype) -> Array:
@@ -158,14 +171,20 @@ def _through(x: Array, narrow: np.dtype) -> Array:
 
 def _to_floats() -> Iterator[Way]:
     for said, narrow in FORMATS.items():
-        yield f"the result is rounded to {said}", bound(lambda x, t, f: f(x.astype(float)).astype(t), narrow), 9.0 + rarity(said)
+        yield (
+            f"the result is rounded to {said}",
+            bound(lambda x, t, f: f(x.astype(float)).astype(t), narrow),
+            9.0 + rarity(said),
+        )
     cut = lambda x, t: _cut(x)  # noqa: E731
     yield "numbers of more than 24 bits are truncated toward zero, not rounded", cut, LIKELY
     yield "the sign is lost", lambda x, t: np.abs(x.astype(np.float64)).astype(t), 6.0
     for dtype in ("int32", "int16", "int8", "uint8", "uint16", "uint32"):
         narrow_to = np.dtype(dtype)
         yield f"numbers go through {dtype}, which wraps", bound(lambda x, t, d: x.astype(d).astype(t), narrow_to), 6.0
-        ends = bound(lambda x, t, d: np.clip(x.astype(np.float64), np.iinfo(d).min, np.iinfo(d).max).astype(t), narrow_to)
+        ends = bound(
+            lambda x, t, d: np.clip(x.astype(np.float64), np.iinfo(d).min, np.iinfo(d).max).astype(t), narrow_to
+        )
         yield f"numbers go through {dtype}, which saturates", ends, 6.0
     yield "the bytes are taken as those of the float", lambda x, t: np.resize(x.view(np.float32), x.shape), 7.0
 
@@ -183,9 +202,11 @@ def _between() -> Iterator[Way]:
         limits = np.iinfo(narrow)
         ends = bound(lambda x, t, a, b: np.clip(x.astype(np.int64), a, b).astype(t), limits.min, limits.max)
         yield f"numbers go through {dtype}, which saturates", ends, 6.0
-    yield "numbers beyond the type saturate at its ends", lambda x, t: np.clip(
-        x.astype(np.int64), np.iinfo(t).min, np.iinfo(t).max
-    ).astype(t), LIKELY
+    yield (
+        "numbers beyond the type saturate at its ends",
+        lambda x, t: np.clip(x.astype(np.int64), np.iinfo(t).min, np.iinfo(t).max).astype(t),
+        LIKELY,
+    )
     through = lambda x, t: x.astype(np.float32).astype(np.float64).astype(np.int64).astype(t)  # noqa: E731
     yield "numbers go through float32 (24 bits)", through, 6.0
     yield "the sign is lost", lambda x, t: np.abs(x.astype(np.int64)).astype(t), 6.0

@@ -22,6 +22,7 @@ NAME = "dynamic-range"
 OPS = ("dynamic_quantize",)
 F32 = np.float32
 ONE = F32(1)
+HEALTHY = Quantizer()
 Range = Callable[[Array], tuple[float, float]]
 
 
@@ -51,7 +52,7 @@ class DynamicQuantizer:
     at: Callable[[float, float, np.float32], float] = _quotient
     rule: Format = np.rint
     beyond: Callable[[float], float] = lambda at: 255.0
-    values: Quantizer = Quantizer()
+    values: Quantizer = HEALTHY
     none: np.float32 | None = ONE
 
     def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> tuple[Array, ...]:
@@ -109,7 +110,10 @@ REACHES: dict[str, Range] = {
         float(x.min(initial=F32(0))),
         float(np.abs(x).max(initial=0)),
     ),
-    "the search for the largest element starts at 1": lambda x: (float(x.min(initial=F32(0))), float(x.max(initial=ONE))),
+    "the search for the largest element starts at 1": lambda x: (
+        float(x.min(initial=F32(0))),
+        float(x.max(initial=ONE)),
+    ),
     "the search for the smallest element starts at -1": lambda x: (
         float(x.min(initial=-ONE)),
         float(x.max(initial=F32(0))),
@@ -175,9 +179,21 @@ def _parts(shape: tuple[int, ...]) -> Iterator[Way]:
         for axis in range(len(shape)):
             inner = int(np.prod(shape[axis:]))
             if 1 < inner < count:
-                yield f"the range is that of the first {inner} elements (the first of dim {axis - 1})", _seen(slice(inner)), 7.0
-                yield f"the range is that of the last {inner} elements (the last of dim {axis - 1})", _seen(slice(-inner, None)), 7.0
-                yield f"the range misses the last {inner} elements (the last of dim {axis - 1})", _seen(slice(-inner)), 7.0
+                yield (
+                    f"the range is that of the first {inner} elements (the first of dim {axis - 1})",
+                    _seen(slice(inner)),
+                    7.0,
+                )
+                yield (
+                    f"the range is that of the last {inner} elements (the last of dim {axis - 1})",
+                    _seen(slice(-inner, None)),
+                    7.0,
+                )
+                yield (
+                    f"the range misses the last {inner} elements (the last of dim {axis - 1})",
+                    _seen(slice(-inner)),
+                    7.0,
+                )
     yield "the range is that of the first half of the elements", _seen(slice(count // 2)), 7.0
     yield "the range is that of every second element", _seen(slice(None, None, 2)), 7.0
     yield "the range is that of every second element, from the second", _seen(slice(1, None, 2)), 8.0
@@ -194,11 +210,16 @@ def _scales() -> Iterator[Way]:
         own = DynamicQuantizer(step=partial(_levels, levels=levels), at=_of_255)
         yield f"{text}, while the zero point is that of the right scale", own, LIKELY + 1
     texts: dict[str, Callable[[float, float], np.float32]] = {
-        "the range is multiplied by the float32 1/255 instead of divided by 255": lambda a, b: (F32(b) - F32(a))
-        * F32(1 / 255),
-        "the scale is the difference of the ends, each divided by 255": lambda a, b: F32(b) / F32(255) - F32(a) / F32(255),
+        "the range is multiplied by the float32 1/255 instead of divided by 255": lambda a, b: (
+            (F32(b) - F32(a)) * F32(1 / 255)
+        ),
+        "the scale is the difference of the ends, each divided by 255": lambda a, b: (
+            F32(b) / F32(255) - F32(a) / F32(255)
+        ),
         "the scale is the range divided by 255 in float64": lambda a, b: F32((b - a) / 255),
-        "the scale is the larger of the largest element/127 and the smallest/-128": lambda a, b: F32(max(b / 127, -a / 128)),
+        "the scale is the larger of the largest element/127 and the smallest/-128": lambda a, b: F32(
+            max(b / 127, -a / 128)
+        ),
         "the scale is the largest absolute value/127": lambda a, b: F32(max(b, -a) / 127),
         "the scale is the largest absolute value/255": lambda a, b: F32(max(b, -a) / 255),
         "the scale is the next power of two": lambda a, b: F32(2.0 ** np.ceil(np.log2((b - a) / 255))),
@@ -249,7 +270,11 @@ def _zeros() -> Iterator[Way]:
     for said, rule in ALL_RULES.items():
         yield f"the zero point is rounded {said}", DynamicQuantizer(rule=rule), LIKELY
     for said, at in ATS.items():
-        yield f"the zero point {said}", DynamicQuantizer(at=at, beyond=CLAMPED["the zero point limited to 0..255"]), LIKELY
+        yield (
+            f"the zero point {said}",
+            DynamicQuantizer(at=at, beyond=CLAMPED["the zero point limited to 0..255"]),
+            LIKELY,
+        )
         for how, rule in RULES.items():
             if rule is not np.rint:
                 text = f"the zero point {said}, rounded {how}"

@@ -49,7 +49,9 @@ def _choices(channels: int, groups: int) -> dict[str, Array]:
     for said, choice in (likely | channel_choices(channels)).items():
         if (choice != at).any():
             key = choice.astype(np.int64).tobytes()
-            text = f"{found[key][0]}, or, which is the same here, of {said}" if key in found and said in likely else said
+            text = (
+                f"{found[key][0]}, or, which is the same here, of {said}" if key in found and said in likely else said
+            )
             if key not in found or said in likely:
                 found[key] = (text, choice)
     return dict(found.values())

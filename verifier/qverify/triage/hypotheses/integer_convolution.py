@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,8 @@ class Convolution:
         shape = graph.spec(node.outputs[0]).shape
         out, window, group = plane_shape(shape), window_of(node.words), node.words[10]
         x, w = as_planes(inputs[0]).astype(np.int64), inputs[1].astype(np.int64)
+        zx: Array
+        zw: Array
         zx, zw = (v.reshape(-1).astype(np.int64) if v.size else np.zeros(1, np.int64) for v in inputs[2:4])
         zw = self.zero_w(zw if zw.size > 1 else np.repeat(zw, len(w))).reshape(-1, 1, 1, 1)
         padded, plain = _padded(self.planes(self.x(x, zx)), window, out), replace(window, pad=(0, 0, 0, 0))
@@ -116,6 +119,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 Way = tuple[str, Convolution, float]
+
+
+def _with(part: str, value: Centre) -> Convolution:
+    parts: dict[str, Any] = {part: value}
+    return Convolution(**parts)
 
 
 def _where(window: Window, size: tuple[int, ...], whole: tuple[int, ...], sides: tuple[str, ...], inner: bool) -> Array:
@@ -183,7 +191,8 @@ def _all_of_w(weights: Array) -> Array:
 
 MORE: dict[str, Callable[..., Array]] = {
     "the zero point of x is taken off times the sum of all stored weights of the channel, and zw times the sum of the stored x; no term zx*zw": lambda x, w, zx, zw, window, group, out: (
-        -zx * _all_of_w(w) - _by(zw) * _sum_of_x(x, window, group, out, w)
+        -zx * _all_of_w(w)
+        - _by(zw) * _sum_of_x(x, window, group, out, w)
         - convolve(_padded(x - zx, window, out), w - zw, replace(window, pad=(0, 0, 0, 0)), group, out)
         + convolve(_padded(x, window, out), w, replace(window, pad=(0, 0, 0, 0)), group, out)
     ),
@@ -217,7 +226,7 @@ def _taps_inside(x: Array, weights: Array, window: Window, group: int, out: tupl
 def _corrections(channels: int, group: int) -> Iterator[Way]:
     for name in ("x", "w"):
         for way in centrings(name):
-            yield way.said, Convolution(**{name: way.centre}), way.bits
+            yield way.said, _with(name, way.centre), way.bits
     yield "no zero point is taken off", Convolution(x=lambda v, z: v, w=lambda v, z: v), LIKELY
     for said, more in MORE.items():
         yield said, Convolution(more=more), LIKELY
@@ -226,8 +235,16 @@ def _corrections(channels: int, group: int) -> Iterator[Way]:
     if group > 1 and per > 1:
         choices = {"the channel within its group (that of the first group)": np.arange(channels) % per, **choices}
     for said, choice in choices.items():
-        yield f"the zero point of w for a channel is that of {said}", Convolution(zero_w=bound(lambda z, c: z[c], choice)), 6.0
-        yield f"the weights of a channel are those of {said}", Convolution(weights=bound(lambda w, c: w[c], choice)), 7.0
+        yield (
+            f"the zero point of w for a channel is that of {said}",
+            Convolution(zero_w=bound(lambda z, c: z[c], choice)),
+            6.0,
+        )
+        yield (
+            f"the weights of a channel are those of {said}",
+            Convolution(weights=bound(lambda w, c: w[c], choice)),
+            7.0,
+        )
 
 
 ORDERS: dict[str, Callable[[Array], Array]] = {
@@ -235,7 +252,9 @@ ORDERS: dict[str, Callable[[Array], Array]] = {
     "the kernel is flipped up and down": lambda w: w[:, :, ::-1],
     "the kernel is flipped left and right": lambda w: w[:, :, :, ::-1],
     "the kernel is read transposed": lambda w: w.swapaxes(2, 3).reshape(w.shape),
-    "the kernel is read with its channels last": lambda w: np.moveaxis(w.reshape(len(w), *w.shape[2:], w.shape[1]), 3, 1),
+    "the kernel is read with its channels last": lambda w: np.moveaxis(
+        w.reshape(len(w), *w.shape[2:], w.shape[1]), 3, 1
+    ),
 }
 
 

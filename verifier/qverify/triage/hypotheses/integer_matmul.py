@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 Way = tuple[str, Product, float]
 
 
+def _with(part: str, value: Callable[..., Array]) -> Product:
+    parts: dict[str, Any] = {part: value}
+    return Product(**parts)
+
+
 def _sum_a(a: Array) -> Array:
     return a.sum(-1, keepdims=True)
 
@@ -101,16 +107,26 @@ MORE: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
     "the zero point of b is taken off times the sum of the stored a, not of a - za (wrong by depth * za * zb)": lambda a, b, za, zb: (
         -a.shape[-1] * za * zb + 0 * _sum_a(a)
     ),
-    "the term depth * za * zb is subtracted instead of added": lambda a, b, za, zb: -2 * a.shape[-1] * za * zb + 0 * _sum_a(a),
+    "the term depth * za * zb is subtracted instead of added": lambda a, b, za, zb: (
+        -2 * a.shape[-1] * za * zb + 0 * _sum_a(a)
+    ),
     "the term depth * za * zb is added twice": lambda a, b, za, zb: a.shape[-1] * za * zb + 0 * _sum_a(a),
-    "the term za * zb is added once, not times the depth": lambda a, b, za, zb: (1 - a.shape[-1]) * za * zb + 0 * _sum_a(a),
+    "the term za * zb is added once, not times the depth": lambda a, b, za, zb: (
+        (1 - a.shape[-1]) * za * zb + 0 * _sum_a(a)
+    ),
     "the term za * zb is added depth + 1 times": lambda a, b, za, zb: za * zb + 0 * _sum_a(a),
     "zb times the sum of a - za is added instead of taken off": lambda a, b, za, zb: 2 * zb * _sum_a(a - za),
     "za times the sum of b is added instead of taken off": lambda a, b, za, zb: 2 * za * _sum_b(b),
     "za times the sum of b - zb is added instead of taken off": lambda a, b, za, zb: 2 * za * _sum_b(b - zb),
-    "the correction zb * sum of stored a is left out, while depth * za * zb is added": lambda a, b, za, zb: zb * _sum_a(a),
-    "the correction za * sum of stored b is left out, while depth * za * zb is added": lambda a, b, za, zb: za * _sum_b(b),
-    "both corrections by sums are left out, while depth * za * zb is added": lambda a, b, za, zb: za * _sum_b(b) + zb * _sum_a(a),
+    "the correction zb * sum of stored a is left out, while depth * za * zb is added": lambda a, b, za, zb: (
+        zb * _sum_a(a)
+    ),
+    "the correction za * sum of stored b is left out, while depth * za * zb is added": lambda a, b, za, zb: (
+        za * _sum_b(b)
+    ),
+    "both corrections by sums are left out, while depth * za * zb is added": lambda a, b, za, zb: (
+        za * _sum_b(b) + zb * _sum_a(a)
+    ),
     "the sum of the first row of a is taken for the correction of all rows": lambda a, b, za, zb: (
         zb * (_sum_a(a) - _sum_a(a)[..., :1, :])
     ),
@@ -133,7 +149,7 @@ def _before(rows: Array) -> Array:
 def _corrections() -> Iterator[Way]:
     for name in ("a", "b"):
         for way in centrings(name):
-            yield way.said, Product(**{name: way.centre}), way.bits
+            yield way.said, _with(name, way.centre), way.bits
     yield "no zero point is taken off", Product(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
     yield "the zero points are exchanged", Product(zeros=lambda za, zb: (zb[:1], za)), LIKELY
     yield "the zero point of a is taken for b, too", Product(zeros=lambda za, zb: (za, za)), LIKELY
@@ -146,12 +162,18 @@ def _zero_points(values: list[Array]) -> Iterator[Way]:
     if values[3].size > 1:
         for said, choice in channel_choices(values[3].size).items():
             chosen = bound(lambda za, zb, c: (za, zb[c]), choice)
-            yield f"the zero point of b for a column is that of {said}".replace("channel", "column"), Product(zeros=chosen), 6.0
+            yield (
+                f"the zero point of b for a column is that of {said}".replace("channel", "column"),
+                Product(zeros=chosen),
+                6.0,
+            )
 
 
 def _depths(depth: int) -> Iterator[Way]:
     for part in partial_sums(depth):
-        weights = np.asarray([float(part.total(row)) for row in np.eye(depth)]).astype(np.int64) if depth <= 512 else None
+        weights = (
+            np.asarray([float(part.total(row)) for row in np.eye(depth)]).astype(np.int64) if depth <= 512 else None
+        )
         if weights is None:
             return
         left = bound(lambda a, b, w: _exact(a * w, b), weights)
@@ -166,7 +188,9 @@ def _depths(depth: int) -> Iterator[Way]:
         stored = bound(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
         yield text, Product(more=stored), part.bits + 2
         centred_a = bound(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
-        text = f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
+        text = (
+            f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
+        )
         yield text, Product(more=centred_a), part.bits + 3
 
 
@@ -176,14 +200,14 @@ def _orders(a: Array, b: Array) -> Iterator[Way]:
     for name, shape in (("a", a.shape), ("b", b.shape)):
         if len(shape) > 2 and int(np.prod(shape[:-2])) > 1:
             first = lambda v: np.broadcast_to(v.reshape(-1, *v.shape[-2:])[0], v.shape)  # noqa: E731
-            yield f"the matrix of the first batch of {name} is used for all", Product(**{f"read_{name}": first}), LIKELY
+            yield f"the matrix of the first batch of {name} is used for all", _with(f"read_{name}", first), LIKELY
             last = lambda v: np.broadcast_to(v.reshape(-1, *v.shape[-2:])[-1], v.shape)  # noqa: E731
-            yield f"the matrix of the last batch of {name} is used for all", Product(**{f"read_{name}": last}), 7.0
+            yield f"the matrix of the last batch of {name} is used for all", _with(f"read_{name}", last), 7.0
         for axis, what in ((-2, "row"), (-1, "column")):
             size = shape[axis]
             for said, choice in channel_choices(size).items() if size <= 1024 else ():
                 text = f"for a {what} of {name} the kernel reads {said}".replace("channel", what)
-                yield text, Product(**{f"read_{name}": partial(np.take, indices=choice, axis=axis)}), 8.0
+                yield text, _with(f"read_{name}", partial(np.take, indices=choice, axis=axis)), 8.0
 
 
 def _sums(a: Array, b: Array) -> Iterator[Way]:
@@ -223,16 +247,20 @@ SCALES: dict[str, Scaled] = {
     "the scale of a is left out": lambda v, a, b, c: _plus(v.astype(F32) * b, c),
     "the scale of b is left out": lambda v, a, b, c: _plus(v.astype(F32) * a, c),
     "both scales are left out": lambda v, a, b, c: _plus(v.astype(F32) + 0 * b, c),
-    "the sum is multiplied by the scale of a first, then by that of b": lambda v, a, b, c: _plus((v.astype(F32) * a) * b, c),
-    "the sum is multiplied by the scale of b first, then by that of a": lambda v, a, b, c: _plus((v.astype(F32) * b) * a, c),
+    "the sum is multiplied by the scale of a first, then by that of b": lambda v, a, b, c: _plus(
+        (v.astype(F32) * a) * b, c
+    ),
+    "the sum is multiplied by the scale of b first, then by that of a": lambda v, a, b, c: _plus(
+        (v.astype(F32) * b) * a, c
+    ),
     "sum, scales and bias are computed in float64 and rounded once": lambda v, a, b, c: _plus(
         v.astype(float) * (a.astype(float) * b.astype(float)), c.astype(float)
     ),
     "the sum times the scales is computed in float64 and rounded before the bias": lambda v, a, b, c: _plus(
         (v.astype(float) * (a.astype(float) * b.astype(float))).astype(F32), c
     ),
-    "the product of the scales is not rounded before it multiplies (fused multiply-add with the bias)": lambda v, a, b, c: _plus(
-        v.astype(F32).astype(float) * (a.astype(float) * b.astype(float)), c.astype(float)
+    "the product of the scales is not rounded before it multiplies (fused multiply-add with the bias)": lambda v, a, b, c: (
+        _plus(v.astype(F32).astype(float) * (a.astype(float) * b.astype(float)), c.astype(float))
     ),
     "the sum times the rounded scale plus the bias is rounded once (fused multiply-add)": lambda v, a, b, c: _plus(
         v.astype(F32).astype(float) * (a * b).astype(float), c.astype(float)
@@ -254,7 +282,9 @@ BIASES: dict[str, Scaled] = {
     "the bias is cut off to a whole number of scale_a * scale_b and added to the integer sum": lambda v, a, b, c: (
         (v + np.trunc(c / (a * b)).astype(np.int64)).astype(F32) * (a * b)
     ),
-    "the bias divided by the scales is added to the sum in float32": lambda v, a, b, c: (v.astype(F32) + c / (a * b)) * (a * b),
+    "the bias divided by the scales is added to the sum in float32": lambda v, a, b, c: (
+        (v.astype(F32) + c / (a * b)) * (a * b)
+    ),
     "the bias is cut off to a whole number": lambda v, a, b, c: v.astype(F32) * (a * b) + np.trunc(c),
     "negative results are 0 (relu)": lambda v, a, b, c: np.maximum(_scaled(v, a, b, c), F32(0)),
 }
@@ -283,7 +313,11 @@ def _scales(columns: int, biases: int) -> Iterator[Way]:
     if columns > 1:
         for said, choice in channel_choices(columns).items():
             chosen = bound(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
-            yield f"the scale of b for a column is that of {said}".replace("channel", "column"), Product(scale=chosen), 6.0
+            yield (
+                f"the scale of b for a column is that of {said}".replace("channel", "column"),
+                Product(scale=chosen),
+                6.0,
+            )
     for text, way in ROUNDED.items():
         if "bias" not in text or biases:
             for said, narrow in FORMATS.items():

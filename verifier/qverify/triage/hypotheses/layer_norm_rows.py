@@ -47,7 +47,8 @@ def _faults(rows: int) -> Iterator[FaultVariant]:
         yield _variant("the statistics run over the rows' axis (each column is normalized)", _of_columns)
         yield _variant("the sum of a row begins with that of the row before (not reset)", LayerNorm(mean=_summed_on))
         yield _variant(
-            "the sum of squares of a row begins with that of the row before (not reset)", LayerNorm(variance=_squares_on)
+            "the sum of squares of a row begins with that of the row before (not reset)",
+            LayerNorm(variance=_squares_on),
         )
         yield _variant(
             "the sums of a row begin with those of the row before (not reset)",

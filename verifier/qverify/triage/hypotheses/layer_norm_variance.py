@@ -168,7 +168,9 @@ def _formulas(depth: int) -> Iterator[FaultVariant]:
                 text = f"{text}; the rows are taken less the mean in {format_}"
                 yield _variant(text, LayerNorm(mean=mean, variance=variance), LIKELY)
     yield _variant("the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero))
-    yield _variant("the mean is subtracted, from the result and for the variance", LayerNorm(mean=partial(_by, total=whole)))
+    yield _variant(
+        "the mean is subtracted, from the result and for the variance", LayerNorm(mean=partial(_by, total=whole))
+    )
     yield _variant(
         "the mean is subtracted from the result, not for the variance",
         LayerNorm(mean=partial(_by, total=whole), variance=lambda r, m: mean_of(r * r)),
@@ -181,7 +183,10 @@ def _formulas(depth: int) -> Iterator[FaultVariant]:
         "the mean of the values, not of their squares, is taken for the variance",
         LayerNorm(variance=lambda r, m: mean_of(r) ** 2),
     )
-    yield _variant("the sum of squares is not divided by the depth", LayerNorm(variance=lambda r, m: mean_of((r - m) ** 2) * r.shape[1]))
+    yield _variant(
+        "the sum of squares is not divided by the depth",
+        LayerNorm(variance=lambda r, m: mean_of((r - m) ** 2) * r.shape[1]),
+    )
     yield _variant("the mean is not subtracted for the variance", LayerNorm(variance=lambda r, m: mean_of(r * r)))
     yield _variant(
         "the mean is subtracted for the variance, not from the result",
@@ -227,7 +232,7 @@ def _mean_in(rows: Array, dtype: type, lanes: int) -> Array:
 
 
 def _one_pass_in(rows: Array, _: Array, dtype: type, lanes: int, repair: Format) -> Array:
-    narrow = rows.astype(dtype)
+    narrow: Array = rows.astype(dtype)
     size = dtype(rows.shape[1])
     mean, squares = _total_in(narrow, lanes) / size, _total_in(narrow * narrow, lanes) / size
     return repair((squares - mean * mean).astype(np.float64))

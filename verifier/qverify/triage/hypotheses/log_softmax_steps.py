@@ -54,7 +54,11 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
     for said, finish in FINISHES.items():
         yield said, LogSoftmax(finish=finish), LIKELY
     no_maximum: Callable[[Array], Array] = lambda x: np.zeros((len(x), 1))  # noqa: E731
-    yield "no maximum is subtracted, in float32", LogSoftmax(largest=no_maximum, dtype=F32, exponential=np.exp, log=np.log), LIKELY
+    yield (
+        "no maximum is subtracted, in float32",
+        LogSoftmax(largest=no_maximum, dtype=F32, exponential=np.exp, log=np.log),
+        LIKELY,
+    )
     for dtype in (np.float32, np.float16):
         for how, kernel in {
             "": LogSoftmax(dtype=dtype, exponential=np.exp, log=np.log),
@@ -70,7 +74,11 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
         for said, finish in _with_small(small).items():
             yield said, LogSoftmax(finish=finish), 8.0
     for limit in LIMITS:
-        yield f"elements less maximum end at -{limit}", LogSoftmax(below=bound(lambda v, n: np.maximum(v, -n), limit)), 8.0
+        yield (
+            f"elements less maximum end at -{limit}",
+            LogSoftmax(below=bound(lambda v, n: np.maximum(v, -n), limit)),
+            8.0,
+        )
         ended = bound(lambda v, n: np.where(v < -n, 0.0, exp64(v)), limit)
         yield f"exponentials below e^-{limit} are 0", LogSoftmax(exponential=ended), 8.0
         least = bound(lambda x, t, log, n: np.maximum(x - log(t), -n), limit)

@@ -122,22 +122,42 @@ def _ways(depth: int) -> Iterator[Way]:
         yield f"{small:g} is added to the norm", LpNorm(norm=bound(lambda n, e: n + e, small)), 7.0
         yield f"{small:g} is added to the sum of squares", LpNorm(root=bound(lambda t, e: np.sqrt(t + e), small)), 7.0
         yield f"the norm is at least {small:g}", LpNorm(norm=bound(lambda n, e: np.maximum(n, e), small)), 7.0
-        yield f"the sum of squares is at least {small:g}", LpNorm(root=bound(lambda t, e: np.sqrt(np.maximum(t, e)), small)), 7.0
+        yield (
+            f"the sum of squares is at least {small:g}",
+            LpNorm(root=bound(lambda t, e: np.sqrt(np.maximum(t, e)), small)),
+            7.0,
+        )
         below = bound(lambda r, n, e: np.where(n < e, 0.0, r / n), small)
         yield f"a row whose norm is below {small:g} gives 0", LpNorm(divide=below), 7.0
     for power in range(-16, 3):
         cut = bound(lambda v, e: np.where(v < e, 0.0, v), 2.0**power)
         yield f"squares below 2^{power} count as 0", LpNorm(terms=(np.abs, bound(lambda v, f: f(v * v), cut))), 8.0
-        yield f"absolute values below 2^{power} count as 0", LpNorm(terms=(bound(lambda v, f: f(np.abs(v)), cut), np.square)), 8.0
+        yield (
+            f"absolute values below 2^{power} count as 0",
+            LpNorm(terms=(bound(lambda v, f: f(np.abs(v)), cut), np.square)),
+            8.0,
+        )
         square = bound(lambda v, f: f(np.abs(v)) ** 2, cut)
-        yield f"elements whose absolute value is below 2^{power} are not squared (0)", LpNorm(terms=(np.abs, square)), 8.0
+        yield (
+            f"elements whose absolute value is below 2^{power} are not squared (0)",
+            LpNorm(terms=(np.abs, square)),
+            8.0,
+        )
     for part in partial_sums(depth):
-        yield f"the sum takes part of a row: {part.said}", LpNorm(total=bound(lambda v, f: f(v)[:, None], part.total)), part.bits
+        yield (
+            f"the sum takes part of a row: {part.said}",
+            LpNorm(total=bound(lambda v, f: f(v)[:, None], part.total)),
+            part.bits,
+        )
     for of in narrow_sums(depth):
         total = bound(lambda v, f: np.asarray(f(v), np.float64)[:, None], of.total)
         yield f"a row is summed {of.said}", LpNorm(total=total), of.bits
         squares = bound(lambda v: (v.astype(np.float32) * v.astype(np.float32)).astype(np.float64))
-        yield f"a row is summed {of.said}, of squares rounded to float32", LpNorm(total=total, terms=(np.abs, squares)), of.bits + 2
+        yield (
+            f"a row is summed {of.said}, of squares rounded to float32",
+            LpNorm(total=total, terms=(np.abs, squares)),
+            of.bits + 2,
+        )
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield from _rounded(said, narrow)
     for said, rsqrt in rsqrts().items():

@@ -16,7 +16,11 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-axis"
-KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax(), "softmax_float": FloatSoftmax(), "log_softmax": LogSoftmax()}
+KERNELS: dict[str, Callable[..., Any]] = {
+    "softmax": IntegerSoftmax(),
+    "softmax_float": FloatSoftmax(),
+    "log_softmax": LogSoftmax(),
+}
 OPS = tuple(KERNELS)
 
 

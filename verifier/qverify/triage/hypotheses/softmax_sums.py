@@ -20,7 +20,11 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-sums"
-KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax, "softmax_float": FloatSoftmax, "log_softmax": LogSoftmax}
+KERNELS: dict[str, Callable[..., Any]] = {
+    "softmax": IntegerSoftmax,
+    "softmax_float": FloatSoftmax,
+    "log_softmax": LogSoftmax,
+}
 OPS = tuple(KERNELS)
 
 
@@ -29,13 +33,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for node in nodes_of(case, op)[:1]:
             outer, depth, inner = node.words[:3]
             for said, parts, bits in _sums(depth, op != "softmax"):
-                yield kernel_variant(f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits)
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits
+                )
             for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
-                yield kernel_variant(f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0)
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0
+                )
             for said, parts in _flushed(op):
                 yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 8.0)
             for said, parts in _fixed():
-                yield kernel_variant(f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, UNLIKELY)
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, UNLIKELY
+                )
 
 
 def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]]:
@@ -69,7 +79,10 @@ def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for said, largest in MAXIMA.items():
         for end in ENDS:
             parts = {"largest": largest, "exponential": partial(_ended, end=end)}
-            yield f"{said}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0", parts | {"divide": _or_zero}
+            yield (
+                f"{said}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0",
+                parts | {"divide": _or_zero},
+            )
             if said:
                 yield f"{said}exponentials below e^-{end} are 0", parts
         for least in LEAST:

@@ -219,6 +219,8 @@ def _sums(a: Array, b: Array) -> Iterator[Way]:
         yield said, Product(total=partial(_by_products, total=total)), 9.0
         text = f"{said}, of stored elements of both, the zero points taken off at the end"
         yield text, Product(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
+        text = f"{said}, of stored a and b - zb, that of a taken off at the end"
+        yield text, Product(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
         text = f"{said}, of a - za and stored b, that of b taken off at the end"
         yield text, Product(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
 
@@ -229,6 +231,10 @@ def _raw(values: Array, zero: Array) -> Array:
 
 def _late(a: Array, b: Array, za: Array, zb: Array) -> Array:
     return a.shape[-1] * za * zb - za * _sum_b(b) - zb * _sum_a(a)
+
+
+def _late_a(a: Array, b: Array, za: Array, zb: Array) -> Array:
+    return -za * _sum_b(b - zb)
 
 
 def _late_b(a: Array, b: Array, za: Array, zb: Array) -> Array:

@@ -113,7 +113,9 @@ def _by_products(
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "conv_integer")[:1]:
         w, window = operands(case, node)[1], window_of(node.words)
-        ways = [*_paddings(window), *_corrections(len(w), node.words[10]), *_weights(w), *_sums(case, w)]
+        shape = case.graph.spec(node.inputs[0] or "").shape
+        reads = _inputs(shape[1], node.words[10], shape[0])
+        ways = [*_paddings(window), *reads, *_corrections(len(w), node.words[10]), *_weights(w), *_sums(case, w)]
         for said, kernel, bits in ways:
             yield kernel_variant(f"convolution of integers: {said}", {"conv_integer": kernel}, bits)
 
@@ -245,6 +247,24 @@ def _corrections(channels: int, group: int) -> Iterator[Way]:
             Convolution(weights=bound(lambda w, c: w[c], choice)),
             7.0,
         )
+
+
+def _inputs(channels: int, group: int, batch: int) -> Iterator[Way]:
+    """Yields convolutions that read other channels or batch items of the input."""
+    at, per = np.arange(channels), channels // group
+    choices = channel_choices(channels)
+    if group > 1:
+        choices = {
+            "the first group": at % per,
+            "the next group, the last its own": np.minimum(at + per, channels - per + at % per),
+            "the group before, the first its own": np.where(at >= per, at - per, at),
+        } | choices
+    for said, choice in choices.items():
+        text = f"the input channels read are those of {said}"
+        yield text, Convolution(planes=bound(lambda x, c: x[:, c], choice)), 6.0
+    if batch > 1:
+        first: Callable[[Array], Array] = lambda x: np.repeat(x[:1], len(x), 0)  # noqa: E731
+        yield "the first batch item is read for all", Convolution(planes=first), LIKELY
 
 
 ORDERS: dict[str, Callable[[Array], Array]] = {

@@ -24,7 +24,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-convolution"
 OPS = ("conv_integer",)
-MOST_PRODUCTS = 1 << 21
+MOST_PRODUCTS = 1 << 21  # that are summed one by one
+LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
 SIDES = ("top", "left", "bottom", "right")
 Centre = Callable[[Array, Array], Array]
 
@@ -115,7 +116,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         w, window = operands(case, node)[1], window_of(node.words)
         shape = case.graph.spec(node.inputs[0] or "").shape
         reads = _inputs(shape[1], node.words[10], shape[0])
-        ways = [*_paddings(window), *reads, *_corrections(len(w), node.words[10]), *_weights(w), *_sums(case, w)]
+        ways = [*_paddings(window), *_corrections(len(w), node.words[10])]
+        if case.recorded.size * w[0].size <= LARGE:
+            ways += [*reads, *_weights(w), *_sums(case, w)]
         for said, kernel, bits in ways:
             yield kernel_variant(f"convolution of integers: {said}", {"conv_integer": kernel}, bits)
 

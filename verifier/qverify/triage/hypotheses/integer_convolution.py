@@ -24,7 +24,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-convolution"
 OPS = ("conv_integer",)
-MOST_PRODUCTS = 1 << 21  # that are summed one by one
+MOST_PRODUCTS = 1 << 18  # that are summed one by one
 LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
 SIDES = ("top", "left", "bottom", "right")
 Centre = Callable[[Array, Array], Array]

@@ -22,7 +22,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-matmul"
 OPS = ("matmul_integer", "matmul_integer_scaled")
-MOST_PRODUCTS = 1 << 21  # that are summed one by one
+MOST_PRODUCTS = 1 << 18  # that are summed one by one
 LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
 F32 = np.float32
 Centre = Callable[[Array, Array], Array]

@@ -184,7 +184,7 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     for said, narrow in FORMATS.items():
         yield f"rounded to {said}", bound(lambda x, f: f(erf64(x)), narrow)
         yield f"of an argument rounded to {said}", bound(lambda x, f: erf64(f(x)), narrow)
-    yield from _tables(erf64, (1, 2, 3, 4), True)
+    yield from tables(erf64, (1, 2, 3, 4), True)
 
 
 def _of_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
@@ -199,7 +199,7 @@ def _of_table(x: Array, exact: Function, end: float, entries: int, place: str, o
     return np.copysign(value, x) if odd else value
 
 
-def _tables(exact: Function, ends: tuple[int, ...], odd: bool) -> Iterator[tuple[str, Function]]:
+def tables(exact: Function, ends: tuple[int, ...], odd: bool) -> Iterator[tuple[str, Function]]:
     for end in ends:
         for entries in (16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 1024):
             for place in ("below", "nearest", "interpolated"):
@@ -232,9 +232,9 @@ def hyperbolic_tangents() -> Iterator[tuple[str, Function]]:
     for end in (1, 2, 2.5, 3, 4, 5, 6, 7, 8, 9):
         yield f"as 1 or -1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) > e, np.sign(x), tanh64(x)), end)
         yield f"of an argument limited to {end:g}", bound(lambda x, e: tanh64(np.clip(x, -e, e)), end)
-    yield from _formatted(tanh64)
-    yield from _tables(tanh64, (2, 3, 4, 5, 6, 8), True)
-    yield from _tables(tanh64, (4, 8), False)
+    yield from formatted(tanh64)
+    yield from tables(tanh64, (2, 3, 4, 5, 6, 8), True)
+    yield from tables(tanh64, (4, 8), False)
 
 
 def _tanh_in_float32(x: Array) -> Array:
@@ -267,6 +267,10 @@ def sigmoids() -> Iterator[tuple[str, Function]]:
             f"as 0 or 1 beyond {end}",
             bound(lambda x, e: np.where(x > e, 1.0, np.where(x < -e, 0.0, sigmoid64(x))), end),
         )
+        yield (
+            f"as 0 or 1 from {end} on",
+            bound(lambda x, e: np.where(x >= e, 1.0, np.where(x <= -e, 0.0, sigmoid64(x))), end),
+        )
         yield f"of an argument limited to {end}", bound(lambda x, e: sigmoid64(np.clip(x, -e, e)), end)
     yield "as exp(x)/(1 + exp(x)) in float32", lambda x: _ratio(exp64(np.minimum(x, 88)).astype(np.float32))
     yield (
@@ -274,8 +278,8 @@ def sigmoids() -> Iterator[tuple[str, Function]]:
         lambda x: 1 / (np.float32(1) + exp64(-x).astype(np.float32)).astype(float),
     )
     yield "as 1/(1 + exp(x)) (of the other sign)", lambda x: sigmoid64(-x)
-    yield from _formatted(sigmoid64)
-    yield from _tables(sigmoid64, (4, 5, 6, 8, 10), False)
+    yield from formatted(sigmoid64)
+    yield from tables(sigmoid64, (4, 5, 6, 8, 10), False)
 
 
 def _ratio(t: Array) -> Array:
@@ -290,7 +294,8 @@ def _plan(x: Array) -> Array:
     return np.where(x < 0, 1 - y, y)
 
 
-def _formatted(exact: Function) -> Iterator[tuple[str, Function]]:
+def formatted(exact: Function) -> Iterator[tuple[str, Function]]:
+    """Yields the function rounded to narrower formats, and of rounded arguments."""
     for said, narrow in FORMATS.items():
         yield f"rounded to {said}", bound(lambda x, f: f(exact(x)), narrow)
         yield f"of an argument rounded to {said}", bound(lambda x, f: exact(f(x)), narrow)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.float32 import erf64, exp64, log64
+from qverify.arithmetic.float32 import asinh64, atan64, atanh64, erf64, exp64, log64, sin64, sinh64
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, with_one_nan
 from qverify.ops import page as op_page
 from qverify.triage.altered_kernels.replaced_kernels import Kernel, nodes_of
-from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, LogSoftmax
 from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
@@ -25,16 +25,25 @@ Function = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What a kernel computes with, on float64 values."""
+    """What a kernel computes with, on float64 values. sigmoid, tanh: None where they are computed with exp and divide."""
 
     exp: Function = exp64
     log: Function = log64
     erf: Function = erf64
     sqrt: Function = np.sqrt
     divide: Callable[[Any, Array], Array] = np.divide
+    sigmoid: Function | None = None
+    tanh: Function | None = None
+    atan: Function = atan64
+
+
+def _sigmoid(x: Array, f: Functions) -> Array:
+    return f.divide(1.0, 1.0 + f.exp(-x)) if f.sigmoid is None else f.sigmoid(x)
 
 
 def _tanh(x: Array, f: Functions) -> Array:
+    if f.tanh is not None:
+        return f.tanh(x)
     size = np.abs(x)
     t = f.exp(2.0 * np.minimum(size, 20.0))
     mid = np.copysign(1.0 - f.divide(2.0, t + 1.0), x)
@@ -51,15 +60,24 @@ def _power(x: Array, p: float, f: Functions) -> Array:
 
 
 USES = {
-    "exp": ("exp", "sigmoid", "tanh", "elu", "softplus", "pow", "gelu", "erf"),
-    "log": ("log", "softplus", "pow"),
+    "exp": (
+        *("exp", "sigmoid", "tanh", "elu", "softplus", "pow", "gelu", "erf"),
+        *("swish", "gelu_tanh", "mish", "selu", "celu", "sinh", "cosh"),
+    ),
+    "log": ("log", "softplus", "pow", "asinh", "acosh", "atanh"),
     "erf": ("erf", "gelu"),
-    "sqrt": ("sqrt", "pow"),
-    "divide": ("div", "reciprocal", "sigmoid", "tanh", "hard_swish"),
+    "sqrt": ("sqrt", "pow", "asinh", "acosh", "asin", "acos"),
+    "divide": (
+        *("div", "reciprocal", "sigmoid", "tanh", "hard_swish"),
+        *("swish", "gelu_tanh", "mish", "softsign", "tan", "asin", "acos", "atanh"),
+    ),
+    "sigmoid": ("sigmoid", "swish"),
+    "tanh": ("tanh", "gelu_tanh"),
+    "atan": ("atan", "asin", "acos"),
 }
 ONE: dict[str, Callable[[Array, float, float, Functions], Array]] = {
     "exp": lambda x, p, q, f: f.exp(x),
-    "sigmoid": lambda x, p, q, f: f.divide(1.0, 1.0 + f.exp(-x)),
+    "sigmoid": lambda x, p, q, f: _sigmoid(x, f),
     "tanh": lambda x, p, q, f: _tanh(x, f),
     "elu": lambda x, p, q, f: np.where(x < 0, p * (f.exp(x) - 1.0), x),
     "softplus": lambda x, p, q, f: _softplus(x, f),
@@ -69,8 +87,35 @@ ONE: dict[str, Callable[[Array, float, float, Functions], Array]] = {
     "gelu": lambda x, p, q, f: (0.5 * x) * (1.0 + _erf(x * 0.7071067811865476, f)),
     "sqrt": lambda x, p, q, f: f.sqrt(x),
     "reciprocal": lambda x, p, q, f: f.divide(1.0, x),
+    "swish": lambda x, p, q, f: x * _sigmoid(p * x, f),
+    "gelu_tanh": lambda x, p, q, f: (0.5 * x) * (1.0 + _tanh(0.7978845608028654 * (x + 0.044715 * ((x * x) * x)), f)),
+    "mish": lambda x, p, q, f: _mish(x, f),
+    "selu": lambda x, p, q, f: np.where(x > 0, q * x, q * (p * (f.exp(x) - 1.0))),
+    "celu": lambda x, p, q, f: np.where(x > 0, x, p * (f.exp(x / p) - 1.0)),
+    "softsign": lambda x, p, q, f: f.divide(x, 1.0 + np.abs(x)),
+    "sinh": lambda x, p, q, f: np.where(np.abs(x) < 0.25, sinh64(x), 0.5 * (f.exp(x) - f.exp(-x))),
+    "cosh": lambda x, p, q, f: 0.5 * (f.exp(x) + f.exp(-x)),
+    "asinh": lambda x, p, q, f: np.where(
+        np.abs(x) < 1e-4, asinh64(x), np.copysign(f.log(np.abs(x) + f.sqrt(x * x + 1.0)), x)
+    ),
+    "acosh": lambda x, p, q, f: f.log(x + f.sqrt((x - 1.0) * (x + 1.0))),
+    "atanh": lambda x, p, q, f: np.where(np.abs(x) < 1e-4, atanh64(x), 0.5 * f.log(f.divide(1.0 + x, 1.0 - x))),
+    "asin": lambda x, p, q, f: _asin(x, f),
+    "acos": lambda x, p, q, f: 1.5707963267948966 - _asin(x, f),
+    "atan": lambda x, p, q, f: f.atan(x),
+    "tan": lambda x, p, q, f: f.divide(sin64(x), sin64(x, 1)),
     "hard_swish": lambda x, p, q, f: x * np.minimum(np.maximum(f.divide(x, np.full_like(x, 6.0)) + 0.5, 0.0), 1.0),
 }
+
+
+def _mish(x: Array, f: Functions) -> Array:
+    e = f.exp(np.minimum(x, 20.0))
+    n = e * (e + 2.0)
+    return np.where(x > 20.0, x, x * f.divide(n, n + 2.0))
+
+
+def _asin(x: Array, f: Functions) -> Array:
+    return f.atan(f.divide(x, f.sqrt((1.0 - x) * (1.0 + x))))
 
 
 def _erf(x: Array, f: Functions) -> Array:
@@ -128,6 +173,7 @@ def kernels_with(functions: Functions) -> dict[str, Kernel]:
     return {
         "elementwise_float": partial(elementwise_kernel, functions=functions),
         "softmax_float": FloatSoftmax(exponential=functions.exp, divide=functions.divide),
+        "log_softmax": LogSoftmax(exponential=functions.exp, log=functions.log),
         "lrn": partial(lrn_kernel, functions=functions),
     }
 
@@ -135,6 +181,8 @@ def kernels_with(functions: Functions) -> dict[str, Kernel]:
 def uses(case: Case, function: str) -> bool:
     """Returns whether a node of the unit computes with the function: exp, log, erf, sqrt or divide."""
     if function in ("exp", "divide") and nodes_of(case, "softmax_float", "lrn"):
+        return True
+    if function in ("exp", "log") and nodes_of(case, "log_softmax"):
         return True
     if function == "log" and nodes_of(case, "lrn"):
         return True

@@ -16,7 +16,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
 LIKELY, UNLIKELY = 5.0, 16.0  # bits: of plain mistakes, and of formats and approximations of which there are hundreds
-Kernel = Callable[[Node, list[Array], Graph], Array]
+Kernel = Callable[[Node, list[Array], Graph], Array | tuple[Array, ...]]
 
 
 def nodes_of(case: Case, *stems: str) -> list[Node]:
@@ -36,7 +36,8 @@ def _values(case: Case) -> dict[str, Array]:
 
 
 def with_kernels(case: Case, kernels: Mapping[str, Kernel]) -> Array:
-    """Returns the output with these kernels, by op. A kernel returns its output, of any shape and of exact values."""
+    """Returns the output with these kernels, by op. A kernel returns its output, of any shape and of exact values; one of
+    several outputs all of them."""
     return _computed(case, kernels)[case.output]
 
 
@@ -50,8 +51,10 @@ def _computed(case: Case, kernels: Mapping[str, Kernel]) -> dict[str, Array]:
                 np.zeros(0) if n is None else graph.constants[n] if n in graph.constants else values[n]
                 for n in node.inputs
             ]
-            spec = graph.spec(node.outputs[0])
-            values[node.outputs[0]] = kernels[node.op](node, read, graph).astype(spec.dtype).reshape(spec.shape)
+            made = kernels[node.op](node, read, graph)
+            for name, value in zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+                spec = graph.spec(name)
+                values[name] = value.astype(spec.dtype).reshape(spec.shape)
             changed |= set(node.outputs)
         elif before and not changed & set(node.inputs):
             values |= {n: before[n] for n in node.outputs}

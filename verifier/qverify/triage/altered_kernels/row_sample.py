@@ -16,8 +16,9 @@ from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 
 BORDERS = ("quantize", "dequantize")
-ROWS = ("softmax", "softmax_float", "layer_norm")
+ROWS = ("softmax", "softmax_float", "log_softmax", "layer_norm", "rms_norm", "group_norm", "lp_norm")
 ELEMENTS = ("elementwise_float", "lookup")
+COUNTED = ("softmax", "softmax_float", "log_softmax", "lp_norm", "group_norm")  # their first word counts rows
 MOST_ROWS, MOST_ELEMENTS = 3, 96
 
 
@@ -70,8 +71,10 @@ def _depth(case: Case) -> int | None:
     if not rowwise:
         return 1
     node = rowwise[0]
-    if node.op == "layer_norm":
+    if node.op in ("layer_norm", "rms_norm"):
         return node.words[0]
+    if node.op == "group_norm":
+        return case.spec.elements // (case.spec.shape[0] * node.words[0])
     return node.words[1] if node.words[2] == 1 else None
 
 
@@ -92,11 +95,17 @@ def _chosen(case: Case, depth: int) -> Array:
 
 
 def _cut(case: Case, specs: dict[str, TensorSpec], rows: Array, depth: int) -> Case:
-    shape = (len(rows), depth)
+    shape: tuple[int, ...] = (len(rows), depth)
+    groups = next((n for n in case.unit.nodes if n.op == "group_norm"), None)
+    constants = dict(case.graph.constants)
+    if groups is not None:
+        channels = _channels(rows, groups.words[0], case.spec.shape[1])
+        shape = (1, len(channels), len(rows) * depth // len(channels))
+        constants |= {n: constants[n].reshape(-1)[channels] for n in groups.inputs[1:] if n in constants}
     small = {n: replace(s, shape=shape, aligned_shape=(), channel_axis=-1) for n, s in specs.items()}
     nodes = tuple(_shortened(n, len(rows)) for n in case.unit.nodes)
-    graph = replace(case.graph, tensors={**case.graph.tensors, **small})
-    cut = partial(_rows, rows=rows, depth=depth)
+    graph = replace(case.graph, tensors={**case.graph.tensors, **small}, constants=constants)
+    cut = partial(_rows, rows=rows, depth=depth, shape=shape)
     return Case(
         graph,
         replace(case.unit, nodes=nodes),
@@ -106,10 +115,17 @@ def _cut(case: Case, specs: dict[str, TensorSpec], rows: Array, depth: int) -> C
     )
 
 
-def _rows(values: Array, rows: Array, depth: int) -> Array:
-    return np.ascontiguousarray(values.reshape(-1, depth)[rows])
+def _channels(rows: Array, groups: int, channels: int) -> Array:
+    """Returns the channels of these groups, which are numbered over the batch."""
+    size = channels // groups
+    found: Array = ((rows % groups * size)[:, None] + np.arange(size)).reshape(-1)
+    return found
+
+
+def _rows(values: Array, rows: Array, depth: int, shape: tuple[int, ...]) -> Array:
+    return np.ascontiguousarray(values.reshape(-1, depth)[rows]).reshape(shape)
 
 
 def _shortened(node: Node, count: int) -> Node:
     """Returns the node for so many rows."""
-    return replace(node, words=(count, *node.words[1:])) if node.op in ("softmax", "softmax_float") else node
+    return replace(node, words=(count, *node.words[1:])) if node.op in COUNTED else node

@@ -197,6 +197,8 @@ def divisors(depth: int) -> dict[str, float]:
         others[f"depth rounded up to a multiple of {n}"] = -(-depth // n) * n
         others[f"depth rounded down to a multiple of {n}"] = depth // n * n
         others[f"{n}"] = n
+        if depth % n == 0:
+            others[f"the next multiple of {n} above the depth, {n} more where it is a multiple already"] = depth + n
     return {said: float(value) for said, value in others.items() if value > 0 and value != depth}
 
 

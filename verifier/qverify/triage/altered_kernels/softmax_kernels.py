@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.float32 import exp64
+from qverify.arithmetic.float32 import exp64, log64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.row_sums import whole
@@ -67,6 +67,35 @@ class FloatSoftmax:
         e = self.exponential(rows - (most if self.largest_at is None else most[self.largest_at]))
         total = self.total(e)
         return from_rows(self.divide(e, total if self.total_at is None else total[self.total_at]), node)
+
+
+def less_logarithm(below: Array, total: Array, log: Callable[[Array], Array]) -> Array:
+    """Returns below - log(total)."""
+    return below - log(total)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSoftmax:
+    """A kernel for nodes of log_softmax. statistics as those of FloatSoftmax. below: changes elements less maximum. finish:
+    takes these, the sums and the logarithm."""
+
+    largest: Callable[[Array], Array] = largest
+    exponential: Callable[[Array], Array] = exp64
+    total: Callable[[Array], Array] = sum_of
+    largest_at: Array | None = None
+    total_at: Array | None = None
+    log: Callable[[Array], Array] = log64
+    below: Callable[[Array], Array] = lambda v: v
+    finish: Callable[[Array, Array, Callable[[Array], Array]], Array] = less_logarithm
+    dtype: type = np.float64
+
+    def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> Array:
+        rows = rows_of(inputs[0].astype(self.dtype), node)
+        most = self.largest(rows)
+        below = self.below(rows - (most if self.largest_at is None else most[self.largest_at]))
+        total = self.total(self.exponential(below))
+        made = self.finish(below, total if self.total_at is None else total[self.total_at], self.log)
+        return from_rows(made, node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "exponential"
 LATE = 1
-OPS = ("elementwise_float", "softmax_float", "lrn")
+OPS = ("elementwise_float", "softmax_float", "log_softmax", "lrn")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -14,6 +14,7 @@ from qverify.ops import float_word, page, with_one_nan
 from qverify.ops.elementwise_float import TWO
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly, flushed
+from qverify.triage.altered_kernels.other_functions import MORE
 from qverify.triage.altered_kernels.replaced_functions import function_of
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -141,7 +142,7 @@ PAIRS: dict[str, Callable[[Array, Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     nodes = nodes_of(case, "elementwise_float")
     for name in dict.fromkeys(function_of(n) for n in nodes):
-        for said, function in OTHERS.get(name, {}).items():
+        for said, function in (OTHERS.get(name, {}) | MORE.get(name, {})).items():
             yield _variant(f"{name.replace('_', ' ')} {said}", partial(_one, name=name, function=function))
         if name in TWO:
             for said, pair in PAIRS.items():

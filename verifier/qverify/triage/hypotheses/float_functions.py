@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page, with_one_nan
 from qverify.triage.altered_kernels import approximate_functions as approximate
+from qverify.triage.altered_kernels.approximate_arc_tangents import arc_tangents
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, sqrts
 from qverify.triage.altered_kernels.float_formats import in_float32
 from qverify.triage.altered_kernels.replaced_functions import USES, Functions, function_of, kernels_with, uses
@@ -21,12 +23,12 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-functions"
 LATE = 1
-OPS = ("elementwise_float", "softmax_float", "lrn")
+OPS = ("elementwise_float", "softmax_float", "log_softmax", "lrn")
 Function = Callable[[Array], Array]
-WHOLE: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Function]]]]] = {
-    "tanh": ("tanh", approximate.hyperbolic_tangents),
-    "sigmoid": ("sigmoid", approximate.sigmoids),
-    "gelu": ("gelu", approximate.gelus),
+INNER: dict[str, Callable[[], Iterator[tuple[str, Function]]]] = {
+    "tanh": approximate.hyperbolic_tangents,
+    "sigmoid": approximate.sigmoids,
+    "atan": arc_tangents,
 }
 
 
@@ -36,11 +38,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _faults(case: Case) -> Iterator[FaultVariant]:
-    for name, (said, functions) in WHOLE.items():
-        if any(function_of(n) == name for n in nodes_of(case, "elementwise_float")):
+    for name, functions in INNER.items():
+        if uses(case, name):
             for how, function in _also_in_float32(functions()):
-                kernel = partial(_only, name=name, function=function)
-                yield kernel_variant(f"{said} is computed {how}", {"elementwise_float": kernel})
+                replaced: Mapping[str, Any] = {name: function}
+                yield kernel_variant(f"{name} is computed {how}", kernels_with(Functions(**replaced)))
+    if any(function_of(n) == "gelu" for n in nodes_of(case, "elementwise_float")):
+        for how, function in _also_in_float32(approximate.gelus()):
+            kernel = partial(_only, name="gelu", function=function)
+            yield kernel_variant(f"gelu is computed {how}", {"elementwise_float": kernel})
     if uses(case, "log"):
         for how, function in _also_in_float32(approximate.logarithms()):
             yield kernel_variant(f"the logarithm is computed {how}", kernels_with(Functions(log=function)))

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, root_of
+from qverify.triage.altered_kernels.layer_norm_kernel import NORMS, LayerNorm, affine, root_of, titled
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.altered_kernels.rounding_rules import half_up
 from qverify.triage.altered_kernels.row_sample import fitting_rows
@@ -16,7 +16,7 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-fixed"
-OPS = ("layer_norm",)
+OPS = NORMS
 Stage = Callable[[Array], Array]
 RULES: dict[str, Stage] = {
     "rounded down": np.floor,
@@ -28,8 +28,9 @@ BITS = (16, 8)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if nodes_of(case, "layer_norm"):
-        yield from fitting_rows(case, (kernel_variant(f"layer norm: {s}", {"layer_norm": k}, b) for s, k, b in _ways()))
+    for node in nodes_of(case, *NORMS)[:1]:
+        ways = (kernel_variant(f"layer norm: {s}", dict.fromkeys(NORMS, k), b) for s, k, b in _ways())
+        yield from fitting_rows(case, titled(node, ways))
 
 
 def _ways() -> Iterator[tuple[str, LayerNorm, float]]:

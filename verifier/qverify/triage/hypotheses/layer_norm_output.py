@@ -12,7 +12,7 @@ from qverify.triage.altered_kernels.approximate_roots import reciprocals, rsqrts
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly, flushed
-from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, affine, root_of
+from qverify.triage.altered_kernels.layer_norm_kernel import NORMS, LayerNorm, affine, root_of, titled
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case
@@ -20,7 +20,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-output"
 LATE = 1
-OPS = ("layer_norm",)
+OPS = NORMS
 Finish = Callable[[Array, Array, Array], Array]
 
 
@@ -63,9 +63,12 @@ STAGES = ("rows less mean", "root", "normalized", "times gamma", "result")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    for node in nodes_of(case, "layer_norm")[:1]:
-        yield _variant("gamma and beta are those of the row's number", LayerNorm(finish=_of_row))
-        yield from fitting_rows(case, _faults(node.words[0]))
+    for node in nodes_of(case, *NORMS)[:1]:
+        if node.op != "group_norm":
+            of_row = _variant("gamma and beta are those of the row's number", LayerNorm(finish=_of_row))
+            yield from titled(node, [of_row])
+        depth = 1 if node.op == "group_norm" else node.words[0]  # its channels: group_norm_parameters.py
+        yield from fitting_rows(case, titled(node, _faults(depth)))
 
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
@@ -101,7 +104,7 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel}, bits)
+    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
 
 
 def _chosen(y: Array, gamma: Array, beta: Array, gamma_at: Array | None = None, beta_at: Array | None = None) -> Array:

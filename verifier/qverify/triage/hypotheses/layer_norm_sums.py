@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm
+from qverify.triage.altered_kernels.layer_norm_kernel import NORMS, LayerNorm, row_length, titled
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.row_sums import (
@@ -21,13 +21,14 @@ from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-sums"
-OPS = ("layer_norm",)
+OPS = NORMS
 Mean = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    for node in nodes_of(case, "layer_norm")[:1]:
-        yield from fitting_rows(case, _faults(node.words[0]))
+    for node in nodes_of(case, *NORMS)[:1]:
+        depth = row_length(node, case.graph.spec(node.inputs[0] or "").shape)
+        yield from fitting_rows(case, titled(node, _faults(depth)))
 
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
@@ -65,7 +66,7 @@ def _of_both(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterat
         "for mean and variance": LayerNorm(mean=mean, variance=partial(_variance, mean_of=mean)),
         "for the mean (the variance around the true mean)": LayerNorm(mean=mean, variance=_around_the_true_mean),
     }.items():
-        yield kernel_variant(f"layer norm, {where}: {said}{more}", {"layer_norm": kernel}, bits)
+        yield kernel_variant(f"layer norm, {where}: {said}{more}", dict.fromkeys(NORMS, kernel), bits)
 
 
 def _mean(rows: Array, of: RowSum, divisor: float = 0.0) -> Array:

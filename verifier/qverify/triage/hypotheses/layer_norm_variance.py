@@ -10,15 +10,23 @@ import numpy as np
 
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
-from qverify.triage.altered_kernels.layer_norm_kernel import LayerNorm, mean_of, root_of, variance_of
+from qverify.triage.altered_kernels.layer_norm_kernel import (
+    NORMS,
+    LayerNorm,
+    mean_of,
+    root_of,
+    row_length,
+    titled,
+    variance_of,
+)
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.altered_kernels.row_sums import narrow_sums
+from qverify.triage.altered_kernels.row_sums import narrow_sums, whole
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "layer-norm-variance"
-OPS = ("layer_norm",)
+OPS = NORMS
 Roots = dict[str, Callable[[Array, float], Array]]
 NEGATIVE: dict[str, Callable[[Array], Array]] = {
     "a negative difference counts as 0": lambda v: np.maximum(v, 0.0),
@@ -53,8 +61,9 @@ VALUES = (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-12, 1e-4, 1e-2, 1.0)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    for node in nodes_of(case, "layer_norm")[:1]:
-        yield from fitting_rows(case, _faults(node.words[0]))
+    for node in nodes_of(case, *NORMS)[:1]:
+        depth = row_length(node, case.graph.spec(node.inputs[0] or "").shape)
+        yield from fitting_rows(case, titled(node, _faults(depth)))
 
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
@@ -117,7 +126,7 @@ def _one_pass_of(rows: Array, mean: Array) -> Array:
 
 
 def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", {"layer_norm": kernel}, bits)
+    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
 
 
 def _formulas(depth: int) -> Iterator[FaultVariant]:
@@ -128,7 +137,13 @@ def _formulas(depth: int) -> Iterator[FaultVariant]:
             text = f"{one_pass}, both terms rounded to {name} before they are subtracted; {said}"
             yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, repair=repair)))
             text = f"{one_pass}, E[x*x] and E[x] rounded to {name}; {said}"
+            kept = partial(_one_pass, narrow=narrow, mean=narrow, product=exactly, repair=repair)
+            yield _variant(text, LayerNorm(variance=kept))
+            text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}; {said}"
             yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair)))
+            text = f"{one_pass}, E[x*x], E[x], its square and the difference rounded to {name}; {said}"
+            after = bound(lambda v, f, r: r(f(v)), narrow, repair)
+            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=after)))
             text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {said}"
             yield _variant(
                 text,
@@ -141,7 +156,37 @@ def _formulas(depth: int) -> Iterator[FaultVariant]:
             mean = partial(_by, total=of.total)
             text = f"{one_pass}, the sums formed {of.said}; {said}"
             yield _variant(text, LayerNorm(mean=mean, variance=partial(_one_pass, mean_of=mean, repair=repair)))
+            text = f"{one_pass}, the sums for it formed {of.said}; {said}"
+            yield _variant(text, LayerNorm(variance=partial(_one_pass, mean_of=mean, repair=repair)))
+        for format_, dtype in (("float32", np.float32), ("float16", np.float16)):
+            for lanes in (1, 4, 8, 2, 16):
+                by = f" in {lanes} partial sums" if lanes > 1 else ""
+                text = f"{one_pass}, all of it in {format_}{by} (squares, sums, means, their difference); {said}"
+                variance = partial(_one_pass_in, dtype=dtype, lanes=lanes, repair=repair)
+                yield _variant(text, LayerNorm(variance=variance), LIKELY)
+                mean = partial(_mean_in, dtype=dtype, lanes=lanes)
+                text = f"{text}; the rows are taken less the mean in {format_}"
+                yield _variant(text, LayerNorm(mean=mean, variance=variance), LIKELY)
     yield _variant("the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero))
+    yield _variant(
+        "the mean is subtracted, from the result and for the variance", LayerNorm(mean=partial(_by, total=whole))
+    )
+    yield _variant(
+        "the mean is subtracted from the result, not for the variance",
+        LayerNorm(mean=partial(_by, total=whole), variance=lambda r, m: mean_of(r * r)),
+    )
+    yield _variant(
+        "the mean is subtracted for the variance only",
+        LayerNorm(mean=_zero, variance=lambda r, m: variance_of(r, mean_of(r))),
+    )
+    yield _variant(
+        "the mean of the values, not of their squares, is taken for the variance",
+        LayerNorm(variance=lambda r, m: mean_of(r) ** 2),
+    )
+    yield _variant(
+        "the sum of squares is not divided by the depth",
+        LayerNorm(variance=lambda r, m: mean_of((r - m) ** 2) * r.shape[1]),
+    )
     yield _variant("the mean is not subtracted for the variance", LayerNorm(variance=lambda r, m: mean_of(r * r)))
     yield _variant(
         "the mean is subtracted for the variance, not from the result",
@@ -168,9 +213,29 @@ def _one_pass(
     mean: Format = exactly,
     repair: Format = exactly,
     mean_of: Callable[[Array], Array] = mean_of,
+    product: Format | None = None,
 ) -> Array:
     first, squares = mean(mean_of(rows)), mean_of(rows * rows)
-    return repair(narrow(squares) - narrow(first * first))
+    return repair(narrow(squares) - (narrow if product is None else product)(first * first))
+
+
+def _total_in(rows: Array, lanes: int) -> Array:
+    """Returns the sum of each row in the rows' dtype, [rows, 1], in partial sums added in order."""
+    total = whole(rows[:, ::lanes])
+    for k in range(1, min(lanes, rows.shape[1])):
+        total = total + whole(rows[:, k::lanes])
+    return total[:, None]
+
+
+def _mean_in(rows: Array, dtype: type, lanes: int) -> Array:
+    return (_total_in(rows.astype(dtype), lanes) / dtype(rows.shape[1])).astype(np.float64)
+
+
+def _one_pass_in(rows: Array, _: Array, dtype: type, lanes: int, repair: Format) -> Array:
+    narrow: Array = rows.astype(dtype)
+    size = dtype(rows.shape[1])
+    mean, squares = _total_in(narrow, lanes) / size, _total_in(narrow * narrow, lanes) / size
+    return repair((squares - mean * mean).astype(np.float64))
 
 
 def _zero(rows: Array) -> Array:

@@ -25,7 +25,8 @@ Power = Callable[[Array, float], Array]
 @dataclass(frozen=True, slots=True)
 class Lrn:
     """A kernel for nodes of lrn. axis: of the window. before, after: neighbours in it; None: as the op says. edge: what
-    lies outside (absent, repeated, wrapped, mirrored; shifted: the window is moved inward). divisor: of alpha, from (size, taps in the tensor). squares: of real
+    lies outside (absent, repeated, wrapped, mirrored; shifted: the window is moved inward; symmetric: it is cut to the same reach
+    on both sides; whole: a window that is not whole is empty). divisor: of alpha, from (size, taps in the tensor). squares: of real
     values. total: rounds the sum. first_of: channels that share the window of their first. within: channels whose windows do not
     reach into the next group of so many, 0 for all. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
 
@@ -64,7 +65,12 @@ class Lrn:
                 source = np.clip(at - before, 0, max(len(squares) - size_used, 0)) + before + offset
                 inside = source < len(squares)
                 source = np.minimum(source, len(squares) - 1)
-            used = inside if self.edge in ("absent", "shifted") else np.ones_like(inside)
+            if self.edge == "symmetric":
+                inside = inside & (np.abs(offset) <= np.minimum(at, len(squares) - 1 - at))
+            if self.edge == "whole":
+                inside = inside & (at >= before) & (at + after < len(squares))
+            alone = ("absent", "shifted", "symmetric", "whole")
+            used = inside if self.edge in alone else np.ones_like(inside)
             along = [-1] + [1] * (squares.ndim - 1)
             total = total + np.where(used.reshape(along), squares[source], 0.0)
             total = self.total(total) if self.stepwise else total
@@ -117,6 +123,15 @@ def _windows(size: int, rank: int) -> Iterator[tuple[str, Lrn]]:
         "the window is shifted inward at the first and the last channels, so that it always holds size channels",
         Lrn(edge="shifted"),
     )
+    yield (
+        "at the first and last channels the window is cut to the same reach on both sides (size/2 channels before and after only where they exist on both)",
+        Lrn(edge="symmetric"),
+    )
+    yield (
+        "at the first and last channels the window of size/2 channels to both sides is cut to the same reach on both sides",
+        Lrn(before=size // 2, after=size // 2, edge="symmetric"),
+    )
+    yield "channels whose window is not whole get no sum at all", Lrn(edge="whole")
     yield "the window is mirrored at the first and the last channel", Lrn(edge="mirrored")
     for lanes in (2, 4, 8, 16, 32):
         yield f"the window is that of the first channel of its {lanes}", Lrn(first_of=lanes)

@@ -116,11 +116,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         title = _title(case)
         faults = (
             kernel_variant(f"{title}: {said}", {"quantize": partial(_kernel, quantizer=quantizer)}, bits)
-            for said, quantizer, bits in chain(_shared(case), _quantizers())
+            for said, quantizer, bits in chain(_shared(case), other_quantizers())
         )
         yield from fitting_rows(case, faults)
     else:
-        for said, quantizer, bits in _quantizers():
+        for said, quantizer, bits in other_quantizers():
             yield FaultVariant(f"requantizing in {case.last.op}: {said}", partial(_copy, quantizer=quantizer), bits)
     for node in nodes[:1]:
         scales = len(case.graph.spec(node.outputs[0]).scale)
@@ -155,7 +155,8 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
         yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5
 
 
-def _quantizers() -> Iterator[tuple[str, Quantizer, float]]:
+def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
+    """Yields wrong ways of making integers of values, each with its words and bits."""
     for said, rule in ALL_RULES.items():
         yield f"values are rounded {said}, before the zero point is added", Quantizer(rule=rule), LIKELY
     for said, rule in {**RULES, **MORE_RULES}.items():

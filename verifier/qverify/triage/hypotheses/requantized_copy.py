@@ -178,6 +178,7 @@ def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[Fau
     }
     by["of the operand before it"] = [names[0], *names[:-1]]
     by["of the operand after it"] = [*names[1:], names[-1]]
+    by["of the other operand" if len(names) == 2 else "of the operand at the other end"] = names[::-1]
     for said, others in by.items():
         for what, scale, zero in (
             ("scale and zero point", True, True),

@@ -11,12 +11,16 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
-from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, LogSoftmax
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-axis"
-KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax(), "softmax_float": FloatSoftmax()}
+KERNELS: dict[str, Callable[..., Any]] = {
+    "softmax": IntegerSoftmax(),
+    "softmax_float": FloatSoftmax(),
+    "log_softmax": LogSoftmax(),
+}
 OPS = tuple(KERNELS)
 
 

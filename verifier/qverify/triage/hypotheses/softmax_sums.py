@@ -9,17 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from qverify.arithmetic.float32 import exp64
 from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.float_formats import FIXED
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_choice import row_choices
 from qverify.triage.altered_kernels.row_sums import divisors, narrow_sums, partial_sums, sums_on
-from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax
+from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, LogSoftmax
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "softmax-sums"
-KERNELS: dict[str, Callable[..., Any]] = {"softmax": IntegerSoftmax, "softmax_float": FloatSoftmax}
+KERNELS: dict[str, Callable[..., Any]] = {
+    "softmax": IntegerSoftmax,
+    "softmax_float": FloatSoftmax,
+    "log_softmax": LogSoftmax,
+}
 OPS = tuple(KERNELS)
 
 
@@ -27,12 +32,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for op, kernel in KERNELS.items():
         for node in nodes_of(case, op)[:1]:
             outer, depth, inner = node.words[:3]
-            for said, parts, bits in _sums(depth, op == "softmax_float"):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, bits)
+            for said, parts, bits in _sums(depth, op != "softmax"):
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits
+                )
             for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 7.0)
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0
+                )
+            for said, parts in _flushed(op):
+                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, 8.0)
             for said, parts in _fixed():
-                yield kernel_variant(f"softmax: {said}", {op: kernel(**parts)}, UNLIKELY)
+                yield kernel_variant(
+                    f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, UNLIKELY
+                )
 
 
 def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]]:
@@ -44,6 +57,52 @@ def _sums(depth: int, wider: bool) -> Iterator[tuple[str, dict[str, Any], float]
         yield f"maximum and sum take part of the row: {part.said}", both, part.bits + 1
     for of in narrow_sums(depth, wider):
         yield f"the exponentials are summed {of.said}", {"total": partial(_total, of=of.total)}, of.bits + 1
+
+
+MAXIMA: dict[str, Callable[[Array], Array]] = {
+    "": lambda x: x.max(1, keepdims=True),
+    "the maximum is not reset between rows (the largest of all rows so far); ": lambda x: np.maximum.accumulate(
+        x.max(1, keepdims=True), 0
+    ),
+    "the maximum is that of the whole tensor; ": lambda x: np.full((len(x), 1), x.max()),
+    "the maximum is that of the first row; ": lambda x: np.full((len(x), 1), x[:1].max()),
+    "no maximum is subtracted; ": lambda x: np.zeros((len(x), 1)),
+}
+ENDS = (10, 8, 16, 20, 4, 5, 6, 7, 9, 12, 15, 30, 50, 80, 87, 88, 103)
+LEAST = (4.5e-5, 4.54e-5, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, *(2.0**-k for k in range(6, 25)))
+
+
+def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields float softmaxes whose exponential ends early, for several maxima; a row whose sum is 0 gives 0."""
+    if op != "softmax_float":
+        return
+    for said, largest in MAXIMA.items():
+        for end in ENDS:
+            parts = {"largest": largest, "exponential": partial(_ended, end=end)}
+            yield (
+                f"{said}exponentials below e^-{end} are 0, and a row whose sum is 0 gives 0",
+                parts | {"divide": _or_zero},
+            )
+            if said:
+                yield f"{said}exponentials below e^-{end} are 0", parts
+        for least in LEAST:
+            parts = {"largest": largest, "exponential": partial(_at_least, least=least), "divide": _or_zero}
+            yield f"{said}exponentials below {least:g} are 0, and a row whose sum is 0 gives 0", parts
+        if said:
+            yield f"{said}a row whose sum is 0 gives 0", {"largest": largest, "divide": _or_zero}
+
+
+def _ended(x: Array, end: float) -> Array:
+    return np.where(x < -end, 0.0, exp64(x))
+
+
+def _at_least(x: Array, least: float) -> Array:
+    e = exp64(x)
+    return np.where(e < least, 0.0, e)
+
+
+def _or_zero(e: Array, total: Array) -> Array:
+    return np.where(total == 0, 0.0, e / total)
 
 
 def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:

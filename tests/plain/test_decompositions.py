@@ -1,0 +1,169 @@
+"""Operators that stand for several others, written out: each is verified, its result that of the operator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from qverify.compare.options import Options
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import InternalError, UnsupportedError
+from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.load import load
+from qverify.session.job import verify
+from qverify.session.request import Request
+
+from tests.ops.qdq import Qdq
+
+MICROSOFT = "com.microsoft"
+
+
+def normal(m: Qdq, *shape: int) -> str:
+    return m.constant(f"c{len(m.constants)}", m.rng.normal(size=shape).astype(np.float32))
+
+
+def fused(m: Qdq, kind: str, inputs: list[str], shape: tuple[int, ...], outputs: int = 1, **attributes: object) -> str:
+    """A node of com.microsoft; onnx infers no shape of its output."""
+    name = m.op(kind, inputs, outputs, MICROSOFT, **attributes)
+    m.kinds[name] = shape
+    return name
+
+
+def convolutions(m: Qdq) -> None:
+    x = m.input((1, 3, 7, 5))
+    for name, parameters in (
+        ("Relu", []),
+        ("Tanh", []),
+        ("Sigmoid", []),
+        ("LeakyRelu", [0.2]),
+        ("HardSigmoid", [0.3, 0.4]),
+    ):
+        more = {"activation_params": parameters} if parameters else {}
+        inputs = [x, normal(m, 4, 3, 3, 3), normal(m, 4)]
+        m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5), activation=name, pads=[1, 1, 1, 1], **more))
+
+
+def convolution_of_integers(m: Qdq) -> None:
+    """Between DequantizeLinear and QuantizeLinear: one unit of integers, with the Clip inside."""
+    x, w = m.input((1, 3, 7, 5)), m.weight((4, 3, 1, 1), axis=0)
+    more = {"activation": "Clip", "activation_params": [0.0, 6.0]}
+    m.output(m.quantize(fused(m, "FusedConv", [x, w, m.bias(x, w, 4)], (1, 4, 7, 5), **more)))
+
+
+def convolution_with_sum(m: Qdq) -> None:
+    """Both sums: of a tensor that is added, with and without an activation."""
+    x, added = m.input((1, 3, 7, 5)), m.input((1, 4, 7, 5))
+    inputs = [x, normal(m, 4, 3, 1, 1), normal(m, 4), added]
+    m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5), activation="Relu"))
+    m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5)))
+
+
+def products(m: Qdq) -> None:
+    x = m.input((5, 13))
+    for name, more in (("Relu", {}), ("Tanh", {}), ("LeakyRelu", {"activation_alpha": 0.3})):
+        inputs = [x, normal(m, 7, 13), normal(m, 7)]
+        m.output(fused(m, "FusedGemm", inputs, (5, 7), activation=name, transB=1, alpha=0.5, **more))
+
+
+def batched_products(m: Qdq) -> None:
+    a, b = m.input((2, 3, 5, 7)), m.input((2, 3, 5, 4))
+    m.output(fused(m, "FusedMatMul", [a, b], (2, 3, 7, 4), transA=1, alpha=0.35))
+    m.output(fused(m, "FusedMatMul", [b, b], (2, 3, 5, 5), transB=1))
+
+
+def gelus(m: Qdq) -> None:
+    x = m.input((2, 5, 7))
+    for kind in ("BiasGelu", "FastGelu"):
+        m.output(fused(m, kind, [x, normal(m, 7)], (2, 5, 7)))
+    m.output(fused(m, "FastGelu", [x], (2, 5, 7)))
+
+
+def skips(m: Qdq) -> None:
+    """With and without bias and beta; the sum is an output of its own."""
+    x, skip, parts = m.input((2, 5, 8)), m.input((2, 5, 8)), [normal(m, 8) for _ in range(3)]
+    y = fused(m, "SkipLayerNormalization", [x, skip, *parts], (2, 5, 8), outputs=4, epsilon=1e-3)
+    m.kinds[f"{y}_3"] = (2, 5, 8)
+    m.output(m.quantize(y))
+    m.output(f"{y}_3")
+    m.output(fused(m, "SkipLayerNormalization", [x, skip, parts[0]], (2, 5, 8), epsilon=1e-5))
+    m.output(fused(m, "SkipSimplifiedLayerNormalization", [x, skip, parts[0], parts[1]], (2, 5, 8), epsilon=1e-5))
+
+
+GOOD: dict[str, Callable[[Qdq], None]] = {
+    f.__name__: f
+    for f in (
+        convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_written_out(name: str, tmp_path: Path) -> None:
+    m = Qdq(seed=sum(name.encode()))
+    GOOD[name](m)
+    verified(m.model(), tmp_path)
+
+
+def verified(model: onnx.ModelProto, tmp_path: Path) -> None:
+    """Asserts PASSED, every node forced, and the untouched file's outputs beside the written out ones."""
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    check = compile_model(path.read_bytes(), "q.onnx").graph.meta["check"]
+    assert check["units"] and not check["over"] and not check["not_checked"], check
+    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    pairs = {(p.a, p.b): p for p in report.pairs}
+    assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
+    assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
+    assert all(o["max_abs"] is not None and o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
+
+
+def test_an_activation_between_integers_stays_in_its_unit(tmp_path: Path) -> None:
+    m = Qdq()
+    convolution_of_integers(m)
+    nodes = compile_model(m.model().SerializeToString(), "unit.onnx").graph.nodes
+    assert [n.op for n in nodes] == ["quantize", "conv", "dequantize"]
+
+
+def means_that_are_used(m: Qdq) -> None:
+    x = m.input((2, 5, 8))
+    y = fused(m, "SkipLayerNormalization", [x, x, normal(m, 8)], (2, 5, 8), outputs=2, epsilon=1e-5)
+    m.kinds[f"{y}_1"] = (2, 5, 1)
+    m.output(y)
+    m.output(f"{y}_1")
+
+
+REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    m = Qdq()
+    build, said = REFUSED[name]
+    build(m)
+    with pytest.raises(UnsupportedError, match=said):
+        compile_model(m.model().SerializeToString(), "unit.onnx")
+
+
+def test_a_wrong_decomposition_is_a_bug() -> None:
+    m = Qdq()
+    products(m)
+    model = load(m.model().SerializeToString(), "unit.onnx")
+    done = decompose(model, "unit.onnx", {})
+    check_same_values(model, done)
+    gemm = next(n for r in done.replaced for n in r.nodes if n.op_type == "Gemm")
+    next(a for a in gemm.attribute if a.name == "alpha").f = 0.51
+    with pytest.raises(InternalError, match="writing FusedGemm out changed it"):
+        check_same_values(model, done)
+
+
+def test_without_such_operators_the_model_stays() -> None:
+    m = Qdq()
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    model = load(m.model().SerializeToString(), "unit.onnx")
+    assert decompose(model, "unit.onnx", {}).model is model
+    assert isinstance(model, onnx.ModelProto)

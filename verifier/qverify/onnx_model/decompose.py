@@ -1,0 +1,160 @@
+"""Writes out the operators that have a page in `decompositions`, and checks each against the node it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import onnx
+
+from qverify.errors import InternalError, UnsupportedError
+from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
+from qverify.onnx_model.engine import Array, Engine
+from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.rewriter import Rewriter
+from qverify.pages import load_pages
+
+FOLDER = "qverify.onnx_model.decompositions"
+Write = Callable[[Rewriter, onnx.NodeProto], bool | None]
+MOST_ROUNDS = 4  # an operator may be written out as others that are written out themselves
+
+
+@dataclass(slots=True)
+class Replaced:
+    """One node and what stands in its place."""
+
+    node: onnx.NodeProto
+    nodes: list[onnx.NodeProto]
+
+
+@dataclass(slots=True)
+class Decomposed:
+    """model: with static shapes. refused: nodes of a form that has no decomposition, with the reason."""
+
+    model: onnx.ModelProto
+    replaced: list[Replaced]
+    refused: list[tuple[onnx.NodeProto, UnsupportedError]]
+
+
+@cache
+def _writers() -> dict[tuple[str, str], Write]:
+    found: dict[tuple[str, str], Write] = {}
+    for page in load_pages(FOLDER, ("REPLACED",)):
+        found |= page.REPLACED
+    return found
+
+
+def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> Decomposed:
+    """Returns the model with these operators written out; the model itself where it has none. model: as `load` returns
+    it. shapes: dims of dynamic inputs."""
+    done = Decomposed(model, [], [])
+    for _ in range(MOST_ROUNDS):
+        if not _decompose_once(done, name, shapes):
+            break
+    return done
+
+
+def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Writes out the nodes that the model has now; whether there was one."""
+    writers, done.refused = _writers(), []
+    if not any(_key(node) in writers for node in done.model.graph.node):
+        return False
+    rewriter, after, made, changed = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto](), False
+    for node in done.model.graph.node:
+        write = writers.get(_key(node))
+        nodes: list[onnx.NodeProto] = [node]
+        if write is not None:
+            rewriter.begin(node)
+            try:
+                if write(rewriter, node) is not False:
+                    nodes, changed = rewriter.nodes, True
+                    made += rewriter.constants
+                    done.replaced.append(Replaced(node, nodes))
+            except UnsupportedError as error:
+                done.refused.append((node, error))
+        after += nodes
+    if changed:
+        model = onnx.ModelProto()
+        model.CopyFrom(done.model)
+        del model.graph.node[:]
+        model.graph.node.extend(after)
+        model.graph.initializer.extend(made)
+        sort_nodes(model.graph, name)
+        complete_shapes(model, name, shapes)
+        done.model = model
+    return changed
+
+
+def _key(node: onnx.NodeProto) -> tuple[str, str]:
+    return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+
+
+CLOSE = 2.0**-12  # of the largest magnitude: floats in another order; what is written out wrongly is far off
+
+
+def check_same_values(before: onnx.ModelProto, done: Decomposed) -> None:
+    """Raises InternalError where nodes give another result than the node of `before` in whose place they stand, on what
+    that reads in a run on random inputs."""
+    made = {o for node in before.graph.node for o in node.output}
+    each = [r for r in done.replaced if made.issuperset(filter(None, r.node.output))]
+    constants, inputs = {i.name for i in before.graph.initializer}, {i.name for i in before.graph.input}
+    names = {n for r in each for n in (*r.node.input, *r.node.output) if n and n not in constants}
+    random = np.random.Generator(np.random.PCG64(0))
+    feed = {i.name: _random(random, i) for i in before.graph.input if i.name not in constants}
+    values = feed | Engine(expose_tensors(before, sorted(names - inputs)).SerializeToString()).run(
+        feed, sorted(names - inputs)
+    )
+    later = {tuple(r.node.output): r.nodes for r in done.replaced if r not in each}
+    for replaced in each:
+        fragment, outputs = _fragment(before, done.model, replaced, later)
+        mine = Engine(fragment.SerializeToString()).run({i.name: values[i.name] for i in fragment.graph.input}, outputs)
+        for name in outputs:
+            if not _close(mine[name], values[name]):
+                raise InternalError(f"{name}: writing {replaced.node.op_type} out changed it; this is a bug of qverify")
+
+
+def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
+    shape, kind = [d.dim_value for d in value.type.tensor_type.shape.dim], numpy_type(value)
+    return (random.normal(size=shape) * 2 if kind.kind == "f" else random.integers(0, 2, shape)).astype(kind)
+
+
+def _close(mine: Array, theirs: Array) -> bool:
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        return False
+    if mine.dtype.kind != "f":
+        return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= (mine.dtype.itemsize < 4)).all())
+    finite = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+    return bool(np.allclose(mine, theirs, rtol=0.0, atol=CLOSE * finite, equal_nan=True))
+
+
+def _fragment(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    replaced: Replaced,
+    later: dict[tuple[str, ...], list[onnx.NodeProto]],
+) -> tuple[onnx.ModelProto, list[str]]:
+    """Returns the nodes in the place of one as a model, and its outputs that they make."""
+    nodes, known = (
+        _expanded(replaced.nodes, later),
+        {i.name: i for i in [*before.graph.initializer, *after.graph.initializer]},
+    )
+    infos = {v.name: v for v in [*before.graph.value_info, *before.graph.input, *before.graph.output]}
+    made, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
+    outputs = [o for o in replaced.node.output if o in made]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "written out",
+        [infos[n] for n in sorted(read - made - known.keys())],
+        [onnx.ValueInfoProto(name=n) for n in outputs],
+        [known[n] for n in sorted(read & known.keys())],
+    )
+    version = max(before.ir_version, 4)
+    return onnx.helper.make_model(graph, opset_imports=list(before.opset_import), ir_version=version), outputs
+
+
+def _expanded(nodes: list[onnx.NodeProto], later: dict[tuple[str, ...], list[onnx.NodeProto]]) -> list[onnx.NodeProto]:
+    parts = [_expanded(later[key], later) if (key := tuple(n.output)) in later else [n] for n in nodes]
+    return [node for part in parts for node in part]

@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.decompose import check_same_values, decompose
 from qverify.onnx_model.load import load
-from qverify.session.job import verify
-from qverify.session.request import Request
 
 from tests.ops.qdq import Qdq
+from tests.plain.verified_model import verified
 
 MICROSOFT = "com.microsoft"
 
@@ -107,19 +105,6 @@ def test_written_out(name: str, tmp_path: Path) -> None:
     verified(m.model(), tmp_path)
 
 
-def verified(model: onnx.ModelProto, tmp_path: Path) -> None:
-    """Asserts PASSED, every node forced, and the untouched file's outputs beside the written out ones."""
-    path = tmp_path / "q.onnx"
-    path.write_bytes(model.SerializeToString())
-    check = compile_model(path.read_bytes(), "q.onnx").graph.meta["check"]
-    assert check["units"] and not check["over"] and not check["not_checked"], check
-    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
-    pairs = {(p.a, p.b): p for p in report.pairs}
-    assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
-    assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
-    assert all(o["max_abs"] is not None and o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
-
-
 def test_an_activation_between_integers_stays_in_its_unit(tmp_path: Path) -> None:
     m = Qdq()
     convolution_of_integers(m)
@@ -154,11 +139,11 @@ def test_a_wrong_decomposition_is_a_bug() -> None:
     products(m)
     model = load(m.model().SerializeToString(), "unit.onnx")
     done = decompose(model, "unit.onnx", {})
-    check_same_values(model, done)
-    gemm = next(n for r in done.replaced for n in r.nodes if n.op_type == "Gemm")
+    check_same_values(done)
+    gemm = next(n for r in done.rounds[0].replaced for n in r.nodes if n.op_type == "Gemm")
     next(a for a in gemm.attribute if a.name == "alpha").f = 0.51
     with pytest.raises(InternalError, match="writing FusedGemm out changed it"):
-        check_same_values(model, done)
+        check_same_values(done)
 
 
 def test_without_such_operators_the_model_stays() -> None:

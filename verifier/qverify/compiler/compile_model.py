@@ -98,8 +98,8 @@ def compile_model(
         )
     notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
     decomposed = decompose(model, name, options.shapes)
-    if options.check and decomposed.replaced:
-        check_same_values(model, decomposed)
+    if options.check:
+        check_same_values(decomposed)
     loaded = compute_in_float32(decomposed.model)
     model = step_over_movements(loaded)
     if options.check and loaded is not model:

@@ -24,10 +24,21 @@ MOST_ROUNDS = 4  # an operator may be written out as others that are written out
 
 @dataclass(slots=True)
 class Replaced:
-    """One node and what stands in its place."""
+    """One node, with the activation behind it if that is part of it, and what stands in their place."""
 
-    node: onnx.NodeProto
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     nodes: list[onnx.NodeProto]
+
+
+@dataclass(slots=True)
+class Round:
+    """The operators that were written out at once, in the models before and after."""
+
+    before: onnx.ModelProto
+    after: onnx.ModelProto
+    replaced: list[Replaced]
 
 
 @dataclass(slots=True)
@@ -35,7 +46,7 @@ class Decomposed:
     """model: with static shapes. refused: nodes of a form that has no decomposition, with the reason."""
 
     model: onnx.ModelProto
-    replaced: list[Replaced]
+    rounds: list[Round]
     refused: list[tuple[onnx.NodeProto, UnsupportedError]]
 
 
@@ -63,7 +74,13 @@ def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ..
     if not any(_key(node) in writers for node in done.model.graph.node):
         return False
     rewriter, after, made, changed = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto](), False
+    replaced, absorbed = (
+        list[Replaced](),
+        set[str](),
+    )  # outputs of activations that are written with the node before them
     for node in done.model.graph.node:
+        if node.output[0] in absorbed:
+            continue
         write = writers.get(_key(node))
         nodes: list[onnx.NodeProto] = [node]
         if write is not None:
@@ -72,7 +89,8 @@ def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ..
                 if write(rewriter, node) is not False:
                     nodes, changed = rewriter.nodes, True
                     made += rewriter.constants
-                    done.replaced.append(Replaced(node, nodes))
+                    replaced.append(_replaced(node, rewriter))
+                    absorbed.update(act.output[0] for act in rewriter.absorbed)
             except UnsupportedError as error:
                 done.refused.append((node, error))
         after += nodes
@@ -84,8 +102,16 @@ def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ..
         model.graph.initializer.extend(made)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
+        done.rounds.append(Round(done.model, model, replaced))
         done.model = model
     return changed
+
+
+def _replaced(node: onnx.NodeProto, rewriter: Rewriter) -> Replaced:
+    behind = rewriter.absorbed
+    inputs = [*node.input, *(i for act in behind for i in act.input[1:])]
+    outputs = behind[-1].output if behind else node.output
+    return Replaced(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:
@@ -95,25 +121,28 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
 CLOSE = 2.0**-12  # of the largest magnitude: floats in another order; what is written out wrongly is far off
 
 
-def check_same_values(before: onnx.ModelProto, done: Decomposed) -> None:
-    """Raises InternalError where nodes give another result than the node of `before` in whose place they stand, on what
-    that reads in a run on random inputs."""
-    made = {o for node in before.graph.node for o in node.output}
-    each = [r for r in done.replaced if made.issuperset(filter(None, r.node.output))]
-    constants, inputs = {i.name for i in before.graph.initializer}, {i.name for i in before.graph.input}
-    names = {n for r in each for n in (*r.node.input, *r.node.output) if n and n not in constants}
+def check_same_values(done: Decomposed) -> None:
+    """Raises InternalError where nodes give another result than the one in whose place they stand, on what that reads in
+    a run on random inputs."""
+    for each in done.rounds:
+        _check_round(each)
+
+
+def _check_round(each: Round) -> None:
+    constants = {i.name for i in each.before.graph.initializer}
+    names = {n for r in each.replaced for n in (*r.inputs, *r.outputs)} - constants
+    names -= {i.name for i in each.before.graph.input}
     random = np.random.Generator(np.random.PCG64(0))
-    feed = {i.name: _random(random, i) for i in before.graph.input if i.name not in constants}
-    values = feed | Engine(expose_tensors(before, sorted(names - inputs)).SerializeToString()).run(
-        feed, sorted(names - inputs)
-    )
-    later = {tuple(r.node.output): r.nodes for r in done.replaced if r not in each}
-    for replaced in each:
-        fragment, outputs = _fragment(before, done.model, replaced, later)
-        mine = Engine(fragment.SerializeToString()).run({i.name: values[i.name] for i in fragment.graph.input}, outputs)
+    feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
+    exposed = expose_tensors(each.before, sorted(names)).SerializeToString()
+    values = feed | Engine(exposed).run(feed, sorted(names))
+    for replaced in each.replaced:
+        fragment, outputs = _fragment(each, replaced)
+        given = {i.name: values[i.name] for i in fragment.graph.input}
+        mine = Engine(fragment.SerializeToString()).run(given, outputs)
         for name in outputs:
             if not _close(mine[name], values[name]):
-                raise InternalError(f"{name}: writing {replaced.node.op_type} out changed it; this is a bug of qverify")
+                raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
 
 
 def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
@@ -130,31 +159,20 @@ def _close(mine: Array, theirs: Array) -> bool:
     return bool(np.allclose(mine, theirs, rtol=0.0, atol=CLOSE * finite, equal_nan=True))
 
 
-def _fragment(
-    before: onnx.ModelProto,
-    after: onnx.ModelProto,
-    replaced: Replaced,
-    later: dict[tuple[str, ...], list[onnx.NodeProto]],
-) -> tuple[onnx.ModelProto, list[str]]:
+def _fragment(each: Round, replaced: Replaced) -> tuple[onnx.ModelProto, list[str]]:
     """Returns the nodes in the place of one as a model, and its outputs that they make."""
-    nodes, known = (
-        _expanded(replaced.nodes, later),
-        {i.name: i for i in [*before.graph.initializer, *after.graph.initializer]},
-    )
-    infos = {v.name: v for v in [*before.graph.value_info, *before.graph.input, *before.graph.output]}
+    graph, nodes = each.before.graph, replaced.nodes
+    known = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
+    infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
     made, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
-    outputs = [o for o in replaced.node.output if o in made]
-    graph = onnx.helper.make_graph(
+    outputs = [o for o in replaced.outputs if o in made]
+    fragment = onnx.helper.make_graph(
         nodes,
         "written out",
         [infos[n] for n in sorted(read - made - known.keys())],
         [onnx.ValueInfoProto(name=n) for n in outputs],
-        [known[n] for n in sorted(read & known.keys())],
+        [known[n] for n in sorted((read - made) & known.keys())],
     )
-    version = max(before.ir_version, 4)
-    return onnx.helper.make_model(graph, opset_imports=list(before.opset_import), ir_version=version), outputs
-
-
-def _expanded(nodes: list[onnx.NodeProto], later: dict[tuple[str, ...], list[onnx.NodeProto]]) -> list[onnx.NodeProto]:
-    parts = [_expanded(later[key], later) if (key := tuple(n.output)) in later else [n] for n in nodes]
-    return [node for part in parts for node in part]
+    version = max(each.before.ir_version, 4)
+    model = onnx.helper.make_model(fragment, opset_imports=list(each.before.opset_import), ir_version=version)
+    return model, outputs

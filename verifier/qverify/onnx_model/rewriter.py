@@ -33,10 +33,15 @@ class Rewriter:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self._node = onnx.NodeProto()
+        self._ends, self._readers = {o.name for o in graph.output}, dict[str, list[onnx.NodeProto]]()
+        for node in graph.node:
+            for name in set(node.input):
+                self._readers.setdefault(name, []).append(node)
+        self.absorbed: list[onnx.NodeProto] = []
 
     def begin(self, node: onnx.NodeProto) -> None:
         """Starts to replace this node."""
-        self._node, self.nodes, self.constants = node, [], []
+        self._node, self.nodes, self.constants, self.absorbed = node, [], [], []
 
     def dims(self, name: str) -> Dims:
         """Returns the tensor's dims. Raises UnsupportedError where they are not known."""
@@ -60,6 +65,27 @@ class Rewriter:
     def is_read(self, at: int) -> bool:
         """Returns whether output number `at` of the node is used."""
         return len(self._node.output) > at and self._node.output[at] in self.read and bool(self._node.output[at])
+
+    def absorbed_activation(self, node: onnx.NodeProto) -> tuple[str, onnx.NodeProto | None]:
+        """Returns the tensor that ends the node's unit, and the Relu or Clip of constant bounds between the node and a
+        QuantizeLinear, which then is replaced with it; None where there is none."""
+        name = node.output[0]
+        act = self._only_reader(name)
+        if (
+            act is None
+            or act.op_type not in ("Relu", "Clip")
+            or not self.initializers.keys() >= {*filter(None, act.input[1:])}
+        ):
+            return name, None
+        reader = self._only_reader(act.output[0])
+        if reader is None or reader.op_type != "QuantizeLinear":
+            return name, None
+        self.absorbed.append(act)
+        return act.output[0], act
+
+    def _only_reader(self, name: str) -> onnx.NodeProto | None:
+        readers = self._readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self._ends else None
 
     def refusal(self, reason: str) -> UnsupportedError:
         """Returns the error of the node that is being replaced."""
@@ -86,7 +112,8 @@ class Rewriter:
 
     def node(self, kind: str, inputs: list[str], to: str, domain: str = "", **attrs: Any) -> str:
         """Adds a node of one output and returns that. to: the output's name, one of the replaced node's or a `fresh` one."""
-        name = self._node.name if to == self._node.output[0] else f"{self._node.name}/{to}"
+        own = to == self._node.output[0] or any(to == a.output[0] for a in self.absorbed)
+        name = self._node.name if own else f"{self._node.name}/{to}"
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         self.nodes.append(helper.make_node(kind, inputs, [to], name=name, domain=domain, **attrs))

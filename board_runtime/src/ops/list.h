@@ -45,6 +45,7 @@
   X(reshape) \
   X(resize_linear) \
   X(resize_nearest) \
+  X(resize_weighted) \
   X(resizer) \
   X(rms_norm) \
   X(slice) \

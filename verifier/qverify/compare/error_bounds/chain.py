@@ -31,6 +31,7 @@ PAGES: dict[str, Page] = {
     "variadic_float": reductions.variadic_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
+    "resize_weighted": rows.resize_weighted,
     "normalize": rows.normalize,
     "dequantize": rows.dequantize,
     "quantize": rows.quantize,

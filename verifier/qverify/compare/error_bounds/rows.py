@@ -27,6 +27,7 @@ from qverify.compare.error_bounds.bounded_values import (
     real,
 )
 from qverify.model_bin.graph import Graph, Node
+from qverify.ops.resize_weighted import tables
 
 EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
 
@@ -251,6 +252,19 @@ def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
             value, size = value + part * taken, size + np.abs(part * taken)
             moved = moved + np.abs(part) * x.error[..., row, :][..., column]
     return [Real(value, moved + gamma(6) * (size + moved) + TINY)]
+
+
+def resize_weighted(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the sums of rows and columns. The reference makes a product of each tap in float32 and adds them up."""
+    x, shape = real(inputs[0]), graph.spec(node.outputs[0]).shape
+    (rows, wy), (columns, wx) = tables(node, certain(inputs[1]), real(inputs[2]).value, shape)
+
+    def summed(values: Reals, by_row: Reals, by_column: Reals) -> Reals:
+        lines = sum(by * values[..., at] for at, by in zip(columns.T, by_column.T, strict=True))
+        return np.asarray(sum(by[:, None] * lines[..., at, :] for at, by in zip(rows.T, by_row.T, strict=True)))
+
+    size, moved = (summed(v, np.abs(wy), np.abs(wx)) for v in (np.abs(x.value), x.error))
+    return [Real(summed(x.value, wy, wx), moved + gamma(sum(node.words) + 8) * (size + moved) + TINY)]
 
 
 def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

@@ -22,15 +22,19 @@ KEPT = (
 def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """Resizes the dims that change, the last two first. Integers, which onnxruntime cuts off after every step, take one
     step or none."""
-    if attribute(node, "mode", b"nearest") != b"linear" or r.opset < 11:
+    mode, smooth = attribute(node, "mode", b"nearest"), attribute(node, "antialias", 0)
+    if mode not in (b"linear", b"cubic") or r.opset < 11:
         return False
     shape, out = r.dims(node.input[0]), r.dims(node.output[0])
     scales = _scales(r, node, shape)
     changed = [a for a in range(len(shape)) if shape[a] != out[a] or (scales is not None and scales[a] != 1)]
-    if not changed or (len(shape) == 4 and changed[0] >= 2) or attribute(node, "antialias", 0):
+    if not changed or (len(shape) == 4 and changed[0] >= 2):
         return False
-    if len(changed) > 3 or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch":
-        raise r.refusal(f"linear over {list(shape)} -> {list(out)} is not supported; resize three dims at most")
+    if (
+        len(changed) > (2 if smooth or mode == b"cubic" else 3)
+        or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
+    ):
+        raise r.refusal(f"{mode.decode()} over {list(shape)} -> {list(out)} is not supported; resize fewer dims")
     if r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
         raise r.refusal(
             f"linear over {list(shape)} -> {list(out)} of integers is not supported; only the last two of four dims are"

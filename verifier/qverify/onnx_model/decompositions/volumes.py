@@ -33,6 +33,13 @@ def transposed(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     weights, y = r.dims(node.input[1]), node.output[0]
     if len(weights) != 5:
         return False
+    auto = attribute(node, "auto_pad", b"NOTSET")
+    if (
+        auto.startswith(b"SAME")
+        and any(attribute(node, "output_padding", ()))
+        and not attribute(node, "output_shape", ())
+    ):
+        raise r.refusal(f"output_padding with auto_pad={auto.decode()} is not supported; export with pads")
     last, act = r.absorbed_activation(node)
     window = volume_of(r, node, weights[2:], node.input[0], y)
     source = images(r, *slices(r, node.input[0], window.transposed_taps(), None))

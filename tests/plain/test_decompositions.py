@@ -90,10 +90,38 @@ def skips(m: Qdq) -> None:
     m.output(fused(m, "SkipSimplifiedLayerNormalization", [x, skip, parts[0], parts[1]], (2, 5, 8), epsilon=1e-5))
 
 
+EQUATIONS = {
+    "btc,kc->bkt": ((2, 3, 5), (4, 5)),
+    "bhid,bhjd->bhij": ((2, 2, 3, 5), (2, 2, 4, 5)),
+    "bhij,bjhd->bihd": ((2, 2, 3, 4), (2, 4, 2, 5)),
+    "i,j->ji": ((3,), (4,)),
+    "abc,abc->a": ((2, 3, 4), (2, 3, 4)),
+    "abcd,cdef->abef": ((2, 3, 4, 5), (4, 5, 2, 3)),
+    "...ij,jk": ((2, 1, 3, 4), (4, 5)),
+    "b...i,...ij->b...j": ((2, 1, 3), (4, 3, 5)),
+    "ij->ji": ((3, 4),),
+    "abc->b": ((2, 3, 4),),
+    "bxi,oij,byj->boxy": ((2, 3, 4), (5, 4, 2), (2, 6, 2)),
+}
+
+
+def einsums(m: Qdq) -> None:
+    """Products in batches, of several dims, with ellipses and broadcasting, sums, transposes, three operands."""
+    for equation, shapes in EQUATIONS.items():
+        m.output(m.op("Einsum", [m.op("Tanh", [m.input(shape)]) for shape in shapes], equation=equation))
+
+
+def einsum_of_integers(m: Qdq) -> None:
+    a, b = m.input((2, 4, 2, 5)), m.input((2, 3, 2, 5))
+    scores = m.quantize(m.op("Einsum", [a, b], equation="bihd,bjhd->bhij"))
+    m.output(m.quantize(m.op("Einsum", [scores, m.weight((3, 7))], equation="bhij,jk->bkhi")))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
+        einsums, einsum_of_integers,
     )
 }  # fmt: skip
 
@@ -112,6 +140,17 @@ def test_an_activation_between_integers_stays_in_its_unit(tmp_path: Path) -> Non
     assert [n.op for n in nodes] == ["quantize", "conv", "dequantize"]
 
 
+def test_einsum_between_integers_is_a_product_of_integers() -> None:
+    m = Qdq()
+    einsum_of_integers(m)
+    nodes = compile_model(m.model().SerializeToString(), "unit.onnx").graph.nodes
+    assert [n.op for n in nodes if n.op not in ("reshape", "transpose", "quantize", "dequantize")] == ["matmul"] * 2
+
+
+def diagonal(m: Qdq) -> None:
+    m.output(m.op("Einsum", [m.op("Tanh", [m.input((3, 3))])], equation="ii->i"))
+
+
 def means_that_are_used(m: Qdq) -> None:
     x = m.input((2, 5, 8))
     y = fused(m, "SkipLayerNormalization", [x, x, normal(m, 8)], (2, 5, 8), outputs=2, epsilon=1e-5)
@@ -121,6 +160,7 @@ def means_that_are_used(m: Qdq) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "diagonal": (diagonal, r"Einsum\): equation 'ii->i': a label twice in one operand"),
     "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
 }
 

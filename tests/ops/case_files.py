@@ -46,7 +46,16 @@ ACTIVATIONS = {
 }
 ON_FLOATS = {  # stems that read no quantized tensor: one activation of 8 bits and one of 16 around them are enough
     *(stem for stem in FILES if stem.endswith("_float")),
-    *("cast", "conv_integer", "dynamic_quantize", "group_norm", "log_softmax", "lp_norm", "matmul_integer"),
+    *(
+        "cast",
+        "conv_integer",
+        "dynamic_quantize",
+        "half_float",
+        "group_norm",
+        "log_softmax",
+        "lp_norm",
+        "matmul_integer",
+    ),
     *("matmul_integer_scaled", "rms_norm"),
 }
 assert FILES.keys() >= ON_FLOATS

@@ -25,6 +25,7 @@
   X(gather) \
   X(global_average_pool) \
   X(group_norm) \
+  X(half_float) \
   X(layer_norm) \
   X(log_softmax) \
   X(lookup) \

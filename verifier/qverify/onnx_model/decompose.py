@@ -15,6 +15,7 @@ from qverify.onnx_model.engine import Array, Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.node_order import sort_nodes
 from qverify.onnx_model.rewriter import Rewriter
+from qverify.onnx_model.widen_float16 import check_ends, has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages
 
 FOLDER = "qverify.onnx_model.decompositions"
@@ -62,6 +63,9 @@ def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ..
     """Returns the model with these operators written out; the model itself where it has none. model: as `load` returns
     it. shapes: dims of dynamic inputs."""
     done = Decomposed(model, [], [])
+    if has_float16(model):
+        check_ends(model, name)
+        _rewrite(done, name, shapes, widen)
     for _ in range(MOST_ROUNDS):
         if not _decompose_once(done, name, shapes):
             break
@@ -70,41 +74,48 @@ def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ..
 
 def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
     """Writes out the nodes that the model has now; whether there was one."""
-    writers, done.refused = _writers(), []
+    writers = _writers()
     if not any(_key(node) in writers for node in done.model.graph.node):
         return False
-    rewriter, after, made, changed = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto](), False
-    replaced, absorbed = (
-        list[Replaced](),
-        set[str](),
-    )  # outputs of activations that are written with the node before them
+
+    def write(rewriter: Rewriter, node: onnx.NodeProto) -> bool | None:
+        return writers[_key(node)](rewriter, node) if _key(node) in writers else False
+
+    return _rewrite(done, name, shapes, write)
+
+
+def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], write: Write) -> bool:
+    """Puts what `write` writes in the place of the nodes for which it does not return False; whether there was one."""
+    rewriter, after, made = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto]()
+    replaced, absorbed = list[Replaced](), set[str]()  # outputs of activations that are written with the node before
+    done.refused = []
     for node in done.model.graph.node:
         if node.output[0] in absorbed:
             continue
-        write = writers.get(_key(node))
+        rewriter.begin(node)
         nodes: list[onnx.NodeProto] = [node]
-        if write is not None:
-            rewriter.begin(node)
-            try:
-                if write(rewriter, node) is not False:
-                    nodes, changed = rewriter.nodes, True
-                    made += rewriter.constants
-                    replaced.append(_replaced(node, rewriter))
-                    absorbed.update(act.output[0] for act in rewriter.absorbed)
-            except UnsupportedError as error:
-                done.refused.append((node, error))
+        try:
+            if write(rewriter, node) is not False:
+                nodes = rewriter.nodes
+                made += rewriter.constants
+                replaced.append(_replaced(node, rewriter))
+                absorbed.update(act.output[0] for act in rewriter.absorbed)
+        except UnsupportedError as error:
+            done.refused.append((node, error))
         after += nodes
-    if changed:
+    if replaced:
         model = onnx.ModelProto()
         model.CopyFrom(done.model)
         del model.graph.node[:]
         model.graph.node.extend(after)
         model.graph.initializer.extend(made)
+        if write is widen:
+            widen_constants_of_float16(model)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
         done.rounds.append(Round(done.model, model, replaced))
         done.model = model
-    return changed
+    return bool(replaced)
 
 
 def _replaced(node: onnx.NodeProto, rewriter: Rewriter) -> Replaced:
@@ -118,6 +129,7 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
 
 
+CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12  # of the largest magnitude: floats in another order; what is written out wrongly is far off
 
 
@@ -138,7 +150,7 @@ def _check_round(each: Round) -> None:
     values = feed | Engine(exposed).run(feed, sorted(names))
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
-        given = {i.name: values[i.name] for i in fragment.graph.input}
+        given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
         mine = Engine(fragment.SerializeToString()).run(given, outputs)
         for name in outputs:
             if not _close(mine[name], values[name]):
@@ -151,19 +163,23 @@ def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
 
 
 def _close(mine: Array, theirs: Array) -> bool:
+    close, narrow = CLOSE, theirs.dtype == np.float16 and mine.dtype == np.float32
+    if narrow:
+        theirs, close = theirs.astype(np.float32), CLOSE_FLOAT16
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         return False
     if mine.dtype.kind != "f":
         return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= (mine.dtype.itemsize < 4)).all())
     finite = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-    return bool(np.allclose(mine, theirs, rtol=0.0, atol=CLOSE * finite, equal_nan=True))
+    return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * finite, equal_nan=True))
 
 
 def _fragment(each: Round, replaced: Replaced) -> tuple[onnx.ModelProto, list[str]]:
     """Returns the nodes in the place of one as a model, and its outputs that they make."""
     graph, nodes = each.before.graph, replaced.nodes
     known = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
-    infos = {v.name: v for v in [*graph.value_info, *graph.input, *graph.output]}
+    graphs = (graph, each.after.graph)  # the later one says in which type a tensor is read
+    infos = {v.name: v for g in graphs for v in [*g.value_info, *g.input, *g.output]}
     made, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
     outputs = [o for o in replaced.outputs if o in made]
     fragment = onnx.helper.make_graph(

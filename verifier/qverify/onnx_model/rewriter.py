@@ -93,7 +93,11 @@ class Rewriter:
 
     def fresh(self, what: str) -> str:
         """Returns a new tensor's name: that of the node's output and `what`, with `~` appended while it is taken."""
-        name = f"{self._node.output[0]}/{what}"
+        return self.fresh_of(self._node.output[0], what)
+
+    def fresh_of(self, tensor: str, what: str) -> str:
+        """Returns a new tensor's name: that of another tensor and `what`."""
+        name = f"{tensor}/{what}"
         while name in self._taken:
             name += "~"
         self._taken.add(name)
@@ -110,14 +114,14 @@ class Rewriter:
         """Adds a constant of int64."""
         return self.constant(what, np.array(values, np.int64))
 
-    def node(self, kind: str, inputs: list[str], to: str, domain: str = "", **attrs: Any) -> str:
-        """Adds a node of one output and returns that. to: the output's name, one of the replaced node's or a `fresh` one."""
-        own = to == self._node.output[0] or any(to == a.output[0] for a in self.absorbed)
-        name = self._node.name if own else f"{self._node.name}/{to}"
+    def node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attrs: Any) -> str:
+        """Adds a node of one output and returns that. output: its name, one of the replaced node's or a `fresh` one."""
+        own = output == self._node.output[0] or any(output == a.output[0] for a in self.absorbed)
+        name = self._node.name if own else f"{self._node.name}/{output}"
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.nodes.append(helper.make_node(kind, inputs, [to], name=name, domain=domain, **attrs))
-        return to
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=name, domain=domain, **attrs))
+        return output
 
     def step(self, kind: str, inputs: list[str], what: str, domain: str = "", **attrs: Any) -> str:
         """Adds a node whose output is new and returns that output."""

@@ -15,6 +15,7 @@ from qverify.model_bin.units import Unit
 Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
+    "half_float": functions.half_float,
     "conv_float": float_sums.conv_float,
     "conv_transpose_float": float_sums.conv_transpose_float,
     "matmul_float": float_sums.matmul_float,

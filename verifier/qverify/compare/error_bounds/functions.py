@@ -131,6 +131,15 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     return [_apply(FUNCTIONS[name], x, p, q, even=power and p % 2 == 0)]
 
 
+def half_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the value rounded to float16, and how far that moves while the value moves by its error."""
+    x = real(inputs[0])
+    y, low, high = ((x.value + by).astype(np.float16).astype(np.float64) for by in (0.0, -x.error, x.error))
+    if not x.error.any():
+        return [Real(y, np.zeros_like(y))]
+    return [Real(y, np.maximum(high - y, y - low))]
+
+
 def _apply(function: Function, x: Real, p: float, q: float, even: bool) -> Real:
     """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
     worst of the values reached."""

@@ -117,11 +117,34 @@ def einsum_of_integers(m: Qdq) -> None:
     m.output(m.quantize(m.op("Einsum", [scores, m.weight((3, 7))], equation="bhij,jk->bkhi")))
 
 
+def attentions(m: Qdq) -> None:
+    """Both masks, other sizes of values, an attention bias, keys of another length."""
+    x, mask = (
+        m.op("Tanh", [m.input((2, 5, 6))]),
+        m.constant("mask", np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)),
+    )
+    m.output(fused(m, "Attention", [x, normal(m, 6, 24), normal(m, 24), mask], (2, 5, 8), num_heads=2))
+    sizes = {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 4], "unidirectional": 1, "scale": 0.3}
+    m.output(fused(m, "Attention", [x, normal(m, 6, 20), normal(m, 20)], (2, 5, 4), **sizes))
+    q, k, v = (m.op("Tanh", [m.input((2, n, 8))]) for n in (4, 7, 7))
+    inputs = [q, k, v, normal(m, 24), "", normal(m, 1, 2, 4, 7)]
+    m.output(fused(m, "MultiHeadAttention", inputs, (2, 4, 8), num_heads=2))
+    m.output(fused(m, "MultiHeadAttention", [q, k, v], (2, 4, 8), num_heads=4))
+
+
+def attention_of_integers(m: Qdq) -> None:
+    x = m.op("DynamicQuantizeLinear", [m.op("Tanh", [m.input((2, 5, 6))])], 3)
+    w = m.constant("w", m.rng.integers(-127, 128, (6, 24)).astype(np.int8))
+    scale, zero = m.constant("scale", np.float32(0.01)), m.constant("zero", np.int8(0))
+    inputs = [x, w, normal(m, 24), f"{x}_1", scale, "", f"{x}_2", zero]
+    m.output(fused(m, "QAttention", inputs, (2, 5, 8), num_heads=2))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
-        einsums, einsum_of_integers,
+        einsums, einsum_of_integers, attentions, attention_of_integers,
     )
 }  # fmt: skip
 
@@ -147,6 +170,41 @@ def test_einsum_between_integers_is_a_product_of_integers() -> None:
     assert [n.op for n in nodes if n.op not in ("reshape", "transpose", "quantize", "dequantize")] == ["matmul"] * 2
 
 
+def test_rows_of_embeddings() -> None:
+    """EmbedLayerNormalization against its operators: with and without segments and positions, the sum as an output."""
+    m = Qdq()
+    tables, ids = (
+        [normal(m, n, 6) for n in (20, 9, 3)],
+        [m.constant(f"i{n}", np.array([[0, 1, 2, 1]] * 2, np.int32)) for n in range(3)],
+    )
+    whole = [m.op("Identity", [name]) for name in ids]
+    parts = [normal(m, 6), normal(m, 6)]
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    y = fused(m, "EmbedLayerNormalization", [*whole[:2], *tables, *parts, "", whole[2]], (2, 4, 6), 3, epsilon=1e-3)
+    m.kinds[f"{y}_2"] = (2, 4, 6)
+    m.output(y)
+    m.output(f"{y}_2")
+    m.output(fused(m, "EmbedLayerNormalization", [whole[0], "", *tables[:2], "", *parts], (2, 4, 6), 2))
+    model = m.model()
+    for at, node in enumerate([n for n in model.graph.node if n.op_type == "Identity"]):
+        model.graph.input.append(onnx.helper.make_tensor_value_info(f"run{at}", onnx.TensorProto.INT32, (2, 4)))
+        node.input[0] = f"run{at}"
+    done = decompose(load(model.SerializeToString(), "unit.onnx"), "unit.onnx", {})
+    check_same_values(done)
+    assert not done.refused and "EmbedLayerNormalization" not in {n.op_type for n in done.model.graph.node}
+
+
+def past_of_attention(m: Qdq) -> None:
+    x, past = m.op("Tanh", [m.input((1, 2, 6))]), normal(m, 2, 1, 2, 3, 4)
+    inputs = [x, normal(m, 6, 24), normal(m, 24), "", past]
+    m.output(fused(m, "Attention", inputs, (1, 2, 8), 2, num_heads=2))
+
+
+def mask_of_lengths(m: Qdq) -> None:
+    x, ends = m.op("Tanh", [m.input((2, 5, 6))]), m.constant("ends", np.array([3, 4], np.int32))
+    m.output(fused(m, "Attention", [x, normal(m, 6, 24), normal(m, 24), ends], (2, 5, 8), num_heads=2))
+
+
 def diagonal(m: Qdq) -> None:
     m.output(m.op("Einsum", [m.op("Tanh", [m.input((3, 3))])], equation="ii->i"))
 
@@ -160,6 +218,8 @@ def means_that_are_used(m: Qdq) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "past": (past_of_attention, r"Attention\): the past, or a further output, is used"),
+    "lengths": (mask_of_lengths, r"Attention\): a mask of dims \[2\] is not supported; wanted \[2, 5\]"),
     "diagonal": (diagonal, r"Einsum\): equation 'ii->i': a label twice in one operand"),
     "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
 }

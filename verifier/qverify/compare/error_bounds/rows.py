@@ -27,7 +27,6 @@ from qverify.compare.error_bounds.bounded_values import (
     real,
 )
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.resize_weighted import tables
 
 EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
 
@@ -257,7 +256,9 @@ def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
 def resize_weighted(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     """Returns the sums of rows and columns. The reference makes a product of each tap in float32 and adds them up."""
     x, shape = real(inputs[0]), graph.spec(node.outputs[0]).shape
-    (rows, wy), (columns, wx) = tables(node, certain(inputs[1]), real(inputs[2]).value, shape)
+    cut = [node.words[0] * shape[-2]]
+    rows, columns = (t.reshape(-1, n) for t, n in zip(np.split(certain(inputs[1]), cut), node.words, strict=True))
+    wy, wx = (t.reshape(-1, n) for t, n in zip(np.split(real(inputs[2]).value, cut), node.words, strict=True))
 
     def summed(values: Reals, by_row: Reals, by_column: Reals) -> Reals:
         lines = sum(by * values[..., at] for at, by in zip(columns.T, by_column.T, strict=True))

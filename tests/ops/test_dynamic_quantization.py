@@ -20,10 +20,6 @@ def _vector(m: Qdq) -> None:
     m.output(m.op("MatMulInteger", [dynamic(m, (5, 13)), integers(m, (13,), "uint8")]))
 
 
-def _volume(m: Qdq) -> None:
-    m.output(m.op("ConvInteger", [dynamic(m, (1, 2, 5, 5, 5)), integers(m, (2, 2, 3, 3, 3), "uint8")]))
-
-
 def _cast_to_float64(m: Qdq) -> None:
     m.output(m.op("Cast", [m.op("Cast", [m.input((2, 3))], to=11)], to=1))
 
@@ -31,7 +27,6 @@ def _cast_to_float64(m: Qdq) -> None:
 REFUSED = {
     "rows": (_zero_points_of_rows, r"MatMulInteger\): zero points 'za' of shape \[5\]"),
     "vector": (_vector, r"MatMulInteger\): an operand of rank 1"),
-    "volume": (_volume, r"ConvInteger\): 3-D convolution is not supported"),
     "cast": (_cast_to_float64, "is double, which is not supported"),
 }
 

@@ -95,6 +95,9 @@ def recurrent_of_lengths() -> onnx.ModelProto:
 
 SCALES = np.array([1, 1, 2, 1.5], np.float32)
 RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
+    "resize_by_scales_to_the_same_dims": lambda: chain(
+        "Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": np.array([1, 1, 1.1, 1.05], np.float32)}, 13, mode="linear"
+    ),
     "resize_10_nearest": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="nearest"),
     "resize_10_linear": lambda: chain("Resize", (1, 2, 5, 6), {"scales": SCALES}, 10, mode="linear"),
     "resize_18_axes": lambda: chain(
@@ -123,9 +126,20 @@ def test_computed_as_onnxruntime_does(name: str, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
-    "antialias": (
-        lambda: chain("Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES}, 18, mode="linear", antialias=1),
-        "antialias=1",
+    "antialias_of_nearest": (
+        lambda: chain("Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES}, 18, mode="nearest", antialias=1),
+        "antialias",
+    ),
+    "half_pixel_symmetric": (
+        lambda: chain(
+            "Resize",
+            (1, 2, 5, 6),
+            {"": np.empty(0), "scales": SCALES},
+            19,
+            mode="cubic",
+            coordinate_transformation_mode="half_pixel_symmetric",
+        ),
+        "coordinate_transformation_mode=half_pixel_symmetric",
     ),
     "aspect": (
         lambda: chain(
@@ -149,13 +163,16 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("MaxPool", (1, 2, 9, 6), {}, 17, kernel_shape=[1, 2], strides=[3, 1], auto_pad="SAME_UPPER"),
         "smaller than its stride",
     ),
-    "fast_gelu_bias": (
-        lambda: chain("FastGelu", (1, 2, 5, 6), {"b": np.ones(6, np.float32)}, domain="com.microsoft"),
-        "its bias is not supported",
-    ),
-    "conv_3d_of_floats": (
-        lambda: chain("Conv", (1, 2, 4, 5, 6), {"w": RNG.normal(size=(3, 2, 1, 1, 1)).astype(np.float32)}),
-        "3-D convolution is not supported",
+    "conv_transpose_3d_same_and_output_padding": (
+        lambda: chain(
+            "ConvTranspose",
+            (1, 2, 4, 5, 6),
+            {"w": np.ones((2, 3, 2, 2, 2), np.float32)},
+            auto_pad="SAME_UPPER",
+            strides=[2, 2, 2],
+            output_padding=[1, 1, 1],
+        ),
+        "output_padding with auto_pad=SAME_UPPER is not supported",
     ),
     "conv_transpose_same_and_output_padding": (
         lambda: chain(

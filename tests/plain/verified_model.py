@@ -29,6 +29,22 @@ def passes(model: onnx.ModelProto, tmp_path: Path, plain: bool = True) -> Graph:
     return graph
 
 
+def verified(model: onnx.ModelProto, tmp_path: Path) -> Graph:
+    """Asserts PASSED, every node forced, and the untouched file's outputs close to these. Returns
+    the compiled graph."""
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model.SerializeToString())
+    graph = compile_model(path.read_bytes(), "q.onnx").graph
+    check = graph.meta["check"]
+    assert check["units"] and not check["over"] and not check["not_checked"], check
+    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    pairs = {(p.a, p.b): p for p in report.pairs}
+    assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
+    assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
+    assert all(o["max_abs"] is not None and o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
+    return graph
+
+
 def small(seed: int = 3) -> onnx.ModelProto:
     """Conv, Relu, Conv, Add between quantized tensors, u8s8."""
     m = Qdq(seed=seed)

@@ -31,6 +31,7 @@
   X(global_average_pool) \
   X(group_norm) \
   X(gru) \
+  X(half_float) \
   X(layer_norm) \
   X(log_softmax) \
   X(lookup) \
@@ -56,6 +57,7 @@
   X(reshape) \
   X(resize_linear) \
   X(resize_nearest) \
+  X(resize_weighted) \
   X(resizer) \
   X(rms_norm) \
   X(rnn) \

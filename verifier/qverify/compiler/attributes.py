@@ -40,6 +40,8 @@ def check_attributes(view: View, blockers: Blockers) -> None:
     used."""
     needed = _needed(view)
     for node in view.nodes:
+        if node.name in blockers.nodes:
+            continue
         with blockers.at(node):
             _check_node(view, node, node.name in needed)
 

@@ -30,6 +30,7 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.units import Unit, units
+from qverify.onnx_model.decompose import check_same_values, decompose
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.load import is_quantized, load, parse
@@ -96,7 +97,10 @@ def compile_model(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
     notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
-    loaded = compute_in_float32(model)
+    decomposed = decompose(model, name, options.shapes)
+    if options.check:
+        check_same_values(decomposed)
+    loaded = compute_in_float32(decomposed.model)
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
@@ -108,6 +112,8 @@ def compile_model(
         model, ends = strip_quantization(model, name, on_host)
     view = View(unpack_weights(model), name)
     blockers = Blockers(view)
+    for node, error in decomposed.refused:
+        blockers.add(view.producer[node.output[0]], error)
     check_attributes(view, blockers)
     _check_outputs(view)
     matched = match(view, blockers, watch)

@@ -13,13 +13,13 @@ from qverify.onnx_model.view import View, attributes
 
 Array = npt.NDArray[Any]
 RESIZE: dict[str, frozenset[Any] | None] = {
-    "antialias": only(0),
+    "antialias": ANY,
     "coordinate_transformation_mode": only(b"half_pixel", b"pytorch_half_pixel", b"asymmetric", b"align_corners"),
     "cubic_coeff_a": ANY,
-    "exclude_outside": only(0),
+    "exclude_outside": ANY,
     "extrapolation_value": ANY,
     "keep_aspect_ratio_policy": only(b"stretch"),
-    "mode": only(b"nearest", b"linear"),
+    "mode": only(b"nearest", b"linear", b"cubic"),
     "nearest_mode": only(b"floor", b"ceil", b"round_prefer_floor", b"round_prefer_ceil"),
     "axes": ANY,
 }

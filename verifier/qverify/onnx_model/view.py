@@ -187,7 +187,9 @@ class View:
         if not (np.isfinite(scale) & (scale > 0)).all():
             raise UnsupportedError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
         if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
-            raise UnsupportedError(f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use 8-bit or 16-bit")
+            raise UnsupportedError(
+                f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use integers of 8 or 16 bits"
+            )
         shape = self.shape(name)
         axis = attributes(node).get("axis", 1) % (len(shape) or 1) if scale.size > 1 else -1
         if scale.size != zero.size or not scale.size or (scale.size > 1 and shape[axis : axis + 1] != (scale.size,)):

@@ -15,6 +15,7 @@ from qverify.model_bin.units import Unit
 
 PAGES: dict[str, Page] = {
     "elementwise_float": functions.elementwise_float,
+    "half_float": functions.half_float,
     "conv_float": float_sums.conv_float,
     "conv_transpose_float": float_sums.conv_transpose_float,
     "matmul_float": float_sums.matmul_float,
@@ -31,6 +32,7 @@ PAGES: dict[str, Page] = {
     "variadic_float": reductions.variadic_float,
     "lrn": rows.lrn,
     "resize_linear": rows.resize_linear,
+    "resize_weighted": rows.resize_weighted,
     "normalize": rows.normalize,
     "dequantize": rows.dequantize,
     "quantize": rows.quantize,

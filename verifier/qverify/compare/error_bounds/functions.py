@@ -148,6 +148,15 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     return [Real(np.where(far, np.nan, y.value), y.error).losing(~near & np.isfinite(x.value))]
 
 
+def half_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the value rounded to float16, and how far that moves while the value moves by its error."""
+    x = real(inputs[0])
+    y, low, high = ((x.value + by).astype(np.float16).astype(np.float64) for by in (0.0, -x.error, x.error))
+    if not x.error.any():
+        return [Real(y, np.zeros_like(y))]
+    return [Real(y, np.maximum(high - y, y - low))]
+
+
 def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
     """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
     worst of the values reached; and with qverify's own for a sigmoid of exact floats, whose error in a library is one

@@ -282,6 +282,21 @@ def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     return [Real(value, moved + gamma(6) * (size + moved) + TINY).losing_large(size + moved)]
 
 
+def resize_weighted(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+    """Returns the sums of rows and columns. The reference makes a product of each tap in float32 and adds them up."""
+    x, shape = real(inputs[0]), graph.spec(node.outputs[0]).shape
+    cut = [node.words[0] * shape[-2]]
+    rows, columns = (t.reshape(-1, n) for t, n in zip(np.split(certain(inputs[1]), cut), node.words, strict=True))
+    wy, wx = (t.reshape(-1, n) for t, n in zip(np.split(real(inputs[2]).value, cut), node.words, strict=True))
+
+    def summed(values: Reals, by_row: Reals, by_column: Reals) -> Reals:
+        lines = sum(by * values[..., at] for at, by in zip(columns.T, by_column.T, strict=True))
+        return np.asarray(sum(by[:, None] * lines[..., at, :] for at, by in zip(rows.T, by_row.T, strict=True)))
+
+    size, moved = (summed(v, np.abs(wy), np.abs(wx)) for v in (np.abs(x.value), x.error))
+    return [Real(summed(x.value, wy, wx), moved + gamma(sum(node.words) + 8) * (size + moved) + TINY)]
+
+
 def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     x = certain(inputs[0]).astype(np.float64)
     mean, scale = np.array(node.words, np.int32).view(np.float32).astype(np.float64).reshape(2, 1, -1, 1, 1)

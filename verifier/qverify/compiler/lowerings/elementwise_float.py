@@ -10,7 +10,6 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import elementwise_integer, variadic_float
-from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.onnx_model.view import attributes
 
@@ -93,8 +92,8 @@ ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError for another type than float32, a parameter that is not constant, or a bias
-    of FastGelu."""
+    """Writes the node. Raises UnsupportedError for another type than float32 or a parameter that is not
+    constant."""
     if elementwise_integer.serves(stream, node):
         elementwise_integer.lower_float(stream, node)
         return
@@ -104,10 +103,6 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     if node.op_type in ("Max", "Min") and len(node.input) != 2:
         variadic_float.lower_float(stream, node)
         return
-    if node.op_type == "FastGelu" and any(node.input[1:]):
-        raise UnsupportedError(
-            f"{node.name} (FastGelu): its bias is not supported; export it as an Add before the node"
-        )
     inputs: list[str | None] = [stream.source(n) for n in node.input[: function.operands]]
     stream.check_float32(node)
     words = [function.number, float_word(p), float_word(q)]

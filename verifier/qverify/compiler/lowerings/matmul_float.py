@@ -1,10 +1,11 @@
-"""MatMul and Gemm on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before (unpack_weights.py)."""
+"""MatMul, Gemm and FusedMatMul on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before (unpack_weights.py)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from qverify.compiler import unpack_weights
+from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import fully_connected, matmul
@@ -14,6 +15,7 @@ from qverify.onnx_model.view import attributes
 ONNX_TYPES = {
     **matmul.ONNX_TYPES,
     "Gemm": fully_connected.ONNX_TYPES["Gemm"],
+    "FusedMatMul": {"alpha": ANY, "transA": ANY, "transB": ANY, "transBatchA": only(0), "transBatchB": only(0)},
     "MatMulNBits": dict.fromkeys(unpack_weights.KNOWN),
 }
 

@@ -18,12 +18,15 @@ ONNX_TYPES = {"Resize": RESIZE}
 
 
 def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+    attrs = attributes(node)
+    if attrs.get("mode", b"nearest") != b"linear" or attrs.get("antialias", 0):
+        return None
     x = view.dequantized(node.input[0])
     if x is not None and max(len(x.scale), len(y.scale)) > 1:
         raise UnsupportedError(
             f"{node.name} (Resize): between tensors quantized per channel; only per tensor is supported"
         )
-    if x is None or x.value is not None or attributes(node).get("mode", b"nearest") != b"linear" or act.clamps(y.dtype):
+    if x is None or x.value is not None or act.clamps(y.dtype):
         return None
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y))
 
@@ -36,11 +39,8 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized) -
     builder.node("resize_linear", [operand(builder, x, shape), *tables], [y.name], [0])
 
 
-def lower_float(stream: FloatStream, node: Any) -> None:
-    if attributes(node).get("mode") != b"linear":
-        raise UnsupportedError(
-            f"{node.name} (Resize): mode {attributes(node)['mode'].decode()} is not supported; nearest and linear are"
-        )
+def on_stream(stream: FloatStream, node: Any) -> None:
+    """Writes the node on floats, or on integers, which are not requantized. Raises UnsupportedError."""
     builder, view, name = stream.builder, stream.view, node.output[0]
     index, weight = linear_tables(view, node, view.shape(node.input[0]), view.shape(name))
     tables = [builder.made(f"{name}/index", index), builder.made(f"{name}/weight", weight)]
@@ -57,11 +57,11 @@ def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int,
             f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
         )
     indices, weights = [], []
+    steps = scales(view, node, shape, out) if shape != out else None  # onnxruntime copies x of y's dims
     for axis in (2, 3):
         size, wanted = shape[axis], out[axis]
-        p = np.clip(
-            positions(view, node, size, wanted, scales(view, node, shape, out)[axis]), 0, np.float32(size - 1)
-        ).astype(np.float32)
+        found = np.arange(size) if steps is None else positions(view, node, size, wanted, steps[axis])
+        p = np.clip(found, 0, np.float32(size - 1)).astype(np.float32)
         i1 = p.astype(np.int32)
         i2 = np.minimum(i1 + 1, size - 1)
         d1, d2 = np.abs(p - i1.astype(np.float32)), np.abs(p - i2.astype(np.float32))

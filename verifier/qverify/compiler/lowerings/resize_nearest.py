@@ -17,7 +17,8 @@ EIGHT_BIT_KERNELS = ("Resize",)
 
 def moves(node: Any) -> bool:
     """Returns whether this Resize copies elements."""
-    return bool(attributes(node).get("mode", b"nearest") == b"nearest")
+    attrs = attributes(node)
+    return bool(attrs.get("mode", b"nearest") == b"nearest" and not attrs.get("antialias", 0))
 
 
 def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:

@@ -1,0 +1,254 @@
+"""Operators that stand for several others, written out: each is verified, its result that of the operator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import InternalError, UnsupportedError
+from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.load import load
+
+from tests.ops.qdq import Qdq
+from tests.plain.verified_model import verified
+
+MICROSOFT = "com.microsoft"
+
+
+def normal(m: Qdq, *shape: int) -> str:
+    return m.constant(f"c{len(m.constants)}", m.rng.normal(size=shape).astype(np.float32))
+
+
+def fused(m: Qdq, kind: str, inputs: list[str], shape: tuple[int, ...], outputs: int = 1, **attributes: object) -> str:
+    """A node of com.microsoft; onnx infers no shape of its output."""
+    name = m.op(kind, inputs, outputs, MICROSOFT, **attributes)
+    m.kinds[name] = shape
+    return name
+
+
+def convolutions(m: Qdq) -> None:
+    x = m.input((1, 3, 7, 5))
+    for name, parameters in (
+        ("Relu", []),
+        ("Tanh", []),
+        ("Sigmoid", []),
+        ("LeakyRelu", [0.2]),
+        ("HardSigmoid", [0.3, 0.4]),
+    ):
+        more = {"activation_params": parameters} if parameters else {}
+        inputs = [x, normal(m, 4, 3, 3, 3), normal(m, 4)]
+        m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5), activation=name, pads=[1, 1, 1, 1], **more))
+
+
+def convolution_of_integers(m: Qdq) -> None:
+    """Between DequantizeLinear and QuantizeLinear: one unit of integers, with the Clip inside."""
+    x, w = m.input((1, 3, 7, 5)), m.weight((4, 3, 1, 1), axis=0)
+    more = {"activation": "Clip", "activation_params": [0.0, 6.0]}
+    m.output(m.quantize(fused(m, "FusedConv", [x, w, m.bias(x, w, 4)], (1, 4, 7, 5), **more)))
+
+
+def convolution_with_sum(m: Qdq) -> None:
+    """Both sums: of a tensor that is added, with and without an activation."""
+    x, added = m.input((1, 3, 7, 5)), m.input((1, 4, 7, 5))
+    inputs = [x, normal(m, 4, 3, 1, 1), normal(m, 4), added]
+    m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5), activation="Relu"))
+    m.output(fused(m, "FusedConv", inputs, (1, 4, 7, 5)))
+
+
+def products(m: Qdq) -> None:
+    x = m.input((5, 13))
+    for name, more in (("Relu", {}), ("Tanh", {}), ("LeakyRelu", {"activation_alpha": 0.3})):
+        inputs = [x, normal(m, 7, 13), normal(m, 7)]
+        m.output(fused(m, "FusedGemm", inputs, (5, 7), activation=name, transB=1, alpha=0.5, **more))
+
+
+def batched_products(m: Qdq) -> None:
+    a, b = m.input((2, 3, 5, 7)), m.input((2, 3, 5, 4))
+    m.output(fused(m, "FusedMatMul", [a, b], (2, 3, 7, 4), transA=1, alpha=0.35))
+    m.output(fused(m, "FusedMatMul", [b, b], (2, 3, 5, 5), transB=1))
+
+
+def gelus(m: Qdq) -> None:
+    x = m.input((2, 5, 7))
+    for kind in ("BiasGelu", "FastGelu"):
+        m.output(fused(m, kind, [x, normal(m, 7)], (2, 5, 7)))
+    m.output(fused(m, "FastGelu", [x], (2, 5, 7)))
+
+
+def skips(m: Qdq) -> None:
+    """With and without bias and beta; the sum is an output of its own."""
+    x, skip, parts = m.input((2, 5, 8)), m.input((2, 5, 8)), [normal(m, 8) for _ in range(3)]
+    y = fused(m, "SkipLayerNormalization", [x, skip, *parts], (2, 5, 8), outputs=4, epsilon=1e-3)
+    m.kinds[f"{y}_3"] = (2, 5, 8)
+    m.output(m.quantize(y))
+    m.output(f"{y}_3")
+    m.output(fused(m, "SkipLayerNormalization", [x, skip, parts[0]], (2, 5, 8), epsilon=1e-5))
+    m.output(fused(m, "SkipSimplifiedLayerNormalization", [x, skip, parts[0], parts[1]], (2, 5, 8), epsilon=1e-5))
+
+
+EQUATIONS = {
+    "btc,kc->bkt": ((2, 3, 5), (4, 5)),
+    "bhid,bhjd->bhij": ((2, 2, 3, 5), (2, 2, 4, 5)),
+    "bhij,bjhd->bihd": ((2, 2, 3, 4), (2, 4, 2, 5)),
+    "i,j->ji": ((3,), (4,)),
+    "abc,abc->a": ((2, 3, 4), (2, 3, 4)),
+    "abcd,cdef->abef": ((2, 3, 4, 5), (4, 5, 2, 3)),
+    "...ij,jk": ((2, 1, 3, 4), (4, 5)),
+    "b...i,...ij->b...j": ((2, 1, 3), (4, 3, 5)),
+    "ij->ji": ((3, 4),),
+    "abc->b": ((2, 3, 4),),
+    "bxi,oij,byj->boxy": ((2, 3, 4), (5, 4, 2), (2, 6, 2)),
+}
+
+
+def einsums(m: Qdq) -> None:
+    """Products in batches, of several dims, with ellipses and broadcasting, sums, transposes, three operands."""
+    for equation, shapes in EQUATIONS.items():
+        m.output(m.op("Einsum", [m.op("Tanh", [m.input(shape)]) for shape in shapes], equation=equation))
+
+
+def einsum_of_integers(m: Qdq) -> None:
+    a, b = m.input((2, 4, 2, 5)), m.input((2, 3, 2, 5))
+    scores = m.quantize(m.op("Einsum", [a, b], equation="bihd,bjhd->bhij"))
+    m.output(m.quantize(m.op("Einsum", [scores, m.weight((3, 7))], equation="bhij,jk->bkhi")))
+
+
+def attentions(m: Qdq) -> None:
+    """Both masks, other sizes of values, an attention bias, keys of another length."""
+    x, mask = (
+        m.op("Tanh", [m.input((2, 5, 6))]),
+        m.constant("mask", np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)),
+    )
+    m.output(fused(m, "Attention", [x, normal(m, 6, 24), normal(m, 24), mask], (2, 5, 8), num_heads=2))
+    sizes = {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 4], "unidirectional": 1, "scale": 0.3}
+    m.output(fused(m, "Attention", [x, normal(m, 6, 20), normal(m, 20)], (2, 5, 4), **sizes))
+    q, k, v = (m.op("Tanh", [m.input((2, n, 8))]) for n in (4, 7, 7))
+    inputs = [q, k, v, normal(m, 24), "", normal(m, 1, 2, 4, 7)]
+    m.output(fused(m, "MultiHeadAttention", inputs, (2, 4, 8), num_heads=2))
+    m.output(fused(m, "MultiHeadAttention", [q, k, v], (2, 4, 8), num_heads=4))
+
+
+def attention_of_integers(m: Qdq) -> None:
+    x = m.op("DynamicQuantizeLinear", [m.op("Tanh", [m.input((2, 5, 6))])], 3)
+    w = m.constant("w", m.rng.integers(-127, 128, (6, 24)).astype(np.int8))
+    scale, zero = m.constant("scale", np.float32(0.01)), m.constant("zero", np.int8(0))
+    inputs = [x, w, normal(m, 24), f"{x}_1", scale, "", f"{x}_2", zero]
+    m.output(fused(m, "QAttention", inputs, (2, 5, 8), num_heads=2))
+
+
+GOOD: dict[str, Callable[[Qdq], None]] = {
+    f.__name__: f
+    for f in (
+        convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
+        einsums, einsum_of_integers, attentions, attention_of_integers,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_written_out(name: str, tmp_path: Path) -> None:
+    m = Qdq(seed=sum(name.encode()))
+    GOOD[name](m)
+    verified(m.model(), tmp_path)
+
+
+def test_an_activation_between_integers_stays_in_its_unit(tmp_path: Path) -> None:
+    m = Qdq()
+    convolution_of_integers(m)
+    nodes = compile_model(m.model().SerializeToString(), "unit.onnx").graph.nodes
+    assert [n.op for n in nodes] == ["quantize", "conv", "dequantize"]
+
+
+def test_einsum_between_integers_is_a_product_of_integers() -> None:
+    m = Qdq()
+    einsum_of_integers(m)
+    nodes = compile_model(m.model().SerializeToString(), "unit.onnx").graph.nodes
+    assert [n.op for n in nodes if n.op not in ("reshape", "transpose", "quantize", "dequantize")] == ["matmul"] * 2
+
+
+def test_rows_of_embeddings() -> None:
+    """EmbedLayerNormalization against its operators: with and without segments and positions, the sum as an output."""
+    m = Qdq()
+    tables, ids = (
+        [normal(m, n, 6) for n in (20, 9, 3)],
+        [m.constant(f"i{n}", np.array([[0, 1, 2, 1]] * 2, np.int32)) for n in range(3)],
+    )
+    whole = [m.op("Identity", [name]) for name in ids]
+    parts = [normal(m, 6), normal(m, 6)]
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    y = fused(m, "EmbedLayerNormalization", [*whole[:2], *tables, *parts, "", whole[2]], (2, 4, 6), 3, epsilon=1e-3)
+    m.kinds[f"{y}_2"] = (2, 4, 6)
+    m.output(y)
+    m.output(f"{y}_2")
+    m.output(fused(m, "EmbedLayerNormalization", [whole[0], "", *tables[:2], "", *parts], (2, 4, 6), 2))
+    model = m.model()
+    for at, node in enumerate([n for n in model.graph.node if n.op_type == "Identity"]):
+        model.graph.input.append(onnx.helper.make_tensor_value_info(f"run{at}", onnx.TensorProto.INT32, (2, 4)))
+        node.input[0] = f"run{at}"
+    done = decompose(load(model.SerializeToString(), "unit.onnx"), "unit.onnx", {})
+    check_same_values(done)
+    assert not done.refused and "EmbedLayerNormalization" not in {n.op_type for n in done.model.graph.node}
+
+
+def past_of_attention(m: Qdq) -> None:
+    x, past = m.op("Tanh", [m.input((1, 2, 6))]), normal(m, 2, 1, 2, 3, 4)
+    inputs = [x, normal(m, 6, 24), normal(m, 24), "", past]
+    m.output(fused(m, "Attention", inputs, (1, 2, 8), 2, num_heads=2))
+
+
+def mask_of_lengths(m: Qdq) -> None:
+    x, ends = m.op("Tanh", [m.input((2, 5, 6))]), m.constant("ends", np.array([3, 4], np.int32))
+    m.output(fused(m, "Attention", [x, normal(m, 6, 24), normal(m, 24), ends], (2, 5, 8), num_heads=2))
+
+
+def diagonal(m: Qdq) -> None:
+    m.output(m.op("Einsum", [m.op("Tanh", [m.input((3, 3))])], equation="ii->i"))
+
+
+def means_that_are_used(m: Qdq) -> None:
+    x = m.input((2, 5, 8))
+    y = fused(m, "SkipLayerNormalization", [x, x, normal(m, 8)], (2, 5, 8), outputs=2, epsilon=1e-5)
+    m.kinds[f"{y}_1"] = (2, 5, 1)
+    m.output(y)
+    m.output(f"{y}_1")
+
+
+REFUSED: dict[str, tuple[Callable[[Qdq], None], str]] = {
+    "past": (past_of_attention, r"Attention\): the past, or a further output, is used"),
+    "lengths": (mask_of_lengths, r"Attention\): a mask of dims \[2\] is not supported; wanted \[2, 5\]"),
+    "diagonal": (diagonal, r"Einsum\): equation 'ii->i': a label twice in one operand"),
+    "mean": (means_that_are_used, r"SkipLayerNormalization\): its mean or inv_std_var is used"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    m = Qdq()
+    build, said = REFUSED[name]
+    build(m)
+    with pytest.raises(UnsupportedError, match=said):
+        compile_model(m.model().SerializeToString(), "unit.onnx")
+
+
+def test_a_wrong_decomposition_is_a_bug() -> None:
+    m = Qdq()
+    products(m)
+    model = load(m.model().SerializeToString(), "unit.onnx")
+    done = decompose(model, "unit.onnx", {})
+    check_same_values(done)
+    gemm = next(n for r in done.rounds[0].replaced for n in r.nodes if n.op_type == "Gemm")
+    next(a for a in gemm.attribute if a.name == "alpha").f = 0.51
+    with pytest.raises(InternalError, match="writing FusedGemm out changed it"):
+        check_same_values(done)
+
+
+def test_without_such_operators_the_model_stays() -> None:
+    m = Qdq()
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    model = load(m.model().SerializeToString(), "unit.onnx")
+    assert decompose(model, "unit.onnx", {}).model is model
+    assert isinstance(model, onnx.ModelProto)

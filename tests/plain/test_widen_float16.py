@@ -1,0 +1,104 @@
+"""float16 tensors: computed in float32, each result rounded to float16; types that no model.bin has are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.decompose import decompose
+from qverify.onnx_model.load import load
+
+from tests.ops.qdq import Qdq
+from tests.plain.verified_model import verified
+
+FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def halves(m: Qdq, *shape: int) -> str:
+    return m.constant(f"c{len(m.constants)}", m.rng.normal(size=shape).astype(np.float16))
+
+
+def pair(m: Qdq, source: str, scale: float, dtype: str = "uint8") -> str:
+    """Q and DQ by a scale of float16."""
+    inputs = [m.constant(f"{source}_s", np.float16(scale)), m.constant(f"{source}_z", np.array(3, dtype))]
+    return m.op("DequantizeLinear", [m.op("QuantizeLinear", [source, *inputs]), *inputs])
+
+
+def quantized_by_halves(m: Qdq) -> None:
+    """What a converter of a quantized model writes: every scale, weight and sum is float16."""
+    m.opset = 19
+    x = pair(m, m.op("Cast", [m.input((1, 3, 6, 5))], to=FLOAT16), 0.02)
+    w = m.constant("w", m.rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8))
+    scales = [m.constant("ws", m.rng.uniform(0.01, 0.02, 4).astype(np.float16)), m.constant("wz", np.zeros(4, np.int8))]
+    y = m.op("Conv", [x, m.op("DequantizeLinear", [w, *scales], axis=0), halves(m, 4)], pads=[1, 1, 1, 1])
+    y = pair(m, m.op("Relu", [y]), 0.05)
+    m.output(m.op("Cast", [m.op("Softmax", [m.op("Transpose", [y])])], to=FLOAT))
+
+
+def mixed_types(m: Qdq) -> None:
+    """From integers, to integers, to the same type, movements and sums with constants of float16."""
+    x = m.op("Cast", [m.input((3, 4))], to=FLOAT16)
+    whole = m.op("Cast", [m.op("Mul", [x, m.constant("ten", np.float16(10))])], to=TensorProto.INT64)
+    y = m.op("Add", [m.op("Cast", [whole], to=FLOAT16), m.op("Cast", [x], to=FLOAT16)])
+    parts = m.op("Split", [m.op("Concat", [y, halves(m, 3, 4)], axis=1)], 2, axis=1)
+    m.output(m.op("Cast", [m.op("Sigmoid", [m.op("Max", [parts, f"{parts}_1"])])], to=FLOAT))
+
+
+@pytest.mark.parametrize("build", [quantized_by_halves, mixed_types])
+def test_verified(build: Callable[[Qdq], None], tmp_path: Path) -> None:
+    m = Qdq(seed=5)
+    build(m)
+    verified(m.model(), tmp_path)
+
+
+def test_only_what_computes_is_rounded() -> None:
+    m = Qdq()
+    mixed_types(m)
+    model = load(m.model().SerializeToString(), "unit.onnx")
+    after = decompose(model, "unit.onnx", {}).model
+    rounded = {n.output[0] for n in after.graph.node if n.op_type == "Cast" and n.input[0].endswith("/float16")}
+    kinds = {o: n.op_type for n in model.graph.node for o in n.output}
+    assert sorted(kinds[n] for n in rounded) == ["Add", "Cast", "Cast", "Mul", "Sigmoid"]
+    assert not [i.name for i in after.graph.initializer if i.data_type == FLOAT16]
+
+
+def small(source: int, target: int) -> onnx.ModelProto:
+    """x -> Cast -> Exp -> y in one type, beside a quantized tensor."""
+    m = Qdq()
+    m.output(m.op("Relu", [m.input((2, 3))]))
+    model = m.model()
+    model.graph.input.append(helper.make_tensor_value_info("x", source, (2, 3)))
+    model.graph.node.append(helper.make_node("Exp", ["x"], ["y"], "exp"))
+    model.graph.output.append(helper.make_tensor_value_info("y", target, (2, 3)))
+    return model
+
+
+def test_ends_of_float16_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"input 'x' is float16; only float32 .* keep_io_types"):
+        compile_model(small(FLOAT16, FLOAT16).SerializeToString(), "unit.onnx")
+
+
+def foreign(zero: np.ndarray, opset: int) -> onnx.ModelProto:
+    """x -> Q -> DQ -> y by a zero point of another type."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "quantize"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], "dequantize"),
+    ]
+    constants = [numpy_helper.from_array(np.float32(0.1), "s"), numpy_helper.from_array(zero, "z")]
+    ends = [helper.make_tensor_value_info(n, FLOAT, (2, 3)) for n in "xy"]
+    graph = helper.make_graph(nodes, "foreign", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
+def test_other_quantized_types_are_refused_by_name(kind: str) -> None:
+    model = foreign(np.zeros((), getattr(ml_dtypes, kind)), 21)
+    with pytest.raises(UnsupportedError, match=kind.replace("_", "_?")):
+        compile_model(model.SerializeToString(), "unit.onnx")

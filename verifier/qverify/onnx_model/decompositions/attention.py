@@ -1,0 +1,133 @@
+"""com.microsoft Attention, QAttention and MultiHeadAttention of whole sequences: projections, softmax of the scaled
+products, sum of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+
+KNOWN = ("num_heads", "unidirectional", "qkv_hidden_sizes", "scale", "mask_filter_value")
+ZERO = {"do_rotary": 0, "past_present_share_buffer": 0, "rotary_embedding_dim": 0}
+LOWEST = float(np.finfo(np.float32).min)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """batch, queries, keys: sizes. heads: their number. sizes: elements of a query, a key and a value, all heads."""
+
+    batch: int
+    queries: int
+    keys: int
+    heads: int
+    sizes: tuple[int, int, int]
+
+
+def attention(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Attention: x, weights, bias, mask, past, attention bias. QAttention: x, weights, bias, scales, mask, zero points,
+    past."""
+    quantized = node.op_type == "QAttention"
+    mask, past = (given(node, 5), given(node, 8)) if quantized else (given(node, 3), given(node, 4))
+    _check(r, node, past)
+    batch, length, _ = r.dims(node.input[0])
+    whole = r.dims(node.input[1])[1]
+    sizes = tuple(attribute(node, "qkv_hidden_sizes", [whole // 3] * 3))
+    heads = Heads(batch, length, length, attribute(node, "num_heads", 0), (sizes[0], sizes[1], sizes[2]))
+    if quantized:
+        x, w, bias, scale_x, scale_w, _, zero_x, zero_w = [given(node, i) for i in range(8)]
+        operands = [x, w, scale_x, scale_w, zero_x, zero_w, bias]
+        projected = r.step("MatMulIntegerToFloat", operands, "projected", MICROSOFT)
+    else:
+        projected = r.step("MatMul", list(node.input[:2]), "projected")
+        if given(node, 2):
+            projected = r.step("Add", [projected, node.input[2]], "projected_with_bias")
+    parts = [r.fresh(n) for n in ("query", "key", "value")]
+    cuts = [projected, r.ints("sizes", sizes)] if r.opset >= 13 else [projected]
+    more: dict[str, Any] = {} if r.opset >= 13 else {"split": sizes}
+    r.nodes.append(onnx.helper.make_node("Split", cuts, parts, f"{parts[0]}/Split", axis=-1, **more))
+    _attend(r, node, parts, heads, [_mask(r, node, mask, heads), "" if quantized else given(node, 5)])
+
+
+def several(r: Rewriter, node: onnx.NodeProto) -> None:
+    """MultiHeadAttention: query, key, value, bias, padding mask, attention bias; what follows is of the past."""
+    _check(r, node, "".join(given(node, i) for i in range(6, 10)))
+    if not given(node, 1) or not given(node, 2) or any(len(r.dims(n)) != 3 for n in node.input[:3]):
+        raise r.refusal("packed operands, or keys and values by heads, are not supported; wanted three of rank 3")
+    shapes = [r.dims(n) for n in node.input[:3]]
+    heads = Heads(
+        shapes[0][0],
+        shapes[0][1],
+        shapes[1][1],
+        attribute(node, "num_heads", 0),
+        (shapes[0][2], shapes[1][2], shapes[2][2]),
+    )
+    parts = list(node.input[:3])
+    if given(node, 3):
+        value = r.value(node.input[3])
+        if value is None:
+            raise r.refusal("its bias is computed at run time; only constants can be compiled")
+        biases = np.split(value, np.cumsum(heads.sizes)[:2])
+        parts = [
+            r.step("Add", [part, r.constant(f"{what}_bias", bias)], what)
+            for part, bias, what in zip(parts, biases, ("query", "key", "value"), strict=True)
+        ]
+    _attend(r, node, parts, heads, [_mask(r, node, given(node, 4), heads), given(node, 5)])
+
+
+def _check(r: Rewriter, node: onnx.NodeProto, past: str) -> None:
+    check_known(r, node, *KNOWN, *ZERO)
+    for name in ZERO:
+        if attribute(node, name, 0):
+            raise r.refusal(f"its attribute {name} is not supported; export without it")
+    if past or any(r.is_read(at) for at in range(1, len(node.output))):
+        raise r.refusal(
+            "the past, or a further output, is used; only the first output of whole sequences can be compiled"
+        )
+
+
+def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
+    """Returns what a mask of (batch, keys), 1 or 0, adds to the products; "" without one."""
+    if not mask:
+        return ""
+    if r.dims(mask) != (heads.batch, heads.keys):
+        raise r.refusal(f"a mask of dims {list(r.dims(mask))} is not supported; wanted [{heads.batch}, {heads.keys}]")
+    real = r.step("Cast", [mask], "mask", to=int(onnx.TensorProto.FLOAT))
+    out = r.step("Sub", [r.constant("one", np.float32(1)), real], "masked_out")
+    by = np.float32(attribute(node, "mask_filter_value", -10000.0))
+    added = r.step("Mul", [out, r.constant("mask_filter_value", by)], "mask_added")
+    return r.step("Reshape", [added, r.ints("mask_dims", [heads.batch, 1, 1, heads.keys])], "mask_of_heads")
+
+
+def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
+    """Writes the attention of a query, a key and a value (batch, length, size). added: tensors that the products get."""
+    lengths, orders = (heads.queries, heads.keys, heads.keys), ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+    if not heads.heads or any(size % heads.heads for size in heads.sizes):
+        raise r.refusal(f"num_heads={heads.heads} does not divide {list(heads.sizes)}")
+    split = []
+    for part, length, size, order, what in zip(
+        parts, lengths, heads.sizes, orders, ("queries", "keys", "values"), strict=True
+    ):
+        dims = r.ints(f"{what}_dims", [heads.batch, length, heads.heads, size // heads.heads])
+        split.append(r.step("Transpose", [r.step("Reshape", [part, dims], f"{what}_by_head")], what, perm=order))
+    scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(heads.sizes[0] // heads.heads)
+    scores = r.step("MatMul", split[:2], "products")
+    scores = r.step("Mul", [scores, r.constant("scale", np.float32(scale))], "scores")
+    if attribute(node, "unidirectional", 0):
+        later = np.triu(np.full((heads.queries, heads.keys), LOWEST, np.float32), 1 + heads.keys - heads.queries)
+        added = [*added, r.constant("later", later)]
+    for at, more in enumerate(filter(None, added)):
+        scores = r.step("Add", [scores, more], f"scores_with_{at}")
+    shares = r.step("Softmax", [scores], "shares", axis=-1)
+    rows = r.step("Transpose", [r.step("MatMul", [shares, split[2]], "sums")], "rows", perm=[0, 2, 1, 3])
+    r.node("Reshape", [rows, r.ints("rows_dims", [heads.batch, heads.queries, heads.sizes[2]])], node.output[0])
+
+
+REPLACED = {
+    (MICROSOFT, "Attention"): attention,
+    (MICROSOFT, "QAttention"): attention,
+    (MICROSOFT, "MultiHeadAttention"): several,
+}

@@ -1,0 +1,56 @@
+"""com.microsoft's sums with a normalization: SkipLayerNormalization, SkipSimplifiedLayerNormalization and
+EmbedLayerNormalization."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+
+EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; for the others it has to be given
+
+
+def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
+    """input + skip + bias, output 3, then LayerNormalization, or that of the root mean square, over the last axis."""
+    check_known(r, node, "epsilon")
+    if any(r.is_read(at) for at in (1, 2)):
+        raise r.refusal("its mean or inv_std_var is used; only the normalized output and the sum can be compiled")
+    simple = node.op_type == "SkipSimplifiedLayerNormalization"
+    bias, scale = given(node, 3 if simple else 4), [node.input[2], "" if simple else given(node, 3)]
+    last = node.output[3] if r.is_read(3) else r.fresh("sum")
+    first = r.fresh("sum_without_bias") if bias else last
+    r.node("Add", [node.input[0], node.input[1]], first)
+    if bias:
+        r.node("Add", [first, bias], last)
+    kind = "SimplifiedLayerNormalization" if simple else "LayerNormalization"
+    r.node(kind, [last, *scale], node.output[0], axis=-1, epsilon=attribute(node, "epsilon", EPSILON))
+
+
+def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
+    """The rows of the tables for words, positions and segments, their sum, output 2, then LayerNormalization."""
+    check_known(r, node, "epsilon", "mask_index_type")
+    if r.is_read(1):
+        raise r.refusal("its mask_index is used; only the normalized output and the sum can be compiled")
+    words, segments, word_table, position_table, segment_table, scale, bias = [given(node, i) for i in range(7)]
+    _, length = r.dims(words)
+    positions = given(node, 8) or r.ints("positions", np.arange(length)[None])
+    parts = [
+        r.step("Gather", [word_table, words], "words"),
+        r.step("Gather", [position_table, positions], "positions_of"),
+    ]
+    if segments:
+        parts.append(r.step("Gather", [segment_table, segments], "segments"))
+    total, last = parts[0], node.output[2] if r.is_read(2) else r.fresh("sum")
+    for at, part in enumerate(parts[1:], 1):
+        total = r.node("Add", [total, part], last if at == len(parts) - 1 else r.fresh("sum_of_two"))
+    r.node(
+        "LayerNormalization", [total, scale, bias], node.output[0], axis=-1, epsilon=attribute(node, "epsilon", EPSILON)
+    )
+
+
+REPLACED = {
+    (MICROSOFT, "SkipLayerNormalization"): skip_layer_norm,
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): skip_layer_norm,
+    (MICROSOFT, "EmbedLayerNormalization"): embed_layer_norm,
+}

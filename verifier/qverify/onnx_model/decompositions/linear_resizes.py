@@ -1,0 +1,92 @@
+"""Linear Resize over other dims than the last two of four: two of them are brought there, three take two steps."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import onnx
+
+from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, given
+
+KEPT = (
+    "coordinate_transformation_mode",
+    "cubic_coeff_a",
+    "exclude_outside",
+    "extrapolation_value",
+    "mode",
+    "nearest_mode",
+)
+
+
+def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Resizes the dims that change, the last two first. Integers, which onnxruntime cuts off after every step, take one
+    step or none."""
+    mode, smooth = attribute(node, "mode", b"nearest"), attribute(node, "antialias", 0)
+    if mode not in (b"linear", b"cubic") or r.opset < 11:
+        return False
+    shape, out = r.dims(node.input[0]), r.dims(node.output[0])
+    scales = _scales(r, node, shape)
+    changed = [a for a in range(len(shape)) if shape[a] != out[a] or (scales is not None and scales[a] != 1)]
+    if not changed or (len(shape) == 4 and changed[0] >= 2):
+        return False
+    if (
+        len(changed) > (2 if smooth or mode == b"cubic" else 3)
+        or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
+    ):
+        raise r.refusal(f"{mode.decode()} over {list(shape)} -> {list(out)} is not supported; resize fewer dims")
+    if r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
+        raise r.refusal(
+            f"linear over {list(shape)} -> {list(out)} of integers is not supported; only the last two of four dims are"
+        )
+    if len(changed) < 3:
+        _step(r, node, (node.input[0], shape), changed, out, scales, node.output[0])
+        return None
+    between = tuple(o if a in changed[1:] else s for a, (s, o) in enumerate(zip(shape, out, strict=True)))
+    half = _step(r, node, (node.input[0], shape), changed[1:], between, scales, r.fresh("resized"))
+    _step(r, node, (half, between), changed[:1], out, scales, node.output[0])
+    return None
+
+
+def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
+    """Returns the scale of every dim where the node gives them; None where it gives sizes."""
+    name = given(node, 2)
+    if not name:
+        return None
+    value = r.value(name)
+    if value is None:
+        raise r.refusal("its scales are computed at run time; only constants can be compiled")
+    axes, scales = attribute(node, "axes", range(len(shape))), np.ones(len(shape), np.float32)
+    if value.size == len(axes):
+        scales[[a % len(shape) for a in axes]] = value
+        return scales
+    return None
+
+
+def _step(
+    r: Rewriter, node: onnx.NodeProto, x: tuple[str, Dims], axes: list[int], out: Dims, scales: Array | None, to: str
+) -> str:
+    """Writes the Resize of one or two dims of x, a name and its dims, between movements that bring them to the end and
+    back, and returns `to`."""
+    source, shape = x
+    order = [a for a in range(len(shape)) if a not in axes] + axes
+    if order != sorted(order):
+        source = r.step("Transpose", [source], "resized_last", perm=order)
+    inner = [1] * (2 - len(axes)) + [shape[a] for a in axes]
+    source = r.step("Reshape", [source, r.ints("planes_dims", [1, prod(shape) // prod(inner), *inner])], "planes")
+    wanted = [1] * (2 - len(axes)) + [out[a] for a in axes]
+    if scales is not None:
+        ends = [1.0] * (4 - len(axes)) + [float(scales[a]) for a in axes]
+        sizes = ["", r.constant("scales", np.array(ends, np.float32))]
+    else:
+        sizes = ["", "", r.ints("sizes", [1, prod(shape) // prod(inner), *wanted])]
+    kept = {n: attribute(node, n, None) for n in KEPT}
+    planes = r.step("Resize", [source, *sizes], "resized_planes", **{k: v for k, v in kept.items() if v is not None})
+    moved = to if order == sorted(order) else r.fresh("resized_dims")
+    r.node("Reshape", [planes, r.ints("dims", [out[a] for a in order])], moved)
+    if moved != to:
+        r.node("Transpose", [moved], to, perm=[int(a) for a in np.argsort(order)])
+    return to
+
+
+REPLACED = {("", "Resize"): linear_resize}

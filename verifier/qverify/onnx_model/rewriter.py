@@ -1,0 +1,145 @@
+"""What a page of decompositions reads a node with, and writes the nodes that take its place with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.errors import UnsupportedError
+
+Array = npt.NDArray[Any]
+Dims = tuple[int, ...]
+MICROSOFT = "com.microsoft"
+
+
+class Rewriter:
+    """One model. nodes, constants: those made for the node that is being replaced."""
+
+    def __init__(self, model: onnx.ModelProto):
+        graph = model.graph
+        self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self.initializers = {i.name: i for i in graph.initializer}
+        self._infos = {v.name: v.type.tensor_type for v in [*graph.value_info, *graph.input, *graph.output]}
+        self._taken = {
+            *self._infos,
+            *self.initializers,
+            *(n for node in graph.node for n in [*node.input, *node.output]),
+        }
+        self.read = {i for node in graph.node for i in node.input} | {o.name for o in graph.output}
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self._node = onnx.NodeProto()
+        self._ends, self._readers = {o.name for o in graph.output}, dict[str, list[onnx.NodeProto]]()
+        for node in graph.node:
+            for name in set(node.input):
+                self._readers.setdefault(name, []).append(node)
+        self.absorbed: list[onnx.NodeProto] = []
+
+    def begin(self, node: onnx.NodeProto) -> None:
+        """Starts to replace this node."""
+        self._node, self.nodes, self.constants, self.absorbed = node, [], [], []
+
+    def dims(self, name: str) -> Dims:
+        """Returns the tensor's dims. Raises UnsupportedError where they are not known."""
+        if name in self.initializers:
+            return tuple(self.initializers[name].dims)
+        info = self._infos.get(name)
+        if info is None or not info.HasField("shape") or any(d.dim_value < 1 for d in info.shape.dim):
+            raise self.refusal(f"the shape of {name!r} is not known. Export the model with fixed shapes")
+        return tuple(d.dim_value for d in info.shape.dim)
+
+    def kind(self, name: str) -> int:
+        """Returns ONNX's number of the tensor's type; 0 where it is not known."""
+        if name in self.initializers:
+            return int(self.initializers[name].data_type)
+        return int(self._infos[name].elem_type) if name in self._infos else 0
+
+    def value(self, name: str) -> Array | None:
+        """Returns the value of an initializer; None for other tensors."""
+        return numpy_helper.to_array(self.initializers[name]) if name in self.initializers else None
+
+    def is_read(self, at: int) -> bool:
+        """Returns whether output number `at` of the node is used."""
+        return len(self._node.output) > at and self._node.output[at] in self.read and bool(self._node.output[at])
+
+    def absorbed_activation(self, node: onnx.NodeProto) -> tuple[str, onnx.NodeProto | None]:
+        """Returns the tensor that ends the node's unit, and the Relu or Clip of constant bounds between the node and a
+        QuantizeLinear, which then is replaced with it; None where there is none."""
+        name = node.output[0]
+        act = self._only_reader(name)
+        if (
+            act is None
+            or act.op_type not in ("Relu", "Clip")
+            or not self.initializers.keys() >= {*filter(None, act.input[1:])}
+        ):
+            return name, None
+        reader = self._only_reader(act.output[0])
+        if reader is None or reader.op_type != "QuantizeLinear":
+            return name, None
+        self.absorbed.append(act)
+        return act.output[0], act
+
+    def _only_reader(self, name: str) -> onnx.NodeProto | None:
+        readers = self._readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self._ends else None
+
+    def refusal(self, reason: str) -> UnsupportedError:
+        """Returns the error of the node that is being replaced."""
+        return UnsupportedError(f"{self._node.name or self._node.output[0]} ({self._node.op_type}): {reason}")
+
+    def fresh(self, what: str) -> str:
+        """Returns a new tensor's name: that of the node's output and `what`, with `~` appended while it is taken."""
+        return self.fresh_of(self._node.output[0], what)
+
+    def fresh_of(self, tensor: str, what: str) -> str:
+        """Returns a new tensor's name: that of another tensor and `what`."""
+        name = f"{tensor}/{what}"
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        return name
+
+    def constant(self, what: str, value: Any) -> str:
+        """Adds an initializer and returns its name."""
+        name, array = self.fresh(what), np.asarray(value)
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        self.initializers[name] = self.constants[-1]
+        return name
+
+    def ints(self, what: str, values: Any) -> str:
+        """Adds a constant of int64."""
+        return self.constant(what, np.array(values, np.int64))
+
+    def node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attrs: Any) -> str:
+        """Adds a node of one output and returns that. output: its name, one of the replaced node's or a `fresh` one."""
+        own = output == self._node.output[0] or any(output == a.output[0] for a in self.absorbed)
+        name = self._node.name if own else f"{self._node.name}/{output}"
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self.nodes.append(helper.make_node(kind, inputs, [output], name=name, domain=domain, **attrs))
+        return output
+
+    def step(self, kind: str, inputs: list[str], what: str, domain: str = "", **attrs: Any) -> str:
+        """Adds a node whose output is new and returns that output."""
+        return self.node(kind, inputs, self.fresh(what), domain, **attrs)
+
+
+def given(node: onnx.NodeProto, at: int) -> str:
+    """Returns the name of input number `at`, "" where the node has none."""
+    return str(node.input[at]) if len(node.input) > at else ""
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """Returns the value of an attribute."""
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def check_known(rewriter: Rewriter, node: onnx.NodeProto, *names: str) -> None:
+    """Raises UnsupportedError for an attribute that is none of these."""
+    unknown = [a.name for a in node.attribute if a.name not in names]
+    if unknown:
+        raise rewriter.refusal(f"its attribute {unknown[0]} is not supported; export without it")

@@ -1,0 +1,113 @@
+"""float16 tensors as float32 ones of the same values, each operator's result rounded to float16, which is how
+onnxruntime's CPU computes: a Cast to float32, the operator in float32, a Cast to float16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.errors import UnsupportedError
+from qverify.onnx_model.rewriter import Rewriter
+
+FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+# operators whose results are elements of their inputs, or float16 where these are
+EXACT = {
+    "Abs", "Ceil", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Floor", "Gather",
+    "GatherElements", "GatherND", "GlobalMaxPool", "Identity", "Max", "MaxPool", "Min", "Neg", "Pad", "ReduceMax",
+    "ReduceMin", "Relu", "Reshape", "Round", "ScatterElements", "ScatterND", "Sign", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where",
+}  # fmt: skip
+
+
+def has_float16(model: onnx.ModelProto) -> bool:
+    """Returns whether a tensor of the graph is float16."""
+    graph = model.graph
+    infos = [*graph.value_info, *graph.input, *graph.output]
+    return any(i.data_type == FLOAT16 for i in graph.initializer) or any(
+        v.type.tensor_type.elem_type == FLOAT16 for v in infos
+    )
+
+
+def check_ends(model: onnx.ModelProto, name: str) -> None:
+    """Raises UnsupportedError for an input or output of float16, which no model.bin has."""
+    for what, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            if value.type.tensor_type.elem_type == FLOAT16:
+                raise UnsupportedError(
+                    f"{name}: {what} {value.name!r} is float16; only float32 inputs and outputs can be compiled. "
+                    "Convert the model with keep_io_types=True, or add a Cast to float32"
+                )
+
+
+def widen_constants_of_float16(model: onnx.ModelProto) -> None:
+    """Makes initializers of float16 float32, in place."""
+    for tensor in model.graph.initializer:
+        if tensor.data_type == FLOAT16:
+            tensor.CopyFrom(_wide(tensor))
+
+
+def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
+
+
+def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
+    """Writes the node in float32 with its results rounded; False where it has no float16. r: of the model as it was.
+    Raises UnsupportedError for operators with graphs inside."""
+    kinds = [r.kind(n) for n in (*node.input, *node.output) if n]
+    if FLOAT16 not in kinds:
+        return False
+    if any(a.HasField("g") or a.graphs for a in node.attribute):
+        raise r.refusal("float16 around an operator with graphs inside is not supported")
+    narrow = [o for o in node.output if o and r.kind(o) == FLOAT16]
+    if node.op_type in ("Cast", "CastLike"):
+        _cast(r, node, bool(narrow))
+        return True
+    outputs = list(node.output)
+    if node.op_type not in EXACT:
+        outputs = [r.fresh_of(o, "unrounded") if o in narrow else o for o in outputs]
+    made = onnx.NodeProto.FromString(node.SerializeToString())
+    made.output[:] = outputs
+    del made.attribute[:]
+    made.attribute.extend(_wide_attributes(r, node))
+    r.nodes.append(made)
+    for before, after in zip(outputs, node.output, strict=True):
+        if before != after:
+            _round(r, before, after)
+    return True
+
+
+def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:
+    source, to = node.input[0], node.output[0]
+    if not narrow:
+        r.nodes.append(helper.make_node("Cast", [source], [to], node.name, to=r.kind(to)))
+    elif r.kind(source) == FLOAT16:
+        r.node("Identity", [source], to)
+    elif r.kind(source) == FLOAT:
+        _round(r, source, to)
+    else:
+        wide = r.fresh("unrounded")
+        r.nodes.append(helper.make_node("Cast", [source], [wide], node.name, to=FLOAT))
+        _round(r, wide, to)
+
+
+def _round(r: Rewriter, source: str, to: str) -> None:
+    half = r.fresh_of(to, "float16")
+    r.nodes.append(helper.make_node("Cast", [source], [half], f"{half}/Cast", to=FLOAT16))
+    r.nodes.append(helper.make_node("Cast", [half], [to], f"{to}/Cast", to=FLOAT))
+
+
+def _wide_attributes(r: Rewriter, node: onnx.NodeProto) -> list[Any]:
+    """Returns the attributes of the node in float32. Raises UnsupportedError for one that names float16."""
+    kept = []
+    for attribute in node.attribute:
+        if attribute.name == "output_dtype" and attribute.i == FLOAT16 and node.op_type == "DequantizeLinear":
+            continue
+        if attribute.name in ("dtype", "to", "output_dtype") and attribute.i == FLOAT16:
+            raise r.refusal(f"{attribute.name}=float16 is not supported")
+        if attribute.HasField("t") and attribute.t.data_type == FLOAT16:
+            attribute = helper.make_attribute(attribute.name, _wide(attribute.t))
+        kept.append(attribute)
+    return kept

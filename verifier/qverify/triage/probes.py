@@ -65,6 +65,8 @@ PLACES = frozenset(  # families of rules of places: at one shape many of them ar
         "partial-sums",
         "pool-counts",
         "pool-divisor",
+        "product-terms-left-out",
+        "product-windows",
         "resize-linear-samples",
         "resize-mode",
         "resize-nearest-source",

@@ -159,7 +159,7 @@ def _sum(terms: Terms, way: Way) -> Array:
     if way.products is not None:
         products = way.products(products)
     start = np.zeros(len(products))
-    if way.c == "first" and terms.c is not None:
+    if way.c == "first" and terms.c is not None and terms.alpha == 1.0:
         start = way.narrow(terms.c)
     size = way.block or max(1, products.shape[1])
     total = start
@@ -224,11 +224,11 @@ def _combined(parts: Array, way: Way) -> Array:
 
 
 def _ended(terms: Terms, total: Array, way: Way) -> Array:
-    c = None if way.c == "first" else terms.c
+    c = terms.c
     if terms.alpha != 1.0:
         total = total.astype(F).astype(np.float64) * terms.alpha
         return (total if c is None else total + c).astype(F) + F(0)
-    if c is None:
+    if c is None or way.c == "first":
         return total.astype(F) + F(0)
     made = (total + c).astype(F) + F(0)
     if way.c == "exact":

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from qverify import ops
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -24,16 +25,24 @@ SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words = ops.words(case.last)
+    inner = inner_case(case) or case
+    words = ops.words(inner.last)
     if "stride_h" not in words:
         return
-    for said, changed in {said: c for said, c in _changes(case, words)}.items():
+    for said, changed in {said: c for said, c in _changes(inner, words)}.items():
         if any(words[k] != v for k, v in changed.items()):
             yield FaultVariant(f"window: {said}", partial(_again, changed=changed))
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
-    return case.again(case.words(**changed))
+    return window_again(case, changed)
+
+
+def window_again(case: Case, changed: dict[str, int]) -> Array:
+    """Returns the unit's output with other words of the node that does its work."""
+    inner = inner_case(case) or case
+    made = inner.again(inner.words(**changed))
+    return made if inner is case else finished(case, made).reshape(case.spec.shape)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

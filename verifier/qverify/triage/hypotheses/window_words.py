@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Array, Case
@@ -20,11 +21,12 @@ SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words = words_of(case)
+    inner = inner_case(case) or case
+    words = words_of(inner)
     if "stride_h" not in words:
         return
     reasons: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for said, changed in _changes(case, words):
+    for said, changed in _changes(inner, words):
         real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
         if real and min(real.values()) >= 0:
             effect = tuple((k, v) for k, v in sorted(real.items()) if k not in ENDS)
@@ -41,7 +43,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
-    return case.again(case.words(**changed))
+    return window.window_again(case, changed)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -40,6 +40,7 @@ PLACES = frozenset(  # families of rules of places: at one shape many of them ar
         "dropped-input",
         "dropped-or-repeated",
         "element-offset",
+        "float-means",
         "gather-index",
         "group-order",
         "input-pitch",

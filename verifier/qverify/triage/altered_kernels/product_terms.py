@@ -1,5 +1,6 @@
 """What each output element of a product of floats, or of stored integers, is summed from: conv_float,
-conv_transpose_float, matmul_float, conv_integer, matmul_integer and matmul_integer_scaled."""
+conv_transpose_float, matmul_float, conv_integer, matmul_integer and matmul_integer_scaled; also of average_pool_float and of
+the sums of reduce_float and variadic_float, as products by 1."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.float_sums import round_once, sum_bound
-from qverify.arithmetic.windows import as_planes, plane_shape
+from qverify.arithmetic.reduced_rows import reduced_rows
+from qverify.arithmetic.windows import as_planes, plane_shape, taps_counted, window_of
+from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.ops import float_word
 from qverify.ops.matmul_float import matrices
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
@@ -25,7 +29,9 @@ from qverify.triage.hypotheses import FaultVariant
 Array = npt.NDArray[Any]
 FLOATS = ("conv_float", "conv_transpose_float", "matmul_float")
 INTEGERS = ("conv_integer", "matmul_integer", "matmul_integer_scaled")
-WINDOWED = ("conv_float", "conv_transpose_float", "conv_integer")
+SUMS = ("average_pool_float", "reduce_float", "variadic_float")
+SUMMED = ("sum", "mean", "l1", "l2", "sum_square", "log_sum")  # functions of these that add
+WINDOWED = ("conv_float", "conv_transpose_float", "conv_integer", "average_pool_float")
 SAMPLE = 24  # differing elements looked at first
 CHUNK = 1 << 20  # terms at a time
 MOST = 60_000_000  # terms of a whole output; more take too long
@@ -37,7 +43,8 @@ class Terms:
     """Some output elements [E] with their terms [E, K] in the order of the kernel: channels, kernel rows, kernel columns.
     a: elements of the input, 0 in the padding. b: of the weights or of the second matrix. Of floats: float64. Of integers:
     int64 as stored; the zero points are zero_a and zero_b. c: what is added, beta included, or None. inside: False in the
-    padding. shape: of K. places: of the elements, as indices of `outputs`: batch, channel (or row), pixel (or column)."""
+    padding. shape: of K. places: of the elements, as indices of `outputs`: batch, channel (or row), pixel (or column).
+    finish: of the exact sum, where the output is not the sum itself: its mean, its root, in float64. function: of the op."""
 
     case: Case
     a: Array
@@ -50,11 +57,13 @@ class Terms:
     shape: tuple[int, ...]
     places: tuple[Array, ...]
     outputs: tuple[int, ...]
+    finish: Callable[[Array], Array] | None = None
+    function: str = ""
 
     @property
     def products(self) -> Array:
         """The exact products [E, K]; of integers, centred."""
-        if self.case.last.op in FLOATS:
+        if self.case.last.op not in INTEGERS:
             return self.a * self.b
         return np.where(self.inside, self.a - self.zero_a, 0) * (self.b - self.zero_b)
 
@@ -65,6 +74,8 @@ class Terms:
     def summed(self, products: Array, c: Array | None) -> Array:
         if self.case.last.op in INTEGERS:
             return self.scaled(products.sum(1), c)
+        if self.finish is not None:
+            return self.finish(np.add.accumulate(products, 1)[:, -1]).astype(F)
         if self.alpha != 1.0:
             total = _once(products).astype(np.float64) * self.alpha
             return (total if c is None else total + c).astype(F) + F(0)
@@ -92,7 +103,15 @@ def _once(products: Array) -> Array:
 def product_case(case: Case, wanted: tuple[str, ...]) -> Case | None:
     """Returns the case of the unit's product, where it has one of these ops, by itself."""
     inner = inner_case(case)
-    return inner if inner is not None and inner.last.op in wanted else None
+    if inner is None or inner.last.op not in wanted:
+        return None
+    return inner if function_of(inner) in ("", *SUMMED) else None
+
+
+def function_of(case: Case) -> str:
+    """Returns what a reduce_float or variadic_float computes, or an empty string."""
+    names = {"reduce_float": REDUCTIONS, "variadic_float": VARIADIC}.get(case.last.op)
+    return "" if names is None else names[case.last.words[0]]
 
 
 def _operand(case: Case, at: int) -> Array:
@@ -118,11 +137,18 @@ class Layout:
     zero_right: Array  # [P] or [1]
     alpha: float = 1.0
     weights_left: bool = True
+    count: Array | None = None  # [P], by which a mean divides
+    finish: Callable[[Array], Array] | None = None
+    function: str = ""
 
 
 def layout(case: Case, reads: tuple[Array, Array] | None = None, channels: Array | None = None) -> Layout:
     """Returns the product's matrices. reads: of a window, other elements than it reads, as `window_reads`. channels: the
     input channel of each group's ones, [group, I]."""
+    if case.last.op in ("reduce_float", "variadic_float"):
+        return _rows(case)
+    if case.last.op == "average_pool_float":
+        return _pool(case, reads)
     return _matrices(case) if case.last.op not in WINDOWED else _windows(case, reads, channels)
 
 
@@ -182,6 +208,49 @@ def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | No
     )
 
 
+BEFORE: dict[str, Callable[[Array], Array]] = {"l1": np.abs, "l2": np.square, "sum_square": np.square}
+AFTER: dict[str, Callable[[Array], Array]] = {"l2": np.sqrt, "log_sum": log64}
+
+
+def _rows(case: Case) -> Layout:
+    """Returns the rows of a reduction, or each place's elements of several tensors, as products by 1."""
+    function, shape = function_of(case), case.spec.shape
+    if case.last.op == "reduce_float":
+        rows = reduced_rows(_operand(case, 0).astype(np.float64), case.last.words[1])
+        rows = rows.reshape(-1, rows.shape[-1])
+    else:
+        inputs = [_operand(case, i) for i in range(len(case.last.inputs))]
+        rows = np.stack([np.broadcast_to(x, shape).astype(np.float64).reshape(-1) for x in inputs], 1)
+    depth = rows.shape[1]
+    finish = AFTER.get(function, _same) if function != "mean" else partial(_divided, count=depth)
+    right = BEFORE.get(function, _same)(rows)[None]
+    none = np.zeros(1, np.int64)
+    return Layout(np.ones((1, 1, depth)), right, None, None, (depth,), none, none, finish=finish, function=function)
+
+
+def _same(values: Array) -> Array:
+    return values
+
+
+def _divided(total: Array, count: Array | int) -> Array:
+    return total / count
+
+
+def _pool(case: Case, reads: tuple[Array, Array] | None) -> Layout:
+    x = as_planes(_operand(case, 0)).astype(np.float64)
+    rows, columns = window_reads(case) if reads is None else reads
+    inside = ((rows >= 0) & (rows < x.shape[2]))[:, None, :, None] & ((columns >= 0) & (columns < x.shape[3]))[:, None]
+    near = x[:, :, rows.clip(0, x.shape[2] - 1)][..., columns.clip(0, x.shape[3] - 1)]
+    near = np.where(inside.transpose(0, 2, 1, 3), near, 0).transpose(0, 1, 2, 4, 3, 5)
+    size, out = plane_shape(x.shape), plane_shape(case.spec.shape)
+    count = np.maximum(taps_counted(window_of(case.last.words), size, out, bool(case.last.words[10])), 1).reshape(-1)
+    kernel, k = inside.shape[2:], inside.shape[2] * inside.shape[3]
+    planes, none = x.shape[0] * x.shape[1], np.zeros(1, np.int64)
+    ones = np.ones((planes, 1, k))
+    right = near.reshape(planes, -1, k)
+    return Layout(ones, right, None, _flat_inside(inside, 1), (1, *kernel), none, none, count=count, finish=_same)
+
+
 def _flat_inside(inside: Array, channels: int) -> Array:
     """Returns [oh * ow, I * kh * kw] of [oh, ow, kh, kw]."""
     oh, ow, kh, kw = inside.shape
@@ -222,7 +291,8 @@ def terms_at(case: Case, of: Layout, at: Array) -> Terms:
     if of.weights_left:
         values, zeros = values[::-1], zeros[::-1]
     c = None if of.c is None else of.c[b, q, p]
-    return Terms(case, *values, c, inside, of.alpha, *zeros, of.shape, (b, q, p), outputs)
+    finish = of.finish if of.count is None else partial(_divided, count=of.count[p])
+    return Terms(case, *values, c, inside, of.alpha, *zeros, of.shape, (b, q, p), outputs, finish, of.function)
 
 
 def _of_rows(zeros: Array, batch: Array, row: Array) -> Array:

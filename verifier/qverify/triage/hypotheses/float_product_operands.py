@@ -10,12 +10,12 @@ import numpy as np
 
 from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, significant
-from qverify.triage.altered_kernels.product_terms import FLOATS, Array, Terms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_terms import FLOATS, SUMS, Array, Terms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-product-operands"
-OPS = FLOATS
+OPS = (*FLOATS, *SUMS)
 F = np.float32
 RULES: dict[str, Narrow] = {"rounded to nearest": np.rint, "the others cut off": np.trunc}
 BITS = (11, 8, 10, 7, 12, 14, 16, 9, 13, 18, 20, 22, 23, 4, 5, 6)
@@ -42,6 +42,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     names = _names(inner.last.op)
     for text, narrow in narrows():
         for name, change in _changes(names, narrow):
+            if inner.last.op in SUMS and change.func not in (_products, _results, _before):
+                continue
             yield from fault_variant(case, f"{name} in {text}", change)
     for exponent in (6, 4, 8, 3, 10, 2, 12, 14, 16, 20, 24):
         for name, change in _changes(names, partial(_flushed, least=2.0**-exponent)):
@@ -52,7 +54,7 @@ def _names(op: str) -> tuple[str, str]:
     return ("the first matrix", "the second matrix") if op == "matmul_float" else ("the inputs", "the weights")
 
 
-def _changes(names: tuple[str, str], narrow: Narrow) -> Iterator[tuple[str, Callable[[Terms], Array]]]:
+def _changes(names: tuple[str, str], narrow: Narrow) -> Iterator[tuple[str, partial[Array]]]:
     a, b = names
     yield f"the elements of {b} are held", partial(_operands, a=None, b=narrow)
     yield f"the elements of {a} are held", partial(_operands, a=narrow, b=None)
@@ -84,6 +86,8 @@ def _results(terms: Terms, narrow: Narrow) -> Array:
 
 def _before(terms: Terms, narrow: Narrow) -> Array:
     total = narrow(terms.products.sum(1)) * terms.alpha
+    if terms.finish is not None:
+        return terms.finish(total).astype(F)
     return (total if terms.c is None else total + terms.c).astype(F) + F(0)
 
 

@@ -13,6 +13,7 @@ from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import Narrow
 from qverify.triage.altered_kernels.product_terms import (
     FLOATS,
+    SUMS,
     Array,
     Terms,
     fault_variant,
@@ -24,7 +25,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-product-sums"
-OPS = FLOATS
+OPS = (*FLOATS, *SUMS)
 F = np.float32
 SMALL = 2.0**-3  # largest share of a sum's size by which less precision changes it
 LANES = (2, 4, 8, 16, 32)
@@ -79,6 +80,8 @@ def _small(case: Case, inner: Case) -> bool:
     at = case.differing[:64]
     terms = terms_at(inner, case.once("product layout", lambda: layout(inner)), at)
     size = np.abs(terms.products).sum(1) * abs(terms.alpha) + (0 if terms.c is None else np.abs(terms.c))
+    if terms.finish is not None:
+        return True
     far = np.abs(case.recorded.reshape(-1)[at].astype(np.float64) - case.made.reshape(-1)[at])
     return bool((far <= SMALL * size).mean() > 0.5)
 
@@ -225,6 +228,8 @@ def _combined(parts: Array, way: Way) -> Array:
 
 def _ended(terms: Terms, total: Array, way: Way) -> Array:
     c = terms.c
+    if terms.finish is not None:
+        return way.narrow(terms.finish(total.astype(np.float64))).astype(F)
     if terms.alpha != 1.0:
         total = total.astype(F).astype(np.float64) * terms.alpha
         return (total if c is None else total + c).astype(F) + F(0)

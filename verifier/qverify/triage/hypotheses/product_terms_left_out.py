@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.product_terms import FLOATS, INTEGERS, Array, Terms, fault_variant, layout, product_case
+from qverify.triage.altered_kernels.product_terms import FLOATS, INTEGERS, SUMS, Array, Terms, fault_variant, layout, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "product-terms-left-out"
-OPS = (*FLOATS, *INTEGERS)
+OPS = (*FLOATS, *SUMS, *INTEGERS)
 VECTORS = (4, 8, 2, 16, 32, 64, 3, 6, 12, 128, 192, 256)
 CHANGES = {"left out of the sum": 0, "counted twice": 2, "subtracted instead of added": -1}
 

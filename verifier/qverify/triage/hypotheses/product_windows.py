@@ -51,7 +51,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None:
         return
     transposed = inner.last.op == "conv_transpose_float"
-    for sides, names in SIDES.items():
+    for sides, names in _padded(inner).items():
         if not transposed:
             for said, place in COPIES.items():
                 yield from fault_variant(case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place))
@@ -67,6 +67,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     )
     for said, way in _unread():
         yield from fault_variant(case, said, _healthy, partial(_reads, way=way))
+
+
+def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
+    """Returns the sides that this node has padding at, each set once."""
+    size, found = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
+    reads = window_reads(inner)
+    some = {n for names in SIDES.values() for n in names if any(_side(at, size[i], i, (n,)).any() for i, at in enumerate(reads))}
+    for said, names in SIDES.items():
+        left = tuple(sorted(n for n in names if n in some))
+        if left and (len(left) == len(names) or len(names) == 4):
+            found.setdefault(left, said)
+    return {said: names for names, said in found.items()}
 
 
 def _fills(inner: Case) -> tuple[int, ...]:

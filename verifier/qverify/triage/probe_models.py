@@ -302,10 +302,13 @@ def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
         constants[w.name] = _tiled(constants[w.name], kernel)
         tensors[w.name] = replace(w, shape=kernel, aligned_shape=kernel)
     tensors[y.name] = replace(y, shape=tuple(shape), aligned_shape=tuple(shape))
-    for after in graph.nodes:  # what the output goes through has its shape
-        if after.op in BORDERS and tensors[after.inputs[0] or ""].shape == tuple(shape) != graph.spec(after.outputs[0]).shape:
-            through = tensors[after.outputs[0]]
-            if graph.spec(after.inputs[0] or "").shape == y.shape and through.shape == y.shape:
+    for reader in graph.nodes:  # what the output goes through has its shape
+        if (
+            reader.op in BORDERS
+            and tensors[reader.inputs[0] or ""].shape == tuple(shape) != graph.spec(reader.outputs[0]).shape
+        ):
+            through = tensors[reader.outputs[0]]
+            if graph.spec(reader.inputs[0] or "").shape == y.shape and through.shape == y.shape:
                 tensors[through.name] = replace(through, shape=tuple(shape), aligned_shape=tuple(shape))
     changed_nodes = [replace(n, words=tuple(changed.values())) if n is node else n for n in graph.nodes]
     return replace(graph, nodes=changed_nodes, tensors=tensors, constants=constants)

@@ -191,9 +191,13 @@ def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | No
     k = each * kernel[0] * kernel[1]
     left = np.broadcast_to(weights.reshape(1, group, per_out, k), (len(x), group, per_out, k)).astype(kind)
     bias = operand(case, 2) if not integers else None
-    c = None if bias is None else np.broadcast_to(bias.astype(np.float64).reshape(1, group, per_out, 1), (len(x), group, per_out, area))
+    c = (
+        None
+        if bias is None
+        else np.broadcast_to(bias.astype(np.float64).reshape(1, group, per_out, 1), (len(x), group, per_out, area))
+    )
     zero_x, zero_w = (operand(case, 2), operand(case, 3)) if integers else (None, None)
-    of_weights = np.zeros(1) if zero_w is None else zero_w.reshape(-1)
+    of_weights: Array = np.zeros(1) if zero_w is None else zero_w.reshape(-1)
     if len(of_weights) > 1:
         of_weights = np.tile(of_weights.reshape(1, group, per_out), (len(x), 1, 1)).reshape(-1, per_out)
     there = _flat_inside(inside, each)
@@ -268,7 +272,10 @@ def _matrices(case: Case) -> Layout:
         c = None if added is None else added.astype(np.float64) * beta
     else:
         rows, columns = a.astype(np.int64), b.astype(np.int64)
-        zeros = [z if (v := operand(case, i)) is None else v.reshape(-1).astype(np.int64) for i, z in ((2, zeros[0]), (3, zeros[1]))]
+        zeros = [
+            z if (v := operand(case, i)) is None else v.reshape(-1).astype(np.int64)
+            for i, z in ((2, zeros[0]), (3, zeros[1]))
+        ]
         added = operand(case, 6)
         c = None if added is None else added.reshape(-1).astype(np.float64)
     lead = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
@@ -292,7 +299,7 @@ def terms_at(case: Case, of: Layout, at: Array) -> Terms:
         values, zeros = values[::-1], zeros[::-1]
     c = None if of.c is None else of.c[b, q, p]
     finish = of.finish if of.count is None else partial(_divided, count=of.count[p])
-    return Terms(case, *values, c, inside, of.alpha, *zeros, of.shape, (b, q, p), outputs, finish, of.function)
+    return Terms(case, values[0], values[1], c, inside, of.alpha, zeros[0], zeros[1], of.shape, (b, q, p), outputs, finish, of.function)
 
 
 def _of_rows(zeros: Array, batch: Array, row: Array) -> Array:

@@ -102,18 +102,30 @@ def _axis_count(words: dict[str, int], axis: int, size: int, out: int, **changed
 
 
 def _means(case: Case) -> Iterator[FaultVariant]:
-    yield from fault_variant(case, "the mean is float32: its sum is rounded to float32 before it is divided", _sum_first)
-    yield from fault_variant(case, "the mean is multiplied by the reciprocal of the count, rounded to float32", _by_reciprocal)
     yield from fault_variant(
-        case, "the sum, rounded to float32, is multiplied by the reciprocal of the count, rounded to float32", _sum_by_reciprocal
+        case, "the mean is float32: its sum is rounded to float32 before it is divided", _sum_first
+    )
+    yield from fault_variant(
+        case, "the mean is multiplied by the reciprocal of the count, rounded to float32", _by_reciprocal
+    )
+    yield from fault_variant(
+        case,
+        "the sum, rounded to float32, is multiplied by the reciprocal of the count, rounded to float32",
+        _sum_by_reciprocal,
     )
     for text, narrow in narrows():
         yield from fault_variant(
-            case, f"the sum is multiplied by the reciprocal of the count, held in {text}", partial(_by_narrow, narrow=narrow)
+            case,
+            f"the sum is multiplied by the reciprocal of the count, held in {text}",
+            partial(_by_narrow, narrow=narrow),
         )
-    yield from fault_variant(case, "every term is divided by the count by itself, rounded to float32, before it is added", _each)
+    yield from fault_variant(
+        case, "every term is divided by the count by itself, rounded to float32, before it is added", _each
+    )
     yield from fault_variant(case, "the mean is the mean of the means of the kernel's rows", partial(_of_means, axis=2))
-    yield from fault_variant(case, "the mean is the mean of the means of the kernel's columns", partial(_of_means, axis=1))
+    yield from fault_variant(
+        case, "the mean is the mean of the means of the kernel's columns", partial(_of_means, axis=1)
+    )
 
 
 def _count(terms: Terms) -> Array:
@@ -234,7 +246,12 @@ def _running(case: Case, function: str) -> Iterator[FaultVariant]:
                 f"the mean is a running one, m + (x - m) / k for the k-th input{said}",
                 partial(_moving, narrow=narrow),
             )
-    for divisor, said in ((None, "does not divide"), (2, "divides by 2 whatever the number of inputs"), (1, "divides by one more than the number of inputs"), (-1, "divides by one less than the number of inputs")):
+    for divisor, said in (
+        (None, "does not divide"),
+        (2, "divides by 2 whatever the number of inputs"),
+        (1, "divides by one more than the number of inputs"),
+        (-1, "divides by one less than the number of inputs"),
+    ):
         if function == "mean":
             yield from fault_variant(case, f"the mean {said}", partial(_divides, divisor=divisor))
     if function == "sum":

@@ -3,7 +3,7 @@ fewer bits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -47,7 +47,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from fault_variant(case, f"{name} in {text}", change)
     for exponent in (6, 4, 8, 3, 10, 2, 12, 14, 16, 20, 24):
         for name, change in _changes(names, partial(_flushed, least=2.0**-exponent)):
-            yield from fault_variant(case, f"{name} below 2^-{exponent} are flushed to 0".replace(" are held", ""), change)
+            yield from fault_variant(
+                case, f"{name} below 2^-{exponent} are flushed to 0".replace(" are held", ""), change
+            )
 
 
 def _names(op: str) -> tuple[str, str]:

@@ -87,16 +87,17 @@ def _small(case: Case, inner: Case) -> bool:
 
 
 def _formats() -> list[tuple[str, Narrow]]:
-    named = [
+    named: list[tuple[str, Narrow]] = [
         ("float32", narrow_floats.float32),
         ("float16", narrow_floats.float16),
         ("bfloat16", narrow_floats.bfloat16),
         ("bfloat16 by truncation (upper 16 bits)", narrow_floats.bfloat16_cut),
     ]
-    counted = [
-        (f"{n} significant bits", partial(narrow_floats.significant, bits=n)) for n in (11, 10, 8, 12, 16, 14, 20, 18, 9, 13, 7)
+    counted: list[tuple[str, Narrow]] = [
+        (f"{n} significant bits", partial(narrow_floats.significant, bits=n))
+        for n in (11, 10, 8, 12, 16, 14, 20, 18, 9, 13, 7)
     ]
-    cut = [
+    cut: list[tuple[str, Narrow]] = [
         (f"{n} significant bits, the others cut off", partial(narrow_floats.significant, bits=n, rounded=np.trunc))
         for n in (24, 11, 16, 12, 8, 20, 10, 14)
     ]
@@ -115,14 +116,20 @@ def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
     if kernel:
         orders |= {", channels innermost": "channels"}
     for text, narrow in _formats():
-        for rounds, products in (("every product and every sum", narrow), ("every sum, its product exact (fused)", None)):
+        for rounds, products in (
+            ("every product and every sum", narrow),
+            ("every sum, its product exact (fused)", None),
+        ):
             for where, order in orders.items():
                 for end, place in ENDS.items():
                     said = f"the terms are added one after the other in {text}, rounding {rounds}{where}; {end}"
                     yield said, Way(narrow, products, order=order, c=place)
     for way in _lane_ways(depth, kernel):
         for end, place in ENDS.items():
-            yield f"{_describe(way)}; {end}", Way(way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place)
+            yield (
+                f"{_describe(way)}; {end}",
+                Way(way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place),
+            )
 
 
 def _lane_ways(depth: int, kernel: bool) -> Iterator[Way]:
@@ -144,7 +151,8 @@ def _lane_ways(depth: int, kernel: bool) -> Iterator[Way]:
 
 
 def _describe(way: Way) -> str:
-    name = {narrow_floats.float16: "float16", narrow_floats.bfloat16: "bfloat16"}.get(way.narrow, "float32")
+    names: dict[Narrow, str] = {narrow_floats.float16: "float16", narrow_floats.bfloat16: "bfloat16"}
+    name = names.get(way.narrow, "float32")
     rounds = "" if way.products else ", each product exact (fused)"
     order = ", channels innermost" if way.order else ""
     if way.apart:
@@ -168,10 +176,9 @@ def _sum(terms: Terms, way: Way) -> Array:
     total = start
     for at in range(0, products.shape[1], size):
         block = products[:, at : at + size]
-        if way.apart:
-            total = way.narrow(total + _lanes(np.zeros(len(total)), block, way))
-        else:
-            total = _lanes(total, block, way)
+        start = np.zeros(len(total)) if way.apart else total
+        made = _lanes(start, block, way)
+        total = way.narrow(total + made) if way.apart else made
     return _ended(terms, total, way)
 
 
@@ -204,7 +211,7 @@ def _float32_lanes(parts: Array, products: Array, way: Way, whole: int) -> Array
     """Returns the same in float32, added by numpy one after the other."""
     lanes = []
     for lane in range(way.lanes):
-        own = np.column_stack([parts[:, lane], products[:, lane:whole : way.lanes]]).astype(F)
+        own = np.column_stack([parts[:, lane], products[:, lane : whole : way.lanes]]).astype(F)
         lanes.append(np.add.accumulate(own, 1, dtype=F)[:, -1])
     total = _combined(np.column_stack(lanes).astype(np.float64), way)
     rest = np.column_stack([total, products[:, whole:]]).astype(F)

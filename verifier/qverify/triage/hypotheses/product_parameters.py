@@ -66,10 +66,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from _of_matrices(case, inner)
     elif operand(inner, 2) is not None:
         for said, index in _indices():
-            yield from fault_variant(case, f"the bias added is that {said}", layout_bias(index), partial(_with_bias, index=index))
+            yield from fault_variant(
+                case, f"the bias added is that {said}", layout_bias(index), partial(_with_bias, index=index)
+            )
     if operand(inner, 2) is not None and inner.last.op in FLOATS:
         for said, factor in (("left out", 0.0), ("added twice", 2.0), ("subtracted", -1.0)):
-            yield from fault_variant(case, f"what is added to the sum (the bias) is {said}", partial(_factor, factor=factor))
+            yield from fault_variant(
+                case, f"what is added to the sum (the bias) is {said}", partial(_factor, factor=factor)
+            )
         yield from fault_variant(case, "the sum is rounded to float32 before the bias is added to it", _apart)
     if inner.last.op not in ("matmul_float", "matmul_integer", "matmul_integer_scaled"):
         yield from _of_groups(case, inner)
@@ -121,7 +125,9 @@ def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
         ("the groups read the input channels in reverse order of the groups", lambda g, n: n - 1 - g),
     ):
         yield from fault_variant(case, said, _healthy, partial(_channels_of, index=of))
-    yield from fault_variant(case, "a group reads every n-th input channel (interleaved groups)", _healthy, _interleaved)
+    yield from fault_variant(
+        case, "a group reads every n-th input channel (interleaved groups)", _healthy, _interleaved
+    )
 
 
 def _weights_of(case: Case, index: Callable[[Array, int], Array]) -> Layout:
@@ -152,8 +158,12 @@ def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
     beta = float(float_word(inner.last.words[3]))
     yield from fault_variant(case, "alpha multiplies what is added, too: alpha * (sum + beta*c)", _all_by_alpha)
     yield from fault_variant(case, "alpha is ignored", _without_alpha)
-    yield from fault_variant(case, "beta is ignored (c is added as it is)", partial(_factor, factor=1 / beta if beta else 1.0))
-    yield from fault_variant(case, "beta multiplies the sum, too: beta * (alpha * sum + c)", partial(_all_by_beta, beta=beta))
+    yield from fault_variant(
+        case, "beta is ignored (c is added as it is)", partial(_factor, factor=1 / beta if beta else 1.0)
+    )
+    yield from fault_variant(
+        case, "beta multiplies the sum, too: beta * (alpha * sum + c)", partial(_all_by_beta, beta=beta)
+    )
     yield from fault_variant(case, "alpha and beta are exchanged", partial(_exchanged, beta=beta))
     for said, way in _MATRIX_BIASES.items():
         yield from fault_variant(case, said, _healthy, partial(_with_matrix, way=way))
@@ -223,7 +233,8 @@ _MATRIX_BIASES: dict[str, Callable[[Array, int, int], Array]] = {
     "what is added (the bias) is read transposed": _transposed,
     "what is added (the bias) is that of the next column": partial(_moved, by=-1),
     "what is added (the bias) is that of the previous column": partial(_moved, by=1),
-} | {f"what is added (the bias) is that of the column modulo {n}": partial(_lanes, lanes=n) for n in (32, 8, 4, 16, 2)}
+    **{f"what is added (the bias) is that of the column modulo {n}": partial(_lanes, lanes=n) for n in (32, 8, 4, 16, 2)},
+}
 
 
 def _with_matrix(case: Case, way: Callable[[Array, int, int], Array]) -> Layout:
@@ -239,7 +250,12 @@ def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
         return
     group = inner.last.words[10] if inner.last.op == "conv_integer" else 1
     for said, index in _indices():
-        yield from fault_variant(case, f"the zero point of the weights is that {said}", _healthy, partial(_with_zeros, index=index, group=group))
+        yield from fault_variant(
+            case,
+            f"the zero point of the weights is that {said}",
+            _healthy,
+            partial(_with_zeros, index=index, group=group),
+        )
 
 
 def _with_zeros(case: Case, index: Index, group: int) -> Layout:
@@ -250,4 +266,6 @@ def _with_zeros(case: Case, index: Index, group: int) -> Layout:
     chosen = zeros.reshape(-1)[np.clip(index(np.arange(n), n, n // group), 0, n - 1)].astype(np.int64)
     if case.last.op != "conv_integer":
         return replace(of, zero_right=chosen)
-    return replace(of, zero_left=np.tile(chosen.reshape(1, group, -1), (len(of.left) // group, 1, 1)).reshape(of.zero_left.shape))
+    return replace(
+        of, zero_left=np.tile(chosen.reshape(1, group, -1), (len(of.left) // group, 1, 1)).reshape(of.zero_left.shape)
+    )

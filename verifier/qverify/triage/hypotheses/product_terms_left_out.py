@@ -8,7 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.product_terms import FLOATS, INTEGERS, SUMS, Array, Terms, fault_variant, layout, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    FLOATS,
+    INTEGERS,
+    SUMS,
+    Array,
+    Terms,
+    fault_variant,
+    layout,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -43,7 +52,10 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
             yield f"the terms after the first {n} are", at >= n
             yield f"in every group of {n} terms the last is", at % n == n - 1
             yield f"in every group of {n} terms the first is", at % n == 0
-            yield f"where the groups of {n} terms are odd in number, the last whole group is", (at // n == depth // n - 1) & (depth // n % 2 > 0)
+            yield (
+                f"where the groups of {n} terms are odd in number, the last whole group is",
+                (at // n == depth // n - 1) & (depth // n % 2 > 0),
+            )
     yield "the second half of the terms is", at >= (depth + 1) // 2
     yield "where the terms are odd in number, the last is", (at == depth - 1) & (depth % 2 > 0)
     if len(shape) == 3:
@@ -52,7 +64,11 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
 
 def _of_kernel(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     channel, row, column = (i.reshape(-1) for i in np.indices(shape))
-    for name, place, size in (("kernel row", row, shape[1]), ("kernel column", column, shape[2]), ("channel", channel, shape[0])):
+    for name, place, size in (
+        ("kernel row", row, shape[1]),
+        ("kernel column", column, shape[2]),
+        ("channel", channel, shape[0]),
+    ):
         if size == 1:
             continue
         yield f"the last {name} is", place == size - 1

@@ -41,7 +41,9 @@ SIDES = {  # of rows, columns: before, after
 COPIES: dict[str, Places] = {
     "repeats the edge of the input (replicate) instead of being 0": lambda at, n: at.clip(0, n - 1),
     "reflects the input without its edge instead of being 0": lambda at, n: np.where(at < 0, -at, 2 * n - 2 - at),
-    "mirrors the input with its edge (symmetric) instead of being 0": lambda at, n: np.where(at < 0, -1 - at, 2 * n - 1 - at),
+    "mirrors the input with its edge (symmetric) instead of being 0": lambda at, n: np.where(
+        at < 0, -1 - at, 2 * n - 1 - at
+    ),
     "continues at the other end of the input (wraps) instead of being 0": lambda at, n: at % n,
 }
 
@@ -54,7 +56,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for sides, names in _padded(inner).items():
         if not transposed:
             for said, place in COPIES.items():
-                yield from fault_variant(case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place))
+                yield from fault_variant(
+                    case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place)
+                )
         if inner.last.op in INTEGERS:
             for value in _fills(inner):
                 for corners in (True, False):
@@ -73,7 +77,12 @@ def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
     """Returns the sides that this node has padding at, each set once."""
     size, found = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
     reads = window_reads(inner)
-    some = {n for names in SIDES.values() for n in names if any(_side(at, size[i], i, (n,)).any() for i, at in enumerate(reads))}
+    some = {
+        n
+        for names in SIDES.values()
+        for n in names
+        if any(_side(at, size[i], i, (n,)).any() for i, at in enumerate(reads))
+    }
     for said, names in SIDES.items():
         left = tuple(sorted(n for n in names if n in some))
         if left and (len(left) == len(names) or len(names) == 4):
@@ -124,14 +133,32 @@ Reads = Callable[[Array, Array, tuple[int, int]], tuple[Array, Array]]
 
 def _unread() -> Iterator[tuple[str, Reads]]:
     for axis, name in ((1, "column"), (0, "row")):
-        yield f"the last {name} of the input is never read (counts as padding)", partial(_left_out, axis=axis, last=True)
-        yield f"the first {name} of the input is never read (counts as padding)", partial(_left_out, axis=axis, last=False)
-        yield f"the {name}s of the input are read one too far, except beyond the end", partial(_shifted, axis=axis, by=1)
-        yield f"the {name}s of the input are read one too early, except before the start", partial(_shifted, axis=axis, by=-1)
+        yield (
+            f"the last {name} of the input is never read (counts as padding)",
+            partial(_left_out, axis=axis, last=True),
+        )
+        yield (
+            f"the first {name} of the input is never read (counts as padding)",
+            partial(_left_out, axis=axis, last=False),
+        )
+        yield (
+            f"the {name}s of the input are read one too far, except beyond the end",
+            partial(_shifted, axis=axis, by=1),
+        )
+        yield (
+            f"the {name}s of the input are read one too early, except before the start",
+            partial(_shifted, axis=axis, by=-1),
+        )
         yield f"the kernel is mirrored in its {name}s", partial(_mirrored, axes=(axis,))
         for n in (4, 8, 16, 32):
-            yield f"the {name}s of the input beyond whole groups of {n} count as padding", partial(_tail, axis=axis, group=n)
-    yield "the kernel is turned by half a turn (correlation instead of convolution or the reverse)", partial(_mirrored, axes=(0, 1))
+            yield (
+                f"the {name}s of the input beyond whole groups of {n} count as padding",
+                partial(_tail, axis=axis, group=n),
+            )
+    yield (
+        "the kernel is turned by half a turn (correlation instead of convolution or the reverse)",
+        partial(_mirrored, axes=(0, 1)),
+    )
 
 
 def _reads(case: Case, way: Reads) -> Layout:

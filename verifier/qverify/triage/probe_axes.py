@@ -17,7 +17,7 @@ from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
 POOLS = ("average_pool", "max_pool", "average_pool_float")
 TRANSPOSED = ("conv_transpose", "conv_transpose_float")
 WINDOWED = ("conv", "conv_float", "conv_integer", *TRANSPOSED, *POOLS)
-PRODUCTS = ("fully_connected", "matmul", "matmul_float", "matmul_integer")
+PRODUCTS = ("fully_connected", "matmul", "matmul_float", "matmul_integer", "matmul_integer_scaled")
 OPERANDS = {  # how many inputs have the output's dims, from the right
     "add": 2,
     "mul": 2,
@@ -150,10 +150,10 @@ def _matmul(axes: Axes, node: Node) -> None:
             if axes.shape(name)[-back] == axes.shape(y)[-back]:
                 axes.join((name, rank - back), (y, ranks[2] - back))
     axes.channels |= {(a, ranks[0] - 1), (b, ranks[1] - 1)}
-    for name in node.inputs[2:]:
-        own = axes.shape(name) if name is not None else ()
+    for more in node.inputs[2:]:
+        own = axes.shape(more) if more is not None else ()
         if len(own) == 2 and own[0] == axes.shape(y)[-2] > 1:
-            axes.join((name or "", 0), (y, ranks[2] - 2))
+            axes.join((more or "", 0), (y, ranks[2] - 2))
     _per_channel(axes, node, (y, ranks[2] - 1), axes.shape(y)[-1])
 
 
@@ -188,6 +188,7 @@ RULES: dict[str, Callable[[Axes, Node], None]] = {
     "matmul": _matmul,
     "matmul_float": _matmul,
     "matmul_integer": _matmul,
+    "matmul_integer_scaled": _matmul,
     "reduce_float": _mean,
     "global_average_pool": _mean,
     "reduce_mean": _mean,

@@ -10,13 +10,21 @@ import numpy as np
 
 from qverify.arithmetic.exact_matmul import wrapped_int32
 from qverify.triage.altered_kernels.narrow_floats import Narrow
-from qverify.triage.altered_kernels.product_terms import INTEGERS, Array, Terms, fault_variant, operand, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    INTEGERS,
+    QUANTIZED,
+    Array,
+    Terms,
+    fault_variant,
+    operand,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows
 
 NAME = "integer-products"
-OPS = INTEGERS
+OPS = (*INTEGERS, *QUANTIZED)
 F = np.float32
 PARTS = {
     "the zero point of the first operand times the sum of the second": lambda t, a, b: -t.zero_a[:, 0] * b.sum(1),

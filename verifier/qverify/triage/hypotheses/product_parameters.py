@@ -233,7 +233,10 @@ _MATRIX_BIASES: dict[str, Callable[[Array, int, int], Array]] = {
     "what is added (the bias) is read transposed": _transposed,
     "what is added (the bias) is that of the next column": partial(_moved, by=-1),
     "what is added (the bias) is that of the previous column": partial(_moved, by=1),
-    **{f"what is added (the bias) is that of the column modulo {n}": partial(_lanes, lanes=n) for n in (32, 8, 4, 16, 2)},
+    **{
+        f"what is added (the bias) is that of the column modulo {n}": partial(_lanes, lanes=n)
+        for n in (32, 8, 4, 16, 2)
+    },
 }
 
 

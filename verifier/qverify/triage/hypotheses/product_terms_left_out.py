@@ -11,6 +11,7 @@ import numpy as np
 from qverify.triage.altered_kernels.product_terms import (
     FLOATS,
     INTEGERS,
+    QUANTIZED,
     SUMS,
     Array,
     Terms,
@@ -22,7 +23,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "product-terms-left-out"
-OPS = (*FLOATS, *SUMS, *INTEGERS)
+OPS = (*FLOATS, *SUMS, *INTEGERS, *QUANTIZED)
 VECTORS = (4, 8, 2, 16, 32, 64, 3, 6, 12, 128, 192, 256)
 CHANGES = {"left out of the sum": 0, "counted twice": 2, "subtracted instead of added": -1}
 

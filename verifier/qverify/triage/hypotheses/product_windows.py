@@ -25,7 +25,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "product-windows"
-OPS = WINDOWED
+OPS = (*WINDOWED, "conv")
 Places = Callable[[Array, int], Array]
 SIDES = {  # of rows, columns: before, after
     "on all sides": ("above", "below", "left", "right"),
@@ -59,7 +59,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield from fault_variant(
                     case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place)
                 )
-        if inner.last.op in INTEGERS:
+        if inner.last.op in (*INTEGERS, "conv"):
             for value in _fills(inner):
                 for corners in (True, False):
                     where = "" if corners or len(names) == 4 else ", in rows and columns inside the picture only"

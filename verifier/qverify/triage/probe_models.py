@@ -133,7 +133,7 @@ def _describe_shape(case: Case) -> str:
     shapes = ["x".join(map(str, case.graph.spec(n).shape)) for n in case.unit.inputs]
     last = _work_of(case.unit.nodes)
     words = ops.words(last)
-    text = " and ".join(shapes)
+    text = " and ".join(filter(None, shapes))
     if "kernel_h" in words:
         return f"{text}, kernel {words['kernel_h']}x{words['kernel_w']}"
     weights = [n for n in last.inputs if n in case.graph.constants and len(case.graph.spec(n).shape) > 1]

@@ -50,6 +50,9 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
             yield f"the terms beyond whole groups of {n} are", at >= depth // n * n
             yield f"the last whole group of {n} terms and all after it are", at >= max(0, depth // n - 1) * n
             yield f"the first {n} terms are", at < n
+            groups = -(-depth // n)
+            odd = (at // n == groups - 1) & (groups % 2 > 0)
+            yield f"where the groups of {n} terms, a partial one included, are odd in number, the last group is", odd
             yield f"the terms after the first {n} are", at >= n
             yield f"in every group of {n} terms the last is", at % n == n - 1
             yield f"in every group of {n} terms the first is", at % n == 0

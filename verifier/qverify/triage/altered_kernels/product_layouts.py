@@ -143,8 +143,8 @@ def _quantized(case: Case, reads: tuple[Array, Array] | None, channels: Array | 
     node, graph = case.last, case.graph
     specs = [graph.spec(n or "") for n in node.inputs[:2]]
     zeros = [np.array(spec.zero_point or (0,), np.int64) for spec in specs]
-    if len(zeros[0]) > 1 or is_wide(*(spec.dtype for spec in specs)):
-        raise ValueError("zero points of channels, or wide sums")
+    if len(zeros[0]) > 1:
+        raise ValueError("zero points of channels")
     rq, bias = _operand(case, len(node.inputs) - 1), operand(case, 2) if len(node.inputs) == 4 else None
     if node.op == "conv":
         of, group = _windows(case, reads, channels), node.words[10]
@@ -168,6 +168,11 @@ def _quantized(case: Case, reads: tuple[Array, Array] | None, channels: Array | 
         c=added.astype(np.float64) if added is not None and real else None,
         whole=None if real else added,
     )
+
+
+def is_wide_product(case: Case) -> bool:
+    """Returns whether the sums of a quantized product are of 64 bits."""
+    return is_wide(*(case.graph.spec(n or "").dtype for n in case.last.inputs[:2]))
 
 
 def _along_channels(values: Array, shape: tuple[int, ...], group: int) -> Array:

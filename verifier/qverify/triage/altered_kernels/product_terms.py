@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import wrapped_int32
 from qverify.arithmetic.float_sums import round_once, sum_bound
-from qverify.arithmetic.linear import is_wide
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.product_layouts import (
     BEFORE as BEFORE,
@@ -47,6 +46,9 @@ from qverify.triage.altered_kernels.product_layouts import (
     function_of as function_of,
 )
 from qverify.triage.altered_kernels.product_layouts import (
+    is_wide_product as is_wide_product,
+)
+from qverify.triage.altered_kernels.product_layouts import (
     layout as layout,
 )
 from qverify.triage.altered_kernels.product_layouts import (
@@ -64,12 +66,6 @@ SAMPLE = 24  # differing elements looked at first
 CHUNK = 1 << 20  # terms at a time
 MOST = 60_000_000  # terms of a whole output; more take too long
 F = np.float32
-
-
-def _is_narrow(inner: Case) -> bool:
-    """Returns whether the operands of a quantized product have 8 bits and the first one zero point."""
-    specs = [inner.graph.spec(n or "") for n in inner.last.inputs[:2]]
-    return not is_wide(*(spec.dtype for spec in specs)) and len(specs[0].zero_point) == 1
 
 
 @dataclass(slots=True)
@@ -119,7 +115,8 @@ class Terms:
 
     def scaled(self, acc: Array, c: Array | None = None) -> Array:
         """Returns an integer node's elements from their sums."""
-        acc = wrapped_int32(acc.astype(np.int64) + (0 if self.whole is None else self.whole))
+        acc = acc.astype(np.int64) + (0 if self.whole is None else self.whole)
+        acc = acc if self.scale is not None and is_wide_product(self.case) else wrapped_int32(acc)
         if self.scale is not None:
             value = acc.astype(np.float64) * self.scale
             return (value if c is None else value + c).astype(F)
@@ -145,7 +142,7 @@ def product_case(case: Case, wanted: tuple[str, ...]) -> Case | None:
     inner = inner_case(case)
     if inner is None or inner.last.op not in wanted:
         return None
-    if inner.last.op in QUANTIZED and (inner.spec.dtype != "float32" or not _is_narrow(inner)):
+    if inner.last.op in QUANTIZED and inner.spec.dtype != "float32":
         return None
     return inner if function_of(inner) in ("", *SUMMED) else None
 

@@ -27,7 +27,8 @@ INTEGERS = ("conv_integer", "matmul_integer", "matmul_integer_scaled")
 SUMS = ("average_pool_float", "reduce_float", "variadic_float")
 SUMMED = ("sum", "mean", "l1", "l2", "sum_square", "log_sum")  # functions of these that add
 WINDOWED = ("conv_float", "conv_transpose_float", "conv_integer", "average_pool_float")
-QUANTIZED = ("conv", "matmul", "fully_connected")  # with an output of float32: the sum times a scale
+TRANSPOSED = ("conv_transpose_float", "conv_transpose")
+QUANTIZED = ("conv", "conv_transpose", "matmul", "fully_connected")  # with an output of float32: the sum times a scale
 
 
 def function_of(case: Case) -> str:
@@ -88,7 +89,7 @@ def window_reads(case: Case, **changed: int) -> tuple[Array, Array]:
     for axis, (side, before) in enumerate((("h", "pad_top"), ("w", "pad_left"))):
         taps = np.arange(words[f"kernel_{side}"]) * words[f"dilation_{side}"]
         step, place = words[f"stride_{side}"], np.arange(out[axis])[:, None]
-        if case.last.op != "conv_transpose_float":
+        if case.last.op not in TRANSPOSED:
             made.append(place * step + taps - words[before])
             continue
         far = place + words[before] - taps
@@ -109,7 +110,7 @@ def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | No
     of = np.arange(x.shape[1]).reshape(group, each) if channels is None else channels
     near = near[:, :, :, of].transpose(0, 3, 1, 2, 4, 5, 6)  # [N, group, oh, ow, I, kh, kw]
     kernel = w.shape[2:]
-    if case.last.op == "conv_transpose_float":
+    if case.last.op in TRANSPOSED:
         weights = w.reshape(group, each, -1, *kernel).swapaxes(1, 2)
     else:
         weights = w.reshape(group, -1, each, *kernel)
@@ -146,11 +147,15 @@ def _quantized(case: Case, reads: tuple[Array, Array] | None, channels: Array | 
     if len(zeros[0]) > 1:
         raise ValueError("zero points of channels")
     rq, bias = _operand(case, len(node.inputs) - 1), operand(case, 2) if len(node.inputs) == 4 else None
-    if node.op == "conv":
+    if node.op in ("conv", "conv_transpose"):
         of, group = _windows(case, reads, channels), node.words[10]
         shape = (len(of.left), of.left.shape[1], of.right.shape[1])
         each = partial(_along_channels, shape=shape, group=group)
-        zero = zeros[1] if len(zeros[1]) == 1 else np.tile(zeros[1].reshape(group, -1), (len(of.left) // group, 1))
+        zero = (
+            zeros[1]
+            if len(zeros[1]) == 1
+            else np.tile(np.resize(zeros[1], group * shape[1]).reshape(group, -1), (len(of.left) // group, 1))
+        )
         of = replace(of, zero_left=zero, zero_right=zeros[0])
     else:
         a, b = (_operand(case, i).astype(np.int64) for i in (0, 1))

@@ -13,6 +13,7 @@ from qverify.ops import float_word
 from qverify.triage.altered_kernels.product_terms import (
     FLOATS,
     INTEGERS,
+    QUANTIZED,
     Array,
     Layout,
     Terms,
@@ -25,7 +26,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "product-parameters"
-OPS = (*FLOATS, *INTEGERS)
+OPS = (*FLOATS, *INTEGERS, *QUANTIZED)
 F = np.float32
 Index = Callable[[Array, int, int], Array]  # of the channel, the number of channels and of those in a group
 
@@ -60,6 +61,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None:
         return
+    if inner.last.op in QUANTIZED:
+        yield from _of_scales(case, inner)
+        return
     if inner.last.op in INTEGERS:
         yield from _of_zero_points(case, inner)
     elif inner.last.op == "matmul_float":
@@ -77,6 +81,35 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(case, "the sum is rounded to float32 before the bias is added to it", _apart)
     if inner.last.op not in ("matmul_float", "matmul_integer", "matmul_integer_scaled"):
         yield from _of_groups(case, inner)
+
+
+def _of_scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
+    parts = [name for name in ("scale", "c", "whole") if getattr(layout(inner), name) is not None]
+    for said, index in _indices():
+        for name in parts:
+            what = "the scale of the sum" if name == "scale" else "the bias"
+            yield from fault_variant(
+                case, f"{what} is that {said}", _healthy, partial(_with_channels, index=index, names=(name,))
+            )
+        if len(parts) > 1:
+            yield from fault_variant(
+                case,
+                f"the scale of the sum and the bias are those {said}",
+                _healthy,
+                partial(_with_channels, index=index, names=tuple(parts)),
+            )
+
+
+def _with_channels(case: Case, index: Index, names: tuple[str, ...]) -> Layout:
+    of = layout(case)
+    group = case.last.words[10] if case.last.op in ("conv", "conv_transpose") else 0
+    for name in names:
+        values: Array = getattr(of, name)
+        n = values.shape[1] * group if group else values.shape[2]
+        at = np.clip(index(np.arange(n), n, n // max(group, 1)), 0, n - 1)
+        moved = values.reshape(-1, n, values.shape[2])[:, at].reshape(values.shape) if group else values[:, :, at]
+        of = replace(of, **{name: moved})  # type: ignore[arg-type]
+    return of
 
 
 def layout_bias(index: Index) -> Callable[[Terms], Array]:

@@ -25,7 +25,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "product-windows"
-OPS = (*WINDOWED, "conv")
+OPS = (*WINDOWED, "conv", "conv_transpose")
 Places = Callable[[Array, int], Array]
 SIDES = {  # of rows, columns: before, after
     "on all sides": ("above", "below", "left", "right"),
@@ -52,7 +52,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None:
         return
-    transposed = inner.last.op == "conv_transpose_float"
+    transposed = inner.last.op in ("conv_transpose_float", "conv_transpose")
     for sides, names in _padded(inner).items():
         if not transposed:
             for said, place in COPIES.items():

@@ -134,7 +134,7 @@ def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
 
 def _lane_ways(depth: int, kernel: bool) -> Iterator[Way]:
     for narrow in (narrow_floats.float32, narrow_floats.float16, narrow_floats.bfloat16):
-        for lanes in [n for n in (LANES if narrow is narrow_floats.float32 else LANES[:3]) if n < depth]:
+        for lanes in [n for n in (LANES if narrow is narrow_floats.float32 else LANES[:3]) if n < 2 * depth]:
             for order in ("", "channels") if kernel else ("",):
                 for products in (narrow, None):
                     for combine in COMBINE if lanes > 2 else ("in turn",):

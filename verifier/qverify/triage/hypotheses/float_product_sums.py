@@ -240,8 +240,9 @@ def _ended(terms: Terms, total: Array, way: Way) -> Array:
     if terms.alpha != 1.0:
         total = total.astype(F).astype(np.float64) * terms.alpha
         return (total if c is None else total + c).astype(F) + F(0)
-    if c is None or way.c == "first":
+    if way.c == "first" or (c is None and way.c != "exact"):
         return total.astype(F) + F(0)
+    c = np.zeros(len(total)) if c is None else c
     made = (total + c).astype(F) + F(0)
     if way.c == "exact":
         size = np.sqrt((terms.a**2).sum(1) * (terms.b**2).sum(1)) + np.abs(c)

@@ -14,7 +14,10 @@ from qverify.model_bin.units import Unit
 from qverify.triage.probe_axes_of_copies import COPIES
 from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
 
-WINDOWED = ("conv", "conv_transpose", "average_pool", "max_pool")
+POOLS = ("average_pool", "max_pool", "average_pool_float")
+TRANSPOSED = ("conv_transpose", "conv_transpose_float")
+WINDOWED = ("conv", "conv_float", "conv_integer", *TRANSPOSED, *POOLS)
+PRODUCTS = ("fully_connected", "matmul", "matmul_float", "matmul_integer", "matmul_integer_scaled")
 OPERANDS = {  # how many inputs have the output's dims, from the right
     "add": 2,
     "mul": 2,
@@ -30,6 +33,7 @@ OPERANDS = {  # how many inputs have the output's dims, from the right
     "layer_norm": 1,
     "batch_norm": 1,
     "normalize": 1,
+    "variadic_float": 64,
 }
 
 
@@ -85,13 +89,13 @@ def _window(axes: Axes, node: Node) -> None:
         span = (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1) + 1
         step, pads = words[f"stride_{side}"], words[f"pad_{before}"] + words[f"pad_{after}"]
         axes.spatial.add((x, axis))
-        if node.op == "conv_transpose":
+        if node.op in TRANSPOSED:
             more = axes.shape(y)[axis] - ((axes.shape(x)[axis] - 1) * step + span - pads)
             axes.derive((y, axis), lambda s, k=(x, axis), m=span - pads + more, t=step: (s[k] - 1) * t + m)  # type: ignore[misc]
         else:
             more = axes.shape(y)[axis] - ((axes.shape(x)[axis] + pads - span) // step + 1)
             axes.derive((y, axis), lambda s, k=(x, axis), m=pads - span, t=step, e=more: (s[k] + m) // t + 1 + e)  # type: ignore[misc]
-    if node.op in ("average_pool", "max_pool"):
+    if node.op in POOLS:
         axes.join((x, 1), (y, 1))
         axes.channels.add((x, 1))
         return
@@ -101,8 +105,8 @@ def _window(axes: Axes, node: Node) -> None:
 def _weights(axes: Axes, node: Node, group: int) -> None:
     x, y, w = node.inputs[0] or "", node.outputs[0], node.inputs[1] or ""
     shape, out = axes.shape(w), axes.shape(y)[1]
-    made, read = (1, 0) if node.op == "conv_transpose" else (0, 1)
-    depthwise = node.op == "conv" and group == shape[0] == axes.shape(x)[1] and shape[1] == 1
+    made, read = (1, 0) if node.op in TRANSPOSED else (0, 1)
+    depthwise = node.op not in TRANSPOSED and group == shape[0] == axes.shape(x)[1] and shape[1] == 1
     if group == 1:
         axes.join((w, read), (x, 1))
         axes.join((w, made), (y, 1))
@@ -136,8 +140,8 @@ def _fully_connected(axes: Axes, node: Node) -> None:
 def _matmul(axes: Axes, node: Node) -> None:
     a, b, y = node.inputs[0] or "", node.inputs[1] or "", node.outputs[0]
     ranks = [len(axes.shape(n)) for n in (a, b, y)]
-    if min(ranks) < 2:
-        raise NoProbe("a product with a vector")
+    if min(ranks) < 2 or (node.op == "matmul_float" and any(node.words[:2])):
+        raise NoProbe("a product with a vector, or with a transposed matrix")
     axes.join((a, ranks[0] - 1), (b, ranks[1] - 2))
     axes.join((a, ranks[0] - 2), (y, ranks[2] - 2))
     axes.join((b, ranks[1] - 1), (y, ranks[2] - 1))
@@ -146,6 +150,10 @@ def _matmul(axes: Axes, node: Node) -> None:
             if axes.shape(name)[-back] == axes.shape(y)[-back]:
                 axes.join((name, rank - back), (y, ranks[2] - back))
     axes.channels |= {(a, ranks[0] - 1), (b, ranks[1] - 1)}
+    for more in node.inputs[2:]:
+        own = axes.shape(more) if more is not None else ()
+        if len(own) == 2 and own[0] == axes.shape(y)[-2] > 1:
+            axes.join((more or "", 0), (y, ranks[2] - 2))
     _per_channel(axes, node, (y, ranks[2] - 1), axes.shape(y)[-1])
 
 
@@ -153,8 +161,9 @@ def _mean(axes: Axes, node: Node) -> None:
     x, y = node.inputs[0] or "", node.outputs[0]
     rank, out = len(axes.shape(x)), axes.shape(y)
     reduced = range(2, rank) if node.op == "global_average_pool" else []
-    if node.op == "reduce_mean":
-        reduced = [i for i in range(rank) if node.words[0] >> i & 1]
+    if node.op in ("reduce_mean", "reduce_float"):
+        mask = node.words[-1] if node.op == "reduce_float" else node.words[0]
+        reduced = [i for i in range(rank) if mask >> i & 1]
     elif node.op == "arg_max":
         reduced = [node.words[0] % rank]
     kept = [i for i in range(rank) if i not in reduced]
@@ -177,6 +186,10 @@ RULES: dict[str, Callable[[Axes, Node], None]] = {
     **dict.fromkeys(WINDOWED, _window),
     "fully_connected": _fully_connected,
     "matmul": _matmul,
+    "matmul_float": _matmul,
+    "matmul_integer": _matmul,
+    "matmul_integer_scaled": _matmul,
+    "reduce_float": _mean,
     "global_average_pool": _mean,
     "reduce_mean": _mean,
     "arg_max": _mean,
@@ -197,7 +210,7 @@ def words_for(node: Node, old: Graph, sizes: Sizes) -> tuple[int, ...]:
     elif node.op == "layer_norm":
         a, _ = _row(before, prod(before) // words["depth"], words["depth"])
         words["depth"] = prod(after[a:])
-    elif node.op == "conv" and words["group"] > 1 and words["group"] == before[1]:
+    elif node.op in ("conv", "conv_float", "conv_integer") and words["group"] > 1 and words["group"] == before[1]:
         words["group"] = after[1]
     elif node.op == "slice":
         for i, n in enumerate(before):

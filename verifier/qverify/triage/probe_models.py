@@ -16,9 +16,10 @@ from qverify.model_bin.cut_graph import cut
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
+from qverify.triage.altered_kernels.inner_node import BORDERS
 from qverify.triage.case import Array, Case
 from qverify.triage.fault import DOES_NOT_FIT
-from qverify.triage.probe_axes import WINDOWED, axes_of, scales_for, words_for
+from qverify.triage.probe_axes import POOLS, PRODUCTS, TRANSPOSED, WINDOWED, axes_of, scales_for, words_for
 from qverify.triage.probe_axis_classes import Axes, Key, NoProbe, Sizes
 
 PRIMES = [p for p in range(2, 520) if all(p % q for q in range(2, int(p**0.5) + 1))]
@@ -87,8 +88,8 @@ OTHER_PLANS = (
 
 def probe_models(case: Case) -> Iterator[ProbeModel]:
     """Yields the probes of a case's unit, the likest first; none where no other shape of it is known."""
-    op = case.last.op
-    plans = WINDOW_PLANS if op in WINDOWED else SUM_PLANS if op in ("fully_connected", "matmul") else OTHER_PLANS
+    op = _work_of(case.unit.nodes).op
+    plans = WINDOW_PLANS if op in WINDOWED else SUM_PLANS if op in PRODUCTS else OTHER_PLANS
     seen = {_describe_shape(case)}
     for plan in plans:
         try:
@@ -98,6 +99,12 @@ def probe_models(case: Case) -> Iterator[ProbeModel]:
         if probe.shape not in seen:
             seen.add(probe.shape)
             yield probe
+
+
+def _work_of(nodes: tuple[Node, ...]) -> Node:
+    """Returns the only node that is no quantize or dequantize; the last node where there is no such."""
+    work = [node for node in nodes if node.op not in BORDERS]
+    return work[0] if len(work) == 1 else nodes[-1]
 
 
 def _probe(case: Case, plan: _Plan) -> ProbeModel:
@@ -124,11 +131,12 @@ def _probe(case: Case, plan: _Plan) -> ProbeModel:
 
 def _describe_shape(case: Case) -> str:
     shapes = ["x".join(map(str, case.graph.spec(n).shape)) for n in case.unit.inputs]
-    words = ops.words(case.last)
-    text = " and ".join(shapes)
+    last = _work_of(case.unit.nodes)
+    words = ops.words(last)
+    text = " and ".join(filter(None, shapes))
     if "kernel_h" in words:
         return f"{text}, kernel {words['kernel_h']}x{words['kernel_w']}"
-    weights = [n for n in case.last.inputs if n in case.graph.constants and len(case.graph.spec(n).shape) > 1]
+    weights = [n for n in last.inputs if n in case.graph.constants and len(case.graph.spec(n).shape) > 1]
     return f"{text} and {'x'.join(map(str, case.graph.spec(weights[0]).shape))}" if weights else text
 
 
@@ -193,11 +201,11 @@ def _too_large(axes: Axes, sizes: Sizes, nodes: tuple[Node, ...]) -> bool:
 
 
 def _depth(axes: Axes, node: Node, sizes: Sizes) -> int:
-    if node.op in ("conv", "conv_transpose", "fully_connected"):
+    if node.op == "fully_connected" or (node.op in WINDOWED and node.op not in POOLS):
         return prod(sizes[node.inputs[1] or "", i] for i in range(1, len(axes.shape(node.inputs[1]))))
-    if node.op in ("average_pool", "max_pool"):
+    if node.op in POOLS:
         return node.words[0] * node.words[1]
-    return sizes[node.inputs[0] or "", len(axes.shape(node.inputs[0])) - 1] if node.op == "matmul" else 1
+    return sizes[node.inputs[0] or "", len(axes.shape(node.inputs[0])) - 1] if node.op in PRODUCTS else 1
 
 
 def _resized(graph: Graph, sizes: Sizes) -> Graph:
@@ -264,7 +272,9 @@ def _other_indices(graph: Graph, node: Node, case: Case, turn: int) -> dict[str,
 def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
     """Returns the unit with a larger kernel, where it has one of more than one element, and other padding, where it has
     any. Raises NoProbe where it has none."""
-    (node,) = nodes
+    node = _work_of(nodes)
+    if node.op not in WINDOWED:
+        raise NoProbe("it has no kernel")
     words = ops.words(node)
     if node.op == "average_pool" and graph.constants[node.inputs[1] or ""].dtype.kind != "f":
         raise NoProbe("its scales are those of its kernel")
@@ -280,16 +290,25 @@ def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
             wider = more * words.get(f"dilation_{side}", 1) - 2 * padded  # than the padding
             shape[axis] = (
                 shape[axis] + wider
-                if node.op == "conv_transpose"
+                if node.op in TRANSPOSED
                 else _stepped(x.shape[axis], words, changed, "hw".index(side), shape[axis])
             )
     if changed == words:
         raise NoProbe("its kernel has one element")
     tensors, constants = dict(graph.tensors), dict(graph.constants)
-    if node.op in ("conv", "conv_transpose"):
+    if node.op not in POOLS:
         w = graph.spec(node.inputs[1] or "")
         kernel = (*w.shape[:2], changed["kernel_h"], changed["kernel_w"])
         constants[w.name] = _tiled(constants[w.name], kernel)
         tensors[w.name] = replace(w, shape=kernel, aligned_shape=kernel)
     tensors[y.name] = replace(y, shape=tuple(shape), aligned_shape=tuple(shape))
-    return replace(graph, nodes=[replace(node, words=tuple(changed.values()))], tensors=tensors, constants=constants)
+    for reader in graph.nodes:  # what the output goes through has its shape
+        if (
+            reader.op in BORDERS
+            and tensors[reader.inputs[0] or ""].shape == tuple(shape) != graph.spec(reader.outputs[0]).shape
+        ):
+            through = tensors[reader.outputs[0]]
+            if graph.spec(reader.inputs[0] or "").shape == y.shape and through.shape == y.shape:
+                tensors[through.name] = replace(through, shape=tuple(shape), aligned_shape=tuple(shape))
+    changed_nodes = [replace(n, words=tuple(changed.values())) if n is node else n for n in graph.nodes]
+    return replace(graph, nodes=changed_nodes, tensors=tensors, constants=constants)

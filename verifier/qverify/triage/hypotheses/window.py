@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from qverify import ops
-from qverify.triage.case import Case, Change
+from qverify.triage.altered_kernels.inner_node import finished, inner_case
+from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import Recomputed
 
@@ -25,16 +26,30 @@ SIDES = (("pad_top", "pad_bottom", "row"), ("pad_left", "pad_right", "column"))
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words = ops.words(case.last)
+    inner = inner_case(case) or case
+    words = ops.words(inner.last)
     if "stride_h" not in words:
         return
-    for said, changed in {said: c for said, c in _changes(case, words)}.items():
+    for said, changed in {said: c for said, c in _changes(inner, words)}.items():
         if any(words[k] != v for k, v in changed.items()):
-            yield FaultVariant(f"window: {said}", Recomputed(partial(_words, changed=changed)))
+            yield FaultVariant(f"window: {said}", recompute(case, changed))
+
+
+def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:
+    """Returns the fault that gives other words to the node that does the unit's work."""
+    if (inner_case(case) or case) is case:
+        return Recomputed(partial(_words, changed=changed))
+    return partial(_again, changed=changed)
 
 
 def _words(case: Case, changed: dict[str, int]) -> Change:
     return case.words(**changed)
+
+
+def _again(case: Case, changed: dict[str, int]) -> Array:
+    inner = inner_case(case) or case
+    made = inner.again(inner.words(**changed))
+    return made if inner is case else finished(case, made).reshape(case.spec.shape)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

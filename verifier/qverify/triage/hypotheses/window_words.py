@@ -4,13 +4,12 @@ anew."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
+from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant, window
-from qverify.triage.one_row import Recomputed
 
 NAME = "window-words"
 OPS = window.OPS
@@ -21,11 +20,12 @@ SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words = words_of(case)
+    inner = inner_case(case) or case
+    words = words_of(inner)
     if "stride_h" not in words:
         return
     reasons: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for said, changed in _changes(case, words):
+    for said, changed in _changes(inner, words):
         real = {k: v for k, v in changed.items() if words.get(k) not in (None, v)}
         if real and min(real.values()) >= 0:
             effect = tuple((k, v) for k, v in sorted(real.items()) if k not in ENDS)
@@ -33,16 +33,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 reasons.setdefault(effect, []).append(said)
     for effect, why in reasons.items():
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
-        make = Recomputed(partial(_words, changed=dict(effect)))
+        make = window.recompute(case, dict(effect))
         for said in why:
             likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
             likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
             yield FaultVariant(f"{said}: {values}", make, likely)
             yield FaultVariant(said, make, likely + PLAIN)
-
-
-def _words(case: Case, changed: dict[str, int]) -> Change:
-    return case.words(**changed)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
